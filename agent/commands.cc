@@ -2,6 +2,7 @@
 #include "agent/commands.h"
 
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,19 +54,20 @@ absl::StatusOr<Plan> Look(const CommandInput& input) {
   return plan;
 }
 
-// `code`, or kExitFailed with the errors printed.
-ExitCode FailedOr(ExitCode code, const auto& reports, std::ostream& err) {
-  for (const auto& report : reports) {
-    if (!report.status.ok()) code = Fail(report.status, kExitFailed, err);
-  }
+// `code`, or kExitFailed with the errors of all `parts` printed.
+ExitCode FailedOr(ExitCode code, std::ostream& err, const auto&... parts) {
+  const auto print = [&](const absl::Status& status) {
+    if (!status.ok()) code = Fail(status, kExitFailed, err);
+  };
+  (absl::c_for_each(parts, [&](const auto& part) { print(part.status); }), ...);
   return code;
 }
 
 using Report = std::string (*)(const Subject&, const Plan&);
 
-ExitCode ReportLook(const CommandInput& input, Report text, Report json) {
+ExitOrError ReportLook(const CommandInput& input, Report text, Report json) {
   const absl::StatusOr<Plan> plan = Look(input);
-  if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
+  if (!plan.ok()) return plan.status();
   input.out << Colored(input.color, ColoredText::kPlanOrStatus,
                        (input.format == OutputFormat::kJson ? json : text)(input.subject, *plan));
   const auto retires = [](const std::optional<Retirement>& one) { return one && !one->empty(); };
@@ -81,12 +83,35 @@ ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
   return code;
 }
 
-ExitCode RunPlan(const CommandInput& input) { return ReportLook(input, PlanText, PlanJson); }
-ExitCode RunStatus(const CommandInput& input) { return ReportLook(input, StatusText, StatusJson); }
+Subject SubjectOf(const Node& node) {
+  return {.emulated_version = node.config().emulated_version,
+          .iptables_mode = node.mode() ? std::string(IptablesModeName(*node.mode())) : "",
+          .input = node.Input()};
+}
 
-ExitCode RunSync(const CommandInput& input) {
+absl::StatusOr<std::string> PlanReport(Node& node) {
+  const BackendOrError backend = node.Open(/*read_only=*/true);
+  if (!backend.ok()) return backend.status();
+  Subject subject = SubjectOf(node);
+  subject.other_mode = node.ReadOther();
+  std::ostringstream unused;
+  const absl::StatusOr<Plan> plan = Look({.subject = subject,
+                                          .backend = **backend,
+                                          .node = node.Questions(Node::Errand::kLook),
+                                          .out = unused,
+                                          .err = unused});
+  if (!plan.ok()) return plan.status();
+  return PlanJson(subject, *plan);
+}
+
+ExitOrError RunPlan(const CommandInput& input) { return ReportLook(input, PlanText, PlanJson); }
+ExitOrError RunStatus(const CommandInput& input) {
+  return ReportLook(input, StatusText, StatusJson);
+}
+
+ExitOrError RunSync(const CommandInput& input) {
   SyncReport report = ReconcilerFor(input).Sync(input.subject.input);
-  if (!report.status.ok()) return Fail(report.status, kExitFailed, input.err);
+  if (!report.status.ok()) return report.status;
   if (input.node.retire && report.FirstError().ok()) {
     report.retired =
         RetireBoth(input, {}, MartianProtectionStands(report.plan.martians, report.applied),
@@ -94,10 +119,10 @@ ExitCode RunSync(const CommandInput& input) {
   }
   input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(input.subject, report);
   const ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
-  return FailedOr(FailedOr(code, report.families, input.err), report.retired, input.err);
+  return FailedOr(code, input.err, report.families, report.retired);
 }
 
-absl::StatusOr<int> RunCheck(const CommandInput& input) {
+ExitOrError RunCheck(const CommandInput& input) {
   constexpr absl::Duration kPause = absl::Milliseconds(500);
   constexpr int kMostChecks = 3;
   AgentState state;
@@ -123,21 +148,21 @@ absl::StatusOr<int> RunCheck(const CommandInput& input) {
   return ready ? kExitOk : kExitDifferences;
 }
 
-int NpdExitStatus(const absl::StatusOr<int>& checked, std::ostream& out) {
+int NpdExitStatus(const ExitOrError& checked, std::ostream& out) {
   if (checked.ok()) return *checked == kExitOk ? 0 : 1;
   out << NpdLine(absl::StrCat("unknown: ", checked.status().message())) << "\n";
   return 2;
 }
 
-ExitCode RunRetire(const CommandInput& input) {
+ExitOrError RunRetire(const CommandInput& input) {
   const absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
-  if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
+  if (!plan.ok()) return plan.status();
   const std::vector<RetireReport> modes =
       RetireBoth(input, {.canaries = true, .when_off = true}, plan->martians.stands, input.yes);
   const bool left = absl::c_any_of(modes, [&](const RetireReport& mode) {
     return !mode.plan.unsettled.empty() || (!input.yes && !mode.plan.empty());
   });
-  const ExitCode code = FailedOr(left ? kExitDifferences : kExitOk, modes, input.err);
+  const ExitCode code = FailedOr(left ? kExitDifferences : kExitOk, input.err, modes);
   if (input.format == OutputFormat::kJson) {
     input.out << RetireJson(modes, /*dry_run=*/!input.yes);
     return code;

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 #include "agent/detect/capabilities.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
@@ -27,8 +27,10 @@ enum ExitCode : int {
   kExitDifferences = 2,  // plan, status: changes are needed; any: a finding that needs attention
   kExitUsage = 64,       // flags or configuration, an unreadable file included
 };
+// An error ends the program with kExitFailed.
+using ExitOrError = absl::StatusOr<ExitCode>;
 
-// Reports go to `out`, errors to `err`, in either format.
+// Reports go to `out`, in either format. Errors of a part, next to a report, go to `err`.
 struct CommandInput {
   const Subject& subject;  // what is desired
   netlink::Backend& backend;
@@ -42,21 +44,28 @@ struct CommandInput {
   std::ostream& err;
 };
 
-ExitCode RunPlan(const CommandInput& input);
-ExitCode RunStatus(const CommandInput& input);
-ExitCode RunSync(const CommandInput& input);
+// About what `node` desires, in the iptables mode that it has opened.
+Subject SubjectOf(const Node& node);
+
+// What RunPlan prints as JSON, read through a backend of its own. Errors are Node::Open's and
+// Backend::Read's.
+absl::StatusOr<std::string> PlanReport(Node& node);
+
+// Errors of these and of RunCheck and RunRetire, which nothing is printed for, are Backend::Read's.
+ExitOrError RunPlan(const CommandInput& input);
+ExitOrError RunStatus(const CommandInput& input);
+ExitOrError RunSync(const CommandInput& input);
 
 // Whether the node is ready, as /readyz judges it, without a running daemon. kExitDifferences: not
-// ready. Reads again for a second before it says so, because a daemon may be repairing. Errors are
-// Backend::Read's.
-absl::StatusOr<int> RunCheck(const CommandInput& input);
+// ready. Reads again for a second before it says so, because a daemon may be repairing.
+ExitOrError RunCheck(const CommandInput& input);
 // What node-problem-detector expects of a custom plugin: 0 ok, 1 not ok, 2 unknown. RunCheck has
 // printed its line; of an error the reason is printed.
-int NpdExitStatus(const absl::StatusOr<int>& checked, std::ostream& out);
+int NpdExitStatus(const ExitOrError& checked, std::ostream& out);
 
 // With `yes` retires what is unclaimed, first in the managed mode. `node.retire` must be given.
 // kExitDifferences: something would be retired, or a family's rules are not in place.
-ExitCode RunRetire(const CommandInput& input);
+ExitOrError RunRetire(const CommandInput& input);
 
 // Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.
 // kExitFailed: a family's mode is unknown. "none" is kExitOk: either mode may be used.

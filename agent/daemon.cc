@@ -3,8 +3,8 @@
 
 #include <glog/logging.h>
 #include <linux/capability.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/config/load_config.h"
+#include "agent/daemon_audits.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
@@ -23,11 +24,13 @@
 #include "agent/loop/clock.h"
 #include "agent/node/node.h"
 #include "agent/node_agent.h"
-#include "agent/process/config_watch.h"
+#include "agent/process/origin.h"
 #include "agent/process/own_process.h"
 #include "agent/process/record_file.h"
 #include "agent/process/syscall_filter.h"
-#include "agent/report/report.h"
+#include "agent/reload_watch.h"
+#include "agent/report/incident_records.h"
+#include "agent/round_log.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,11 +38,6 @@ namespace {
 void LogNotice(absl::LogSeverity severity, absl::string_view text) {
   LOG_AT_LEVEL(severity == absl::LogSeverity::kInfo ? google::INFO : google::WARNING) << text;
 }
-
-// An editor removes the old file before it writes the new one.
-constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
-// A file that changes all the time is loaded this long after its first change.
-constexpr absl::Duration kLongestEditorPause = absl::Milliseconds(500);
 
 template <typename T>
 absl::Status Store(absl::StatusOr<T> made, T& value) {
@@ -69,10 +67,13 @@ class Daemon {
     ServeConfined();
     WatchConfig();
     WatchConntrack();
+    audits_->Start(*loop_, *endpoints_, config_);
     const absl::StatusOr<int> code = loop_->Run();
     service_manager_.Stopping();
-    if (!code.ok()) return code.status();
-    return static_cast<ExitCode>(*code);
+    if (!code.ok()) LOG(ERROR) << code.status().message();
+    const ExitCode exit_code = code.ok() ? static_cast<ExitCode>(*code) : kExitFailed;
+    EndThreads(exit_code);
+    return exit_code;
   }
 
  private:
@@ -110,11 +111,15 @@ class Daemon {
     if (config_.incidents_file.empty()) return;
     const absl::Status status = Store(RecordFile::Open(config_.incidents_file, warn), incidents_);
     if (!status.ok()) return warn(status);
-    for (const std::string& record : incidents_->earlier()) {
-      if (std::string line = IncidentLine(record); !line.empty()) {
-        earlier_incidents_.push_back(std::move(line));
-      }
+    const absl::StatusOr<Origin> here = ReadOrigin();
+    if (here.ok()) {
+      origin_ = *here;
+    } else {
+      LOG(WARNING) << "Incidents are kept without their boot and network namespace, and earlier "
+                      "ones are not shown: "
+                   << here.status().message();
     }
+    earlier_incidents_ = CurrentIncidentLines({.records = incidents_->earlier(), .here = origin_});
   }
 
   // What the first check may need in either iptables mode: CAP_SYS_PTRACE to see which files are
@@ -138,6 +143,8 @@ class Daemon {
         .command_deadline = NodeAgentOptions().program_deadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
     metrics_.SetConfig(config_);
+    // While it may still see which files are the host's.
+    audits_ = std::make_unique<DaemonAudits>(config_.host_root, metrics_);
     return Store(
         HostedAgent::Create(
             *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
@@ -159,24 +166,20 @@ class Daemon {
                          .metrics = [this] { return metrics_.Serialize(); }},
         agent_->state());
     served_->Serve();
-    // For claims on marks.
+    // For claims on marks, and audits.
+    may_audit_ = Audits();
     status = InstallSyscallFilter(
-        {.programs = programs, .routes = config_.stale_chains == StaleChains::kRetire});
+        {.programs = programs,
+         .routes = may_audit_ || config_.stale_chains == StaleChains::kRetire});
     if (!status.ok())
       LOG(WARNING) << "Continuing without a system call filter: " << status.message();
   }
 
   void WatchConfig() {
     const std::string path = flags_.config.value_or(kDefaultConfigPath);
-    const auto reload = [this] {
-      reload_due_ = SteadyTime::InfiniteFuture();
-      Reload("the file has changed");
-    };
-    absl::Status status = Store(loop_->AddTimer(reload), reload_timer_);
-    status.Update(Store(ConfigWatch::Create(path), config_watch_));
-    if (status.ok()) {
-      status = Keep(loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); }));
-    }
+    const absl::Status status =
+        Store(ReloadWatch::Create(*loop_, path, [this] { Reload("the file has changed"); }),
+              reload_watch_);
     if (status.ok()) return;
     LOG(WARNING) << path << " is not watched; only SIGHUP reloads it: " << status.message();
   }
@@ -191,6 +194,20 @@ class Daemon {
         conntrack_watch_);
     if (!status.ok()) warn(status);
   }
+
+  // Without a thread that hangs, and so without the destructors that would wait for it.
+  void EndThreads(ExitCode code) {
+    constexpr absl::Duration kPatience = absl::Seconds(1);
+    const bool audits = audits_->End(kPatience);
+    const bool incidents = incidents_ == nullptr || incidents_->Finish(kPatience);
+    if (audits && incidents) return;
+    LOG(WARNING) << "Ending without waiting any longer for "
+                 << (incidents ? "an audit: a program or a file hangs"
+                               : "the incidents' file: its disk hangs");
+    _exit(code);
+  }
+
+  bool Audits() const { return config_.audit_period != absl::ZeroDuration(); }
 
   void OnFull(const ConntrackReport& report) {
     const std::string text = ToString(report);
@@ -208,18 +225,6 @@ class Daemon {
     if (signal == SIGHUP) return Reload("SIGHUP");
     LOG(INFO) << "Ending; the rules stay in place";
     loop_->Exit(kExitOk);
-  }
-
-  void OnConfigChange() {
-    const absl::StatusOr<bool> changed = config_watch_->Drain();
-    absl::Status status = changed.status();
-    if (status.ok() && *changed) {
-      const SteadyTime now = SteadyNow();
-      reload_due_ = std::min(reload_due_, now + kLongestEditorPause);
-      const absl::Duration rest = std::max(absl::ZeroDuration(), reload_due_ - now);
-      status = reload_timer_->FireAfter(std::min(kEditorPause, rest));
-    }
-    if (!status.ok()) LOG(WARNING) << "Watching the configuration: " << status.message();
   }
 
   void Reload(absl::string_view why) {
@@ -255,6 +260,7 @@ class Daemon {
                  });
     LogConfig(config_);
     endpoints_->SetConfig(config_);
+    audits_->Set(config_);
   }
 
   void OnRound(const Round& round) {
@@ -267,7 +273,8 @@ class Daemon {
     }
     metrics_.Record(round, state);
     if (round.incident && incidents_ != nullptr) {
-      incidents_->Add(IncidentRecord(absl::Now(), *round.incident, RecordFile::kMostBytes));
+      incidents_->Add(
+          IncidentRecord(absl::Now(), *round.incident, origin_, RecordFile::kMostBytes));
     }
     if (round.retirement) LogRetirement(*round.retirement, kept_items_);
     Publish(std::move(state));
@@ -307,6 +314,9 @@ class Daemon {
       status_line_ = std::move(status_line);
       service_manager_.Status(status_line_);
     }
+    if (Audits() && !may_audit_ && state.must_restart.empty()) {
+      state.must_restart = "audit-period: 0s at start, which gave up what an audit reads";
+    }
     if (!state.must_restart.empty()) {
       LOG(ERROR) << "Ending, to be restarted: " << state.must_restart;
       loop_->Exit(kExitFailed);
@@ -322,6 +332,8 @@ class Daemon {
 
   std::string config_problem_;
   std::string conntrack_report_;
+  // Whether the system call filter lets an audit read everything.
+  bool may_audit_ = true;
   // As last reported.
   std::string watching_;
   std::string status_line_;
@@ -330,18 +342,18 @@ class Daemon {
   Allowance foreign_lines_{10, 1.0 / 60};
   uint64_t foreign_lines_left_out_ = 0;
   std::unique_ptr<RecordFile> incidents_;
-  // Those of earlier processes, newest first.
+  // Unknown: it cannot be read.
+  std::optional<Origin> origin_;
+  // Those of earlier processes in this boot and network namespace, newest first.
   std::vector<std::string> earlier_incidents_;
 
   std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<ConfigWatch> config_watch_;
-  std::unique_ptr<EventSource> reload_timer_;
-  // The latest time for a reload. InfiniteFuture: none is due.
-  SteadyTime reload_due_ = SteadyTime::InfiniteFuture();
+  std::unique_ptr<ReloadWatch> reload_watch_;
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<ConntrackWatch> conntrack_watch_;
   std::unique_ptr<HostedAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
+  std::unique_ptr<DaemonAudits> audits_;
   // Last, so that its threads end first.
   std::unique_ptr<ServedAddresses> served_;
 };

@@ -3,7 +3,6 @@
 // kube-iptables-agent: flags -> Config -> Ruleset -> command.
 #include <fcntl.h>
 #include <glog/logging.h>
-#include <linux/capability.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,10 +25,12 @@
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
+#include "agent/build.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"
 #include "agent/config/load_config.h"
+#include "agent/confinement.h"
 #include "agent/daemon.h"
 #include "agent/detect/capabilities.h"
 #include "agent/detect/host_files.h"
@@ -36,13 +38,14 @@
 #include "agent/node/node.h"
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
+#include "agent/process/origin.h"
 #include "agent/process/own_process.h"
 #include "agent/process/record_file.h"
-#include "agent/process/syscall_filter.h"
 #include "agent/report/colors.h"
+#include "agent/report/incident_records.h"
 #include "agent/report/report.h"
-#include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/round_log.h"
+#include "agent/xtables/saved_survey.h"
 #include "featuregates/feature.h"
 #include "featuregates/go_text.h"
 
@@ -86,68 +89,9 @@ class StderrLog final : private google::LogSink {
   }
 };
 
-// ---- what a command that only reads gives up before it reads what others wrote ----
-//
-// For good, and before there are other threads. If the kernel lacks a means, the others are used.
-
-struct ReadingNeeds {
-  // iptables-legacy's programs run even before it has tables.
-  bool programs = false;
-  // What sets and tests the mark without a rule.
-  bool routes = false;
-  // Every network namespace: CAP_SYS_ADMIN enters and CAP_SYS_PTRACE finds them. Only
-  // ConfineToComputing then limits system calls and files.
-  bool all_netns = false;
-};
-
-// An old kernel is no reason to warn at each command.
-void GoOnWithout(absl::string_view what, const absl::Status& status) {
-  if (status.ok()) return;
-  const bool old_kernel = absl::IsUnimplemented(status);
-  LOG_IF(WARNING, !old_kernel) << "Continuing without " << what << ": " << status.message();
-  VLOG_IF(1, old_kernel) << "Continuing without " << what << ": " << status.message();
-}
-
-// Keeps CAP_NET_ADMIN, and CAP_NET_RAW where iptables-legacy's programs may be needed to read
-// `sources`. Internal: the kernel did not obey; do not go on.
-absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sources) {
-  std::vector<absl::Status> unknown;
-  const bool programs = needs.programs || needs.all_netns ||
-                        HasIptablesLegacyTables(sources, unknown) || !unknown.empty();
-  // Landlock would hide other processes' roots.
-  const bool other_roots =
-      needs.all_netns || absl::StartsWith(sources.host_root.directory, "/proc/");
-  std::vector<unsigned int> kept = {CAP_NET_ADMIN};
-  if (programs) kept.push_back(CAP_NET_RAW);
-  if (other_roots) kept.push_back(CAP_SYS_PTRACE);
-  // CAP_SETPCAP so that ConfineToComputing can empty the bounding set.
-  if (needs.all_netns) kept.insert(kept.end(), {CAP_SYS_ADMIN, CAP_SETPCAP});
-  if (absl::Status status = LimitCapabilities(kept, programs); !status.ok()) return status;
-  if (!other_roots) {
-    GoOnWithout("Landlock", ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : ""));
-  }
-  if (!needs.all_netns) {
-    GoOnWithout("a system call filter",
-                InstallSyscallFilter({.programs = programs, .routes = needs.routes}));
-  }
-  return absl::OkStatus();
-}
-
-// Keeps no capability, for commands that have read everything. Errors as above.
-absl::Status ConfineToComputing() {
-  absl::Status status = LimitCapabilities({}, /*for_programs=*/false);
-  if (!status.ok()) return status;
-  GoOnWithout("Landlock", ForbidFileWrites(""));
-  GoOnWithout("a system call filter", InstallSyscallFilter({}));
-  return absl::OkStatus();
-}
-
 // ---- the commands ----
 
-// An error ends the program with kExitFailed.
-using ExitOrError = absl::StatusOr<int>;
-
-int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
+ExitCode Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
 bool HasColors(const Flags& flags) {
   return flags.output == OutputFormat::kText && UsesColors(flags.color);
@@ -189,19 +133,24 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
   absl::StatusOr<AllowList> allow = ParseAllowList(*allowed);
   if (!allow.ok()) return Fail(About(*flags.allow, allow.status()), kExitUsage);
   const CniConfigs cni = node.ReadCniConfigs();
-  const NodeChange change = ChangeFromName(flags.before).value_or(NodeChange::kOwnershipCleanup);
+  const AuditOptions options = {
+      .bits = node.config().bits,
+      .mode = node.config().mode,
+      .allow = *std::move(allow),
+      .change = ChangeFromName(flags.before).value_or(NodeChange::kOwnershipCleanup),
+      .families = node.config().families};
   std::vector<NodeView> views;
   if (flags.all_netns) {
-    views = GatherAllNamespaces(sources, cni, change);
+    views = GatherAllNamespaces(sources, cni, options.change);
     if (confined = ConfineToComputing(); !confined.ok()) return confined;
+  } else if (flags.output == OutputFormat::kDot || !options.allow.empty()) {
+    // A picture has every jump, and an allow list names single rules.
+    views.push_back(GatherNodeView(sources, cni, options.change));
   } else {
-    views.push_back(GatherNodeView(sources, cni, change));
+    views.push_back(
+        SiftedNodeView(sources, cni, {&options.change, 1}, {.marks = options.OurMarks()}));
   }
-  const AuditReport report = Audit(views, {.bits = node.config().bits,
-                                           .mode = node.config().mode,
-                                           .allow = *std::move(allow),
-                                           .change = change,
-                                           .families = node.config().families});
+  const AuditReport report = Audit(views, options);
   std::cout << Colored(HasColors(flags), ColoredText::kAudit,
                        flags.output == OutputFormat::kJson  ? AuditJson(report)
                        : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
@@ -213,7 +162,7 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
 ExitOrError RunMarks(const Flags& flags, const Node& node) {
   absl::Status confined = ConfineToReading({.routes = true}, node.sources());
   if (!confined.ok()) return confined;
-  const NodeView view = GatherNodeView(node.sources(), CniConfigs());
+  const NodeView view = GatherNodeView(node.sources(), CniConfigs(), std::nullopt);
   const MarkMap map =
       MapMarks(view, {.bits = node.config().bits, .mode = node.config().mode, .allow = {}});
   std::cout << (flags.output == OutputFormat::kJson  ? MarkMapJson(map)
@@ -235,7 +184,7 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
   }
   absl::Status confined = ConfineToReading({.routes = true}, sources);
   if (!confined.ok()) return confined;
-  NodeView view = GatherNodeView(sources, CniConfigs());
+  NodeView view = GatherNodeView(sources, CniConfigs(), std::nullopt);
   if (view.surveys.empty()) {
     return absl::NotFoundError(view.problems.empty()
                                    ? "this network namespace has no iptables rules at all"
@@ -247,7 +196,7 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
 // Explains `chain` in every iptables mode and managed family that has it, or in all that a file
 // has. kExitFailed: no such chain, or the rules cannot be read. kExitUsage: the file cannot be
 // read, or the chain's name is malformed.
-int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
+ExitCode RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
   const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, node.sources());
   if (!surveys.ok()) return Fail(surveys.status(), flags.from_file ? kExitUsage : kExitFailed);
   std::vector<netlink::Family> families = node.config().families;
@@ -272,16 +221,33 @@ int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
   return kExitOk;
 }
 
-ExitOrError RunIncidents(const Config& config, OutputFormat format) {
+// Errors are ReadRecords'. Why none can be current is logged.
+absl::StatusOr<IncidentRecords> ReadIncidents(const std::string& path) {
+  absl::StatusOr<std::vector<std::string>> records = ReadRecords(path);
+  if (!records.ok()) return records.status();
+  const absl::StatusOr<Origin> here = ReadOrigin();
+  IncidentRecords incidents{.records = *std::move(records)};
+  if (here.ok()) {
+    incidents.here = *here;
+  } else if (!incidents.records.empty()) {
+    LOG(WARNING) << "The boot or the network namespace is unknown, so only incidents --all shows "
+                    "incidents: "
+                 << here.status().message();
+  }
+  return incidents;
+}
+
+ExitOrError RunIncidents(const Flags& flags, const Config& config) {
   if (config.incidents_file.empty()) return absl::NotFoundError("--incidents-file is empty");
-  const absl::StatusOr<std::vector<std::string>> records = ReadRecords(config.incidents_file);
+  const absl::StatusOr<IncidentRecords> incidents = ReadIncidents(config.incidents_file);
   if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
-  if (records.ok()) {
-    std::cout << (format == OutputFormat::kJson ? IncidentsJson : IncidentsText)(*records);
+  if (incidents.ok()) {
+    const bool json = flags.output == OutputFormat::kJson;
+    std::cout << (json ? IncidentsJson : IncidentsText)(*incidents, flags.all);
     return kExitOk;
   }
-  return absl::Status(records.status().code(),
-                      absl::StrCat(records.status().message(),
+  return absl::Status(incidents.status().code(),
+                      absl::StrCat(incidents.status().message(),
                                    "; run keeps its incidents there if the directory exists"));
 }
 
@@ -296,38 +262,32 @@ void AnswerInTime() {
   alarm(4);
 }
 
-ExitOrError Run(const CommandLine& command_line, const Config& config) {
-  const Command command = command_line.command;
-  const Flags& flags = command_line.flags;
-  if (command == Command::kGates) return RunGates(config, flags.output);
-  if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
-  Node node(config);
-  // These read more than the rules of one iptables mode.
-  if (command == Command::kAudit) return RunAudit(flags, node);
-  if (command == Command::kMarks) return RunMarks(flags, node);
-  if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
-  if (command == Command::kDetect) {
-    // Without capabilities and sockets nothing can make the kernel load a module.
-    const bool files_only =
-        flags.capabilities && !absl::StartsWith(node.sources().host_root.directory, "/proc/");
-    absl::Status status = files_only ? ConfineToComputing() : ConfineToReading({}, node.sources());
-    if (!status.ok()) return status;
-    if (flags.capabilities) {
-      return RunCapabilities(
-          ReadCapabilities(node.sources().kernel, config.families, *flags.capabilities),
-          flags.output, std::cout);
-    }
-    return RunDetect(
-        DetectModes(config.families, config.iptables_mode, node.sources(), Thoroughness::kAll),
-        flags.output, std::cout);
+// What the node can do, or which iptables it uses.
+ExitOrError RunDetectOrCapabilities(const Flags& flags, const Node& node) {
+  const Config& config = node.config();
+  const ModeSources& sources = node.sources();
+  // Without capabilities and sockets nothing can make the kernel load a module.
+  const bool files_only =
+      flags.capabilities && !absl::StartsWith(sources.host_root.directory, "/proc/");
+  absl::Status confined = files_only ? ConfineToComputing() : ConfineToReading({}, sources);
+  if (!confined.ok()) return confined;
+  if (flags.capabilities) {
+    return RunCapabilities(ReadCapabilities(sources.kernel, config.families, *flags.capabilities),
+                           flags.output, std::cout);
   }
-  if (command == Command::kIncidents) return RunIncidents(config, flags.output);
-  std::vector<std::string> incidents;
-  // Root's privileges may be needed to read the file.
-  if (command == Command::kStatus) {
-    incidents = ReadRecords(config.incidents_file).value_or(std::vector<std::string>());
-  }
+  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
+                   flags.output, std::cout);
+}
+
+// The commands on the rules of the node's iptables mode.
+ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
+  const Config& config = node.config();
+  const bool checks = command == Command::kCheck;
+  const bool status = command == Command::kStatus;
   const bool read_only = command != Command::kSync && !flags.yes;
+  IncidentRecords incidents;
+  // Root's privileges may be needed to read the file.
+  if (status) incidents = ReadIncidents(config.incidents_file).value_or(incidents);
   if (read_only) {
     // The node's iptables may turn out to be iptables-legacy without any table.
     const ReadingNeeds needs{
@@ -340,13 +300,10 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   if (!backend.ok()) return backend.status();
   const std::string caveat = (*backend)->caveat();
   if (!caveat.empty()) LOG(WARNING) << caveat;
-  Subject subject{.emulated_version = config.emulated_version,
-                  .iptables_mode = std::string(netlink::BackendKindName((*backend)->kind())),
-                  .input = node.Input()};
+  Subject subject = SubjectOf(node);
   subject.incidents = std::move(incidents);
-  const bool checks = command == Command::kCheck;
   if (read_only && !checks) subject.other_mode = node.ReadOther();
-  if (checks || command == Command::kStatus) subject.route_localnet = node.RouteLocalnet();
+  if (checks || status) subject.route_localnet = node.RouteLocalnet();
   const auto run = [&](auto* function, Node::Errand errand) {
     return function({.subject = subject,
                      .backend = **backend,
@@ -361,10 +318,26 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   if (command == Command::kSync) return run(RunSync, Node::Errand::kSync);
   if (command == Command::kRetire) return run(RunRetire, Node::Errand::kRetire);
   if (checks) return run(RunCheck, Node::Errand::kLook);
-  return run(command == Command::kStatus ? RunStatus : RunPlan, Node::Errand::kLook);
+  return run(status ? RunStatus : RunPlan, Node::Errand::kLook);
 }
 
-int Main(const char* program, const std::vector<std::string>& arguments) {
+ExitOrError Run(const CommandLine& command_line, const Config& config) {
+  const Command command = command_line.command;
+  const Flags& flags = command_line.flags;
+  if (command == Command::kGates) return RunGates(config, flags.output);
+  if (command == Command::kIncidents) return RunIncidents(flags, config);
+  if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
+  Node node(config);
+  if (command == Command::kDetect) return RunDetectOrCapabilities(flags, node);
+  // These read more than the rules of one iptables mode.
+  if (command == Command::kAudit) return RunAudit(flags, node);
+  if (command == Command::kMarks) return RunMarks(flags, node);
+  if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
+  return RunOnRules(command, flags, node);
+}
+
+// `unwritten`: the exit status where the output cannot be written.
+int Main(const char* program, const std::vector<std::string>& arguments, int& unwritten) {
   if (!arguments.empty() && arguments[0] == kCompleteCommand) {
     std::cout << Complete(AgentCompletion(), absl::MakeConstSpan(arguments).subspan(1));
     return kExitOk;
@@ -378,7 +351,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   }
   const Flags& flags = command_line.flags;
   if (command_line.command == Command::kVersion) {
-    std::cout << (flags.output == OutputFormat::kJson ? VersionJson(KIPT_VERSION)
+    std::cout << (flags.output == OutputFormat::kJson ? VersionJson(ThisBuild())
                                                       : "kube-iptables-agent v" KIPT_VERSION "\n");
     return kExitOk;
   }
@@ -391,6 +364,8 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
 
   const StderrLog log(program, flags);
   const bool npd = flags.output == OutputFormat::kNpd;
+  // node-problem-detector's "unknown".
+  if (npd) unwritten = 2;
   if (npd) AnswerInTime();
   const auto fail = [npd](const absl::Status& status, ExitCode code) {
     return npd ? NpdExitStatus(status, std::cout) : Fail(status, code);
@@ -421,8 +396,10 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);
   // This project throws nothing; a library may, where memory runs out.
   try {
-    return kipt::agent::FinishOutput(
-        kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
+    int unwritten = kipt::agent::kExitFailed;
+    const int code =
+        kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc), unwritten);
+    return kipt::agent::FinishOutput(code, unwritten);
   } catch (const std::exception& error) {
     return kipt::agent::Fail(absl::UnknownError(error.what()), kipt::agent::kExitFailed, std::cerr);
   }

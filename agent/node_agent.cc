@@ -116,6 +116,7 @@ absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions op
 int NodeAgent::fd() const { return inside_->loop->fd(); }
 
 absl::Status NodeAgent::Dispatch() {
+  if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
   inside_->made = true;
   for (const auto& [severity, text] : std::exchange(inside_->early_notices, {})) {
     inside_->Notice(severity, text);
@@ -129,10 +130,13 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
       options.program_deadline != now.program_deadline) {
     return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
   }
+  if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
   absl::StatusOr<Config> config = ConfigOf(options);
   if (!config.ok()) return config.status();
   return inside_->agent->SetConfig(*std::move(config));
 }
+
+HostedAgent& HostedBy(NodeAgent& agent) { return *agent.inside_->agent; }
 
 AgentState NodeAgent::state() const { return inside_->agent->state(); }
 std::optional<IptablesMode> NodeAgent::iptables_mode() const {

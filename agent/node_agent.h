@@ -17,10 +17,12 @@
 // most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
 // most, and for each program that it runs, for NodeAgentOptions::program_deadline at most.
 //
-// Network namespaces. The caller's thread never leaves its own. Where NodeAgentOptions::netns names
-// another one, a thread enters it, works there, and has ended before the call returns. That happens
-// while an agent is made; later only when a broken socket is opened anew, and in iptables-legacy
-// mode whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
+// Network namespaces. Without NodeAgentOptions::netns the agent works in the one that the thread is
+// in at Create. The thread must stay there: Dispatch and SetOptions are refused in another one. A
+// namespace that NodeAgentOptions::netns names is entered by a thread that works there and has
+// ended before the call returns; the caller's thread never leaves its own. That happens while an
+// agent is made; later only when a broken socket is opened anew, and in iptables-legacy mode
+// whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
 // of the process are left alone. In iptables-legacy mode the process has children; a host program
@@ -49,6 +51,8 @@
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
+
+class HostedAgent;
 
 // What is desired. Nothing else is read: no file, flag or variable.
 struct NodeAgentOptions {
@@ -117,6 +121,9 @@ class NodeAgent {
   int fd() const;
   // Does what is due. Call it once before fd() is polled for the first time, each time fd() is
   // readable, and after SetOptions.
+  //
+  // FailedPrecondition: the thread is in another network namespace than at Create; nothing was
+  // done. Other errors: the event loop failed, and needs another agent.
   absl::Status Dispatch();
 
   // From the next Dispatch on, this is desired.
@@ -135,6 +142,7 @@ class NodeAgent {
   std::optional<IptablesMode> iptables_mode() const;
 
  private:
+  friend HostedAgent& HostedBy(NodeAgent& agent);
   struct Inside;
   explicit NodeAgent(std::unique_ptr<Inside> inside);
   std::unique_ptr<Inside> inside_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/round_log.h"
+
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -9,8 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "agent/daemon.h"
-#include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 
@@ -131,6 +132,20 @@ void LogRound(const Round& round, const AgentState& state) {
   }
   VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " checks, "
           << round.external_changes << " changes by others, " << micros << " us";
+}
+
+void LogAudit(const NodeAudit& before, const NodeAudit& after) {
+  constexpr size_t kMostLines = 20;
+  const std::vector<FindingNews> news = NewsOf(before, after);
+  for (size_t i = 0; i < std::min(news.size(), kMostLines); ++i) {
+    LOG_AT_LEVEL(news[i].gone ? google::INFO : google::WARNING)
+        << (news[i].gone ? "Finding gone: " : "Finding: ") << news[i].text
+        << (news[i].gone ? "" : "; /auditz has its rules and what to do");
+  }
+  if (news.size() > kMostLines) {
+    LOG(WARNING) << news.size() - kMostLines << " findings more came or are gone; see /auditz";
+  }
+  VLOG(1) << "Audited the node: " << news.size() << " findings came or are gone";
 }
 
 void LogRetirement(const RetireReport& report, std::map<std::string, std::string>& kept_items) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -125,12 +126,31 @@ class Backend {
     return Read(queries, nullptr);
   }
 
+  // Read where other programs write faster than it can: a commit in between is no error. What the
+  // snapshot holds existed meanwhile, but a chain of several datagrams may lack a rule that stood
+  // all the time, or hold one twice. So it can tell what may be added, never what may be removed.
+  // Its generation is 0: ask for one with Read({}).
+  //
+  // Aborted: a chain was deleted meanwhile. Other errors as Read. Where a read is always at one
+  // generation (iptables-legacy), this is one.
+  virtual absl::StatusOr<Snapshot> ReadTorn(absl::Span<const ChainQuery> queries,
+                                            const NativeTable* native) {
+    return Read(queries, native);
+  }
+
   // Every table of this mode, of all families, at one generation, with the rules that `keep`
   // chooses; it sees each rule once. Creates nothing. The cost grows with all rules.
   //
   // Aborted: another program wrote meanwhile; discard what `keep` has seen, and read again. Other
   // errors as Read.
   virtual absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) = 0;
+
+  // The same with what `sieve` keeps, which takes memory for that only, and for the chains' names.
+  // Discard the sieve after an error, too. The generation of iptables-legacy is 0.
+  virtual absl::StatusOr<Survey> SiftSurvey(SurveySieve& sieve) {
+    absl::StatusOr<Survey> survey = TakeSurvey(nullptr);
+    return survey.ok() ? Sifted(*std::move(survey), sieve) : survey.status();
+  }
 
   // Applies the whole transaction or nothing of it (iptables-legacy: the whole of each table or
   // nothing of it). An empty transaction succeeds without touching the kernel.

@@ -56,15 +56,27 @@ class NftBackend : public Backend {
     const absl::StatusOr<uint32_t> generation =
         no_more ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
           snapshot = {};
-          return ReadOnce(queries, native, snapshot);
+          return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
         });
     if (!generation.ok()) return generation.status();
     snapshot.generation = *generation;
     return snapshot;
   }
 
+  absl::StatusOr<Snapshot> ReadTorn(absl::Span<const ChainQuery> queries,
+                                    const NativeTable* native) override {
+    Snapshot snapshot;
+    const absl::Status status = ReadOnce(queries, native, Torn::kIsAllowed, snapshot);
+    if (!status.ok()) return status;
+    return snapshot;
+  }
+
   absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) override {
     return TakeNftSurvey(*socket_, keep);
+  }
+
+  absl::StatusOr<Survey> SiftSurvey(SurveySieve& sieve) override {
+    return SiftNftSurvey(*socket_, sieve);
   }
 
   absl::Status Apply(const Transaction& transaction) override {
@@ -87,6 +99,9 @@ class NftBackend : public Backend {
   }
 
  private:
+  // A dump of rules that a commit interrupted.
+  enum class Torn : bool { kIsAnError, kIsAllowed };
+
   // Whether a batch of `generation` without an error, or whose answer was lost (`lost`), was
   // committed: each commit changes the generation. Aborted: read again, it may not have been.
   absl::Status Confirm(uint32_t generation, const absl::Status& lost) {
@@ -102,7 +117,7 @@ class NftBackend : public Backend {
   }
 
   // Aborted where a commit in between was noticed.
-  absl::Status ReadOnce(absl::Span<const ChainQuery> queries, const NativeTable* native,
+  absl::Status ReadOnce(absl::Span<const ChainQuery> queries, const NativeTable* native, Torn torn,
                         Snapshot& snapshot) {
     // First, because an attempt that fails here has cost little.
     if (native != nullptr) {
@@ -122,21 +137,21 @@ class NftBackend : public Backend {
       if (!query.with_rules || chain == snapshot.chains.end() || !read.insert(query.chain).second) {
         continue;
       }
-      absl::Status status = ReadRules(chain->first, chain->second.rules);
+      absl::Status status = ReadRules(chain->first, torn, chain->second.rules);
       if (!status.ok()) return status;
     }
-    return Follow(queries, std::move(read), snapshot);
+    return Follow(queries, std::move(read), torn, snapshot);
   }
 
   // Reads what ChainQuery::follow asks for; the rules of `read` are known.
-  absl::Status Follow(absl::Span<const ChainQuery> queries, std::set<ChainId> read,
+  absl::Status Follow(absl::Span<const ChainQuery> queries, std::set<ChainId> read, Torn torn,
                       Snapshot& snapshot) {
     if (absl::Status status = ReadTables(queries, snapshot); !status.ok()) return status;
     for (;;) {
       const std::set<ChainId> more = ChainsOnTheWay(snapshot.chains, queries, read);
       if (more.empty()) return absl::OkStatus();
       for (const ChainId& chain : more) {
-        absl::Status status = ReadRules(chain, snapshot.chains[chain].rules);
+        absl::Status status = ReadRules(chain, torn, snapshot.chains[chain].rules);
         if (!status.ok()) return status;
         read.insert(chain);
       }
@@ -189,7 +204,7 @@ class NftBackend : public Backend {
     return AskEach(*socket_, requests, NFT_MSG_NEWCHAIN, action, take);
   }
 
-  absl::Status ReadRules(const ChainId& chain, std::vector<ObservedRule>& rules) {
+  absl::Status ReadRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
     const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
     const auto take = [&](WireBytes message) {
       absl::StatusOr<ObservedRule> rule = DecodeRule(message);
@@ -203,9 +218,12 @@ class NftBackend : public Backend {
     const absl::StatusOr<int> error =
         AskOne(*socket_, NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
                {{NFTA_RULE_TABLE, TableName(chain.table)}, {NFTA_RULE_CHAIN, chain.name}}, take);
+    const bool allowed = torn == Torn::kIsAllowed;
+    if (allowed && absl::IsAborted(error.status())) return absl::OkStatus();
     if (!error.ok()) return error.status();
     if (*error != 0) return KernelError(*error, action);
-    if (AnyTwice(rules)) return absl::AbortedError(absl::StrCat(action, ": one came twice"));
+    if (!allowed && AnyTwice(rules))
+      return absl::AbortedError(absl::StrCat(action, ": one came twice"));
     return absl::OkStatus();
   }
 

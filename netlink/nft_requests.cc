@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/nft_requests.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -92,13 +96,53 @@ std::optional<RuleCounters> CountersOf(Family family, const NativeDrop& drop,
   return ParseCounter(*counter->data);
 }
 
-absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) {
-  survey = {.mode = "nft", .generation = 0, .tables = {}};
-  std::map<TableId, uint8_t> families;
-  const auto table_of = [&](WireBytes message, std::string name) -> auto& {
-    TableId id{.family = WireFamilyName(FamilyOf(message)), .name = std::move(name)};
-    families[id] = FamilyOf(message);
-    return survey.tables[std::move(id)];
+// Keeps every chain, and the rules that a filter chooses.
+class Unsifted : public SurveySieve {
+ public:
+  explicit Unsifted(const SurveyFilter& keep) : keep_(keep) {}
+
+  absl::Status Begin(const TableId& table, const std::string& chain, bool /*base*/) override {
+    table_ = &table;
+    chain_ = &chain;
+    return absl::OkStatus();
+  }
+  bool Keep(const SurveyRule& rule) override { return !keep_ || keep_(*table_, *chain_, rule); }
+  bool KeepBare() override { return true; }
+
+ private:
+  const SurveyFilter& keep_;
+  const TableId* table_ = nullptr;
+  const std::string* chain_ = nullptr;
+};
+
+// The chains of a table. Tens of thousands have no rule that is kept, so until their turn comes
+// each takes the bytes of its name only.
+struct ListedTable {
+  uint8_t family = 0;
+  std::string names = {};  // each ends with NUL, which no name contains
+  // By their names.
+  std::map<std::string, SurveyChain> base_chains = {};
+
+  std::vector<const char*> Sorted() const {
+    std::vector<const char*> sorted;
+    sorted.reserve(static_cast<size_t>(absl::c_count(names, '\0')));
+    for (size_t at = 0; at < names.size(); at = names.find('\0', at) + 1) {
+      sorted.push_back(names.data() + at);
+    }
+    absl::c_sort(sorted, [](const char* a, const char* b) { return std::strcmp(a, b) < 0; });
+    const auto same = [](const char* a, const char* b) { return std::strcmp(a, b) == 0; };
+    sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
+    return sorted;
+  }
+};
+using ListedTables = std::map<TableId, ListedTable>;
+
+absl::Status ListTables(Socket& socket, ListedTables& tables) {
+  const auto table_of = [&](WireBytes message, std::string name) -> ListedTable& {
+    const uint8_t family = FamilyOf(message);
+    ListedTable& table = tables[{.family = WireFamilyName(family), .name = std::move(name)}];
+    table.family = family;
+    return table;
   };
   const auto take_table = [&](WireBytes message) {
     const auto name = Attributes::OfMessage(message).Text(NFTA_TABLE_NAME);
@@ -111,32 +155,46 @@ absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) 
     const auto table = attributes.Text(NFTA_CHAIN_TABLE);
     const auto name = attributes.Text(NFTA_CHAIN_NAME);
     if (!table || !name) return absl::DataLossError("a chain's message is malformed");
-    SurveyChain& chain = table_of(message, *table)[*name];
-    chain.base = attributes.Bytes(NFTA_CHAIN_HOOK).has_value();
+    ListedTable& listed = table_of(message, *table);
+    listed.names.append(name->c_str(), name->size() + 1);
+    if (!attributes.Bytes(NFTA_CHAIN_HOOK)) return absl::OkStatus();
     const std::optional<uint32_t> policy = attributes.U32(NFTA_CHAIN_POLICY);
-    if (chain.base && policy == uint32_t{NF_ACCEPT}) chain.policy = "ACCEPT";
-    if (chain.base && policy == uint32_t{NF_DROP}) chain.policy = "DROP";
+    SurveyChain& base = listed.base_chains[*name];
+    base.base = true;
+    if (policy == uint32_t{NF_ACCEPT}) base.policy = "ACCEPT";
+    if (policy == uint32_t{NF_DROP}) base.policy = "DROP";
     return absl::OkStatus();
   };
   absl::Status status =
       Dump(socket, NFT_MSG_GETTABLE, NFPROTO_UNSPEC, {}, "listing all tables", take_table);
-  if (status.ok()) {
-    status = Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
-  }
+  if (!status.ok()) return status;
+  return Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
+}
+
+absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
+  survey = {.mode = "nft", .generation = 0, .tables = {}};
+  ListedTables tables;
+  absl::Status status = ListTables(socket, tables);
   // Chain by chain: for each datagram the kernel counts the rules from the start of the dump again,
   // so one dump of 200,000 rules takes 15 seconds.
-  for (auto& [table, chains] : survey.tables) {
-    for (auto& [name, chain] : chains) {
-      if (!status.ok()) return status;
-      const auto take_rule = [&, &table = table, &name = name, &chain = chain](WireBytes message) {
+  for (auto& [table, listed] : tables) {
+    auto& chains = survey.tables[table];
+    for (const char* const listed_name : listed.Sorted()) {
+      const std::string name = listed_name;
+      auto base = listed.base_chains.extract(name);
+      SurveyChain chain = base ? std::move(base.mapped()) : SurveyChain();
+      const auto take_rule = [&](WireBytes message) {
         absl::StatusOr<SurveyRule> rule = DecodeRule(message, DecodeFor::kSurvey);
         if (!rule.ok()) return rule.status();
-        if (!keep || keep(table, name, *rule)) chain.rules.push_back(*std::move(rule));
+        if (sieve.Keep(*rule)) chain.rules.push_back(*std::move(rule));
         return absl::OkStatus();
       };
-      status = Dump(socket, NFT_MSG_GETRULE, families.at(table),
+      if (status.ok()) status = sieve.Begin(table, name, chain.base);
+      if (!status.ok()) return status;
+      status = Dump(socket, NFT_MSG_GETRULE, listed.family,
                     {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}},
                     "reading the rules of a chain", take_rule);
+      if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
   }
   return status;
@@ -198,7 +256,9 @@ absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
 
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl::Status()> read,
                                          int attempts) {
-  for (int attempt = 0; attempt < attempts; ++attempt) {
+  const auto begin = std::chrono::steady_clock::now();
+  int attempt = 0;
+  do {
     const absl::StatusOr<uint32_t> before = ReadGeneration(socket);
     if (!before.ok()) return before.status();
     const absl::Status status = read();
@@ -206,10 +266,10 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
     if (!status.ok()) return status;
     absl::StatusOr<uint32_t> after = ReadGeneration(socket);
     if (!after.ok() || *after == *before) return after;
-  }
-  return absl::AbortedError(attempts == 1 ? "the ruleset changed while it was read"
-                                          : absl::StrCat("the ruleset changed during each of ",
-                                                         attempts, " attempts to read it"));
+  } while (++attempt < attempts && std::chrono::steady_clock::now() - begin < kReadPatience);
+  return absl::AbortedError(attempt == 1 ? "the ruleset changed while it was read"
+                                         : absl::StrCat("the ruleset changed during each of ",
+                                                        attempt, " attempts to read it"));
 }
 
 absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
@@ -238,9 +298,14 @@ absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
 }
 
 absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {
+  Unsifted all(keep);
+  return SiftNftSurvey(socket, all);
+}
+
+absl::StatusOr<Survey> SiftNftSurvey(Socket& socket, SurveySieve& sieve) {
   Survey survey;
   const absl::StatusOr<uint32_t> generation = AtOneGeneration(
-      socket, [&] { return TakeOnce(socket, keep, survey); }, /*attempts=*/1);
+      socket, [&] { return TakeOnce(socket, sieve, survey); }, /*attempts=*/1);
   if (!generation.ok()) return generation.status();
   survey.generation = *generation;
   return survey;

@@ -5,6 +5,7 @@
 #ifndef KIPT_NETLINK_NFT_REQUESTS_H_
 #define KIPT_NETLINK_NFT_REQUESTS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,18 +40,21 @@ absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint1
 absl::StatusOr<uint32_t> ReadGeneration(Socket& socket);
 
 // A commit of rules takes longer than a read, so only a program that writes without a pause needs
-// more attempts than these.
+// more attempts than these, or a chain of so many rules that a read takes about as long as this.
 inline constexpr int kReadAttempts = 10;
+inline constexpr std::chrono::milliseconds kReadPatience(200);
 
 // Calls `read`, which starts over each time, until it has not failed with Aborted and the
 // generation after it is the one before it. Returns that generation, or any other error of `read`.
 //
-// Aborted: the ruleset changed during all `attempts`. Other codes as ReadGeneration.
+// Aborted: the ruleset changed during all `attempts`, or all that began within kReadPatience. Other
+// codes as ReadGeneration.
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl::Status()> read,
                                          int attempts = kReadAttempts);
 
-// Backend::TakeSurvey for the namespace that `socket` was opened in.
+// Backend::TakeSurvey and SiftSurvey for the namespace that `socket` was opened in.
 absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
+absl::StatusOr<Survey> SiftNftSurvey(Socket& socket, SurveySieve& sieve);
 
 // Sets `observed` if there is such a table. Aborted: it changed meanwhile.
 absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,

@@ -333,15 +333,6 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   return opaque;
 }
 
-// `meta` that sets a mark is listed by 1.8.7 and 1.8.11, and refused by 1.8.9.
-bool IsUnlistable(const Expression& expression) {
-  constexpr absl::string_view kListed[] = {"bitwise", "cmp",    "counter", "immediate",
-                                           "limit",   "lookup", "match",   "meta",
-                                           "payload", "range",  "target"};
-  return !absl::c_linear_search(kListed, expression.name) ||
-         (expression.name == "meta" && expression.data && expression.data->U32(NFTA_META_SREG));
-}
-
 std::optional<Family> RuleFamily(WireBytes message) {
   const uint8_t family = FamilyOf(message);
   if (family == NFPROTO_IPV4) return Family::kIPv4;
@@ -363,7 +354,7 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
   rule.handle = *handle;
   rule.xt =
       absl::c_any_of(expressions, [](const Expression& each) { return ParseXt(each).has_value(); });
-  rule.unlistable = absl::c_any_of(expressions, IsUnlistable);
+  rule.unlistable = family && !IsListable(*family, expressions);
   std::vector<Statement> statements = ResolveStatements(family, expressions);
   for (const Statement& statement : statements) {
     // Of the last counter, as iptables-save prints it.

@@ -93,7 +93,7 @@ class Describer {
                      verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
     rule_.returns = rule_.returns || verdict.code == NFT_RETURN;
     if (!LeavesMark(verdict)) rule_.marks |= MarksOfUnknownTarget();
-    if (!jumps) NameTarget(VerdictName(verdict.code));
+    NameTarget(VerdictName(verdict.code));
     Print(kTarget, VerdictText(verdict));
   }
   void operator()(const SetMark& mark) {
@@ -150,7 +150,6 @@ class Describer {
     const std::string match = ports_of_.empty() ? "" : absl::StrCat("-m ", ports_of_);
     const std::string text = absl::StrCat(match, ports_[0], ports_[1], ports_[2]);
     words_[kMatches][*ports_place_] = std::string(absl::StripPrefix(text, " "));
-    ports_place_.reset();
     ports_ = {};
   }
 

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -35,18 +36,17 @@ void GrowBuffer(int fd, int force_option, int option, int bytes) {
 
 uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
   if ((message->nlmsg_flags & NLM_F_ACK_TLVS) == 0) return 0;
-  WireBytes rest(static_cast<const uint8_t*>(mnl_nlmsg_get_payload(message)),
-                 mnl_nlmsg_get_payload_len(message));
+  const WireBytes rest(static_cast<const uint8_t*>(mnl_nlmsg_get_payload(message)),
+                       mnl_nlmsg_get_payload_len(message));
   size_t skip = sizeof(nlmsgerr);
   // Without NLM_F_CAPPED the kernel echoes the whole request in front of the attributes.
   if ((message->nlmsg_flags & NLM_F_CAPPED) == 0) {
     if (error->msg.nlmsg_len < sizeof(nlmsghdr)) return 0;
     skip += MNL_ALIGN(size_t{error->msg.nlmsg_len}) - sizeof(nlmsghdr);
   }
-  if (rest.size() < skip) return 0;
-  rest.remove_prefix(skip);
-  const std::optional<WireBytes> offset =
-      Attributes::Parse(rest).value_or(Attributes()).Bytes(NLMSGERR_ATTR_OFFS);
+  const Attributes attributes =
+      Attributes::Parse(rest.subspan(std::min(skip, rest.size()))).value_or(Attributes());
+  const std::optional<WireBytes> offset = attributes.Bytes(NLMSGERR_ATTR_OFFS);
   uint32_t value = 0;  // in host order, unlike nf_tables' own
   if (offset && offset->size() == sizeof(value)) {
     std::memcpy(&value, offset->data(), sizeof(value));
@@ -56,10 +56,7 @@ uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
 
 // The kernel's errors are negative, and none is beyond this (MAX_ERRNO, linux/err.h).
 constexpr int kMostErrno = 4095;
-int ErrnoOf(int error) {
-  if (error == 0) return 0;
-  return error < 0 && error >= -kMostErrno ? -error : EBADMSG;
-}
+int ErrnoOf(int error) { return error <= 0 && error >= -kMostErrno ? -error : EBADMSG; }
 
 // NLMSG_ERROR; its error_number is 0 for an acknowledgement.
 BatchError ParseError(const nlmsghdr* message) {
@@ -67,10 +64,9 @@ BatchError ParseError(const nlmsghdr* message) {
     return BatchError{.sequence = message->nlmsg_seq, .error_number = EBADMSG};
   }
   const auto* error = static_cast<const nlmsgerr*>(mnl_nlmsg_get_payload(message));
-  return BatchError{
-      .sequence = message->nlmsg_seq,
-      .error_number = ErrnoOf(error->error),
-      .attribute_offset = error->error != 0 ? FindAttributeOffset(message, error) : 0};
+  return BatchError{.sequence = message->nlmsg_seq,
+                    .error_number = ErrnoOf(error->error),
+                    .attribute_offset = FindAttributeOffset(message, error)};
 }
 
 // NLMSG_DONE carries the dump's error since Linux 2.6.

@@ -114,6 +114,10 @@ std::vector<Statement> ResolveStatements(std::optional<Family> family,
 // name, never left out.
 OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
 
+// Whether iptables-nft since 1.8.8 can list a rule of these in a table of iptables. False where one
+// of its releases refuses them.
+bool IsListable(Family family, absl::Span<const Expression> expressions);
+
 // ---- single expressions ----
 
 // From the data of an immediate. Nothing for another register.

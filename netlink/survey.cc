@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/survey.h"
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace kipt::netlink {
@@ -17,6 +18,19 @@ const SurveyChain* Survey::Find(const TableId& table, const std::string& chain) 
 std::string ToString(const TableId& table, const SurveyRule& rule) {
   if (!rule.spelling.empty()) return rule.spelling;
   return ToString(table.family == "ip6" ? Family::kIPv6 : Family::kIPv4, rule);
+}
+
+absl::StatusOr<Survey> Sifted(Survey survey, SurveySieve& sieve) {
+  for (auto& [table, chains] : survey.tables) {
+    for (auto next = chains.begin(); next != chains.end();) {
+      const auto at = next++;
+      absl::Status status = sieve.Begin(table, at->first, at->second.base);
+      if (!status.ok()) return status;
+      std::erase_if(at->second.rules, [&](const SurveyRule& rule) { return !sieve.Keep(rule); });
+      if (at->second.rules.empty() && !sieve.KeepBare()) chains.erase(at);
+    }
+  }
+  return survey;
 }
 
 std::string ToString(const Survey& survey) {

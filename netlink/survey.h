@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/ruleset.h"
 
@@ -32,8 +33,8 @@ std::string ToString(const TableId& table);
 struct SurveyRule : ObservedRule {
   // Set where a Rule has its options in another order than ToString gives them.
   std::string spelling = {};
-  // nft: iptables-nft (1.8.7 to 1.8.11) refuses to list the rule's chain, because it has no option
-  // for one of the expressions. A rule without xtables' matches may still be one that it can list.
+  // nft: an iptables-nft of 1.8.8 to 1.8.11 refuses to list the rule's chain, because it has no
+  // option for one of the expressions. It can list some rules without xtables' matches.
   bool unlistable = false;
 };
 
@@ -67,6 +68,24 @@ struct Survey {
 // Which rules a survey keeps; the others, perhaps tens of thousands, take no memory. Empty: all.
 using SurveyFilter =
     std::function<bool(const TableId& table, const std::string& chain, const SurveyRule& rule)>;
+
+// Sees every chain and rule of a survey as they are read, and chooses what is kept: for readers
+// that need a few of very many, in little memory.
+class SurveySieve {
+ public:
+  virtual ~SurveySieve() = default;
+
+  // The next chain; its rules follow. An error ends the survey with it. May wait, but the longer a
+  // survey takes, the likelier another program's commit interrupts it.
+  virtual absl::Status Begin(const TableId& table, const std::string& chain, bool base) = 0;
+  // Whether to keep a rule of that chain.
+  virtual bool Keep(const SurveyRule& rule) = 0;
+  // Whether to keep that chain, of which no rule was kept.
+  virtual bool KeepBare() = 0;
+};
+
+// What `sieve` keeps of a survey that was read already.
+absl::StatusOr<Survey> Sifted(Survey survey, SurveySieve& sieve);
 
 // In the form of iptables-save -c, one *table block per family and table; "# ip" heads each.
 std::string ToString(const Survey& survey);

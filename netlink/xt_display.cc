@@ -105,7 +105,7 @@ Spelling LimitText(uint64_t period, uint32_t burst) {
   static constexpr std::pair<const char*, uint64_t> kUnits[] = {
       {"sec", kSecond}, {"min", 60 * kSecond}, {"hour", 3600 * kSecond}, {"day", 86400 * kSecond}};
   constexpr uint32_t kDefaultBurst = 5;
-  if (period == 0 || period > UINT32_MAX) return std::nullopt;
+  if (period == 0) return std::nullopt;
   // The shortest unit that is no shorter than the period and loses little to rounding, as
   // libxt_limit prints it.
   const auto* unit = std::end(kUnits) - 1;

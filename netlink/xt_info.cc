@@ -38,7 +38,7 @@ static_assert(kMaxCommentLength + 1 == XT_MAX_COMMENT_LEN);
 // however it was cleared, an optimiser forgets the padding (g++ 12 at -O2).
 template <typename T>
 std::vector<uint8_t> Encode(absl::FunctionRef<void(T&)> fill) {
-  std::vector<uint8_t> bytes(XT_ALIGN(sizeof(T)), 0);
+  std::vector<uint8_t> bytes(AlignXt(sizeof(T)), 0);
   fill(*reinterpret_cast<T*>(bytes.data()));
   return bytes;
 }

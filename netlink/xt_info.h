@@ -25,7 +25,8 @@ namespace kipt::netlink {
 // The kernel's structs, taken from bytes that may be anything.
 using XtBytes = absl::Span<const uint8_t>;
 
-// XT_ALIGN of linux/netfilter/x_tables.h, on the 64-bit machines that we run on.
+// XT_ALIGN of linux/netfilter/x_tables.h, on the 64-bit machines that we run on. (The macro itself
+// needs typeof, which C++20 has not, in some versions of the header.)
 constexpr size_t AlignXt(size_t size) { return (size + 7) & ~size_t{7}; }
 
 // Nothing where `bytes` has another size than T, or T aligned: the kernel takes both.

@@ -12,15 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/process/network_namespaces.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::Survey;
-
-constexpr std::array<absl::string_view, 4> kChangeNames = {
-    "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
 
 // In the order of the enumeration.
 constexpr std::array<absl::string_view, 43> kKindNames = {
@@ -37,77 +33,6 @@ constexpr std::array<absl::string_view, 43> kKindNames = {
     "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
     "NftTooOld", "IpvsInUse", "IpvsScheduler", "IpvsOfOthers", "IpsetUser", "LegacyRulesStay",
     "NotInNft", "NotSeen", "AllowEntryUnused"};
-
-// ---- reading the node ----
-
-// Other programs may change the rules meanwhile.
-constexpr int kMostAttempts = 5;
-
-void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
-  view.problems.push_back(absl::StrCat(what, ": ", status.message()));
-}
-
-absl::StatusOr<Survey> TakeSurvey(const BackendOrError& backend) {
-  if (!backend.ok()) return backend.status();
-  absl::StatusOr<Survey> survey = (*backend)->TakeSurvey({});
-  for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
-    survey = (*backend)->TakeSurvey({});
-  }
-  return survey;
-}
-
-void AddSurvey(NodeView& view, absl::string_view what, absl::StatusOr<Survey> survey) {
-  if (!survey.ok()) return AddProblem(view, what, survey.status());
-  if (!survey->tables.empty()) view.surveys.push_back(*std::move(survey));
-}
-
-void SurveyModes(const ModeSources& sources, NodeView& view) {
-  const absl::Status nft = CheckNftIsThere(sources);
-  std::vector<absl::Status> unknown;
-  const bool legacy = HasIptablesLegacyTables(sources, unknown);
-  for (const absl::Status& status : unknown) {
-    AddProblem(view, "iptables-legacy tables", status);
-  }
-  // A kernel without nf_tables, or one that has not loaded it, has no tables.
-  if (!absl::IsUnavailable(nft) && !absl::IsFailedPrecondition(nft)) {
-    absl::StatusOr<Survey> survey = nft.ok() ? TakeSurvey(sources.open_nft()) : nft;
-    // The kernel may report that only when it is asked.
-    if (!absl::IsUnavailable(survey.status())) AddSurvey(view, "nft tables", std::move(survey));
-  }
-  if (legacy) AddSurvey(view, "iptables-legacy tables", TakeSurvey(sources.open_legacy()));
-}
-
-NodeView Gather(const ModeSources& sources) {
-  NodeView view;
-  SurveyModes(sources, view);
-  absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
-  if (!rules.ok()) AddProblem(view, "ip rule", rules.status());
-  if (rules.ok()) view.ip_rules = *std::move(rules);
-  DeviceMarks devices = ReadDeviceMarks();
-  view.device_marks = std::move(devices.found);
-  absl::c_move(devices.problems, std::back_inserter(view.problems));
-  absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
-  if (exposed.ok()) {
-    view.route_localnet = *std::move(exposed);
-  } else if (!absl::IsNotFound(exposed.status())) {
-    AddProblem(view, "route_localnet", exposed.status());
-  }
-  return view;
-}
-
-NodeView Visit(const NetworkNamespace& wanted, const ModeSources& sources) {
-  NodeView view;
-  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(wanted.path);
-  absl::Status status = visited.status();
-  // The path may be of a process that has ended, and another process may have its number now.
-  if (visited.ok() && visited->inode() != wanted.inode) {
-    status = absl::NotFoundError("it has ended since it was listed");
-  }
-  if (status.ok()) status = visited->Visit([&] { view = Gather(sources); });
-  if (!status.ok()) AddProblem(view, "network namespace", status);
-  view.name = wanted.name;
-  return view;
-}
 
 // ---- the allow list ----
 
@@ -167,14 +92,16 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
   std::vector<FamilyAudit> all;
   for (const Survey& survey : view.surveys) {
     std::vector<FamilyAudit> families;
-    findings.counted = HasCounters(survey);
+    const auto left_out = view.left_out.find(survey.mode);
+    const LeftOut* const left = left_out == view.left_out.end() ? nullptr : &left_out->second;
+    findings.counted = HasCounters(survey) || (left != nullptr && left->counted);
     for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
       KubeProxyFacts after = proxy;
       if (findings.options.change == NodeChange::kKubeProxyNftables && proxy.KeepsMarkMasq()) {
         after.mode = KubeProxyMode::kNftables;
       }
       families.push_back(
-          {findings, FamilyChains(survey, proxy.family), std::move(proxy), std::move(after)});
+          {findings, FamilyChains(survey, proxy.family), std::move(proxy), std::move(after), left});
     }
     for (FamilyAudit& family : families) {
       AuditRules(family);
@@ -198,16 +125,6 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
 
 // ---- names ----
 
-absl::string_view ChangeName(NodeChange change) {
-  return kChangeNames.at(static_cast<size_t>(change));
-}
-
-std::optional<NodeChange> ChangeFromName(absl::string_view name) {
-  const auto* const found = absl::c_find(kChangeNames, name);
-  if (found == kChangeNames.end()) return std::nullopt;
-  return static_cast<NodeChange>(found - kChangeNames.begin());
-}
-
 absl::string_view AuditKindName(AuditKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
 std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
@@ -219,29 +136,6 @@ std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
 absl::string_view AuditSeverityName(AuditSeverity severity) {
   constexpr std::array kNames = {"info", "warning", "error"};
   return kNames.at(static_cast<size_t>(severity));
-}
-
-// ---- reading the node ----
-
-NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni, NodeChange change) {
-  NodeView view = Gather(sources);
-  view.cni = cni;
-  GatherChangeFacts(sources, change, view);
-  return view;
-}
-
-std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni,
-                                          NodeChange change) {
-  const NetworkNamespaces namespaces = ListNetworkNamespaces();
-  std::vector<NodeView> views = {GatherNodeView(sources, cni, change)};
-  for (const std::string& problem : namespaces.problems) {
-    views.front().problems.push_back(
-        absl::StrCat("there may be more network namespaces: ", problem));
-  }
-  for (const NetworkNamespace& each : namespaces.found) {
-    if (!each.own) views.push_back(Visit(each, sources));
-  }
-  return views;
 }
 
 // ---- the allow list ----
@@ -280,6 +174,18 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
 
 // ---- findings ----
 
+bool CanFind(NodeChange change, AuditKind kind) {
+  const bool nftables = change == NodeChange::kKubeProxyNftables;
+  const bool to_nft = change == NodeChange::kIptablesNft;
+  if (kind <= AuditKind::kDeviceMark) return nftables || change == NodeChange::kOwnershipCleanup;
+  if (kind <= AuditKind::kKubeProxyUsesMarkMasq) return change == NodeChange::kOwnershipCleanup;
+  if (kind < AuditKind::kCleanupBlocked || kind > AuditKind::kNotInNft) return true;
+  if (kind == AuditKind::kSavedRules) return change != NodeChange::kOwnershipCleanup;
+  if (kind >= AuditKind::kLegacyRulesStay) return to_nft;
+  const bool of_ipvs = kind == AuditKind::kCleanupBlocked || kind >= AuditKind::kIpvsInUse;
+  return nftables || (of_ipvs && change == NodeChange::kKubeProxyIpvsRemoval);
+}
+
 AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allowed_text,
                                    const std::string& variant) {
   const auto entry = absl::c_find_if(options.allow, [&](const AllowEntry& one) {
@@ -298,12 +204,7 @@ AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allo
   return findings_.emplace_back(std::move(finding));
 }
 
-bool FindingCollector::Wants(AuditKind kind) const {
-  const bool of_users = kind <= AuditKind::kDeviceMark;
-  return options.change == NodeChange::kOwnershipCleanup ||
-         kind > AuditKind::kKubeProxyUsesMarkMasq ||
-         (of_users && options.change == NodeChange::kKubeProxyNftables);
-}
+bool FindingCollector::Wants(AuditKind kind) const { return CanFind(options.change, kind); }
 
 void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant) {
   if (!Wants(finding.kind)) return;
@@ -319,16 +220,27 @@ void FindingCollector::AddDetail(AuditFinding finding, const std::string& detail
   if (!Wants(finding.kind)) return;
   AuditFinding& found = At(std::move(finding), detail, variant);
   ++found.count;
-  found.details.push_back(detail);
+  if (found.details.size() < kMostDetails) found.details.push_back(detail);
+}
+
+void FindingCollector::AddLeftOut(AuditFinding finding, const LeftOutRules& rules) {
+  if (!Wants(finding.kind)) return;
+  AuditFinding& found = At(std::move(finding), "", "");
+  found.count += rules.count;
+  if (counted) found.packets = found.packets.value_or(0) + rules.packets;
 }
 
 void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) {
-  if (Wants(finding.kind)) At(std::move(finding), "", variant);
+  if (!Wants(finding.kind)) return;
+  finding.details.resize(std::min(finding.details.size(), kMostDetails));
+  At(std::move(finding), "", variant);
 }
 
 void FindingCollector::Finish(AuditReport& report) {
   for (const AllowEntry& entry : options.allow) {
-    if (used_entries_.contains(entry.line)) continue;
+    // It may be for an audit before another change.
+    const auto kind = AuditKindFromName(entry.kind);
+    if (used_entries_.contains(entry.line) || (kind && !CanFind(options.change, *kind))) continue;
     // Not through At: an entry for every kind would allow, and so use, itself.
     findings_.push_back(
         {.kind = AuditKind::kAllowEntryUnused,

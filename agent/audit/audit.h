@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,91 +22,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/chain_owner.h"
-#include "agent/detect/device_marks.h"
-#include "agent/detect/mode_evidence.h"
-#include "agent/detect/routing.h"
-#include "agent/policy/claims.h"
+#include "agent/audit/node_view.h"
 #include "agent/policy/policy.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
-
-// ---- what is about to be changed ----
-
-enum class NodeChange : uint8_t {
-  kOwnershipCleanup,      // the gate IPTablesOwnershipCleanup (KEP-3178)
-  kKubeProxyNftables,     // kube-proxy's mode becomes nftables (KEP-5343)
-  kKubeProxyIpvsRemoval,  // kube-proxy loses its IPVS mode (KEP-5495)
-  kIptablesNft,           // programs move from iptables-legacy to iptables-nft
-};
-// "ownership-cleanup", ...: values of --before.
-absl::string_view ChangeName(NodeChange change);
-std::optional<NodeChange> ChangeFromName(absl::string_view name);
-
-// ---- what an audit reads ----
-
-// Saved rules that name chains of Kubernetes, in a file that is loaded at boot.
-struct SavedRules {
-  std::string file;
-  size_t count = 0;                     // of lines
-  std::vector<std::string> lines = {};  // the first, "12: -A ..."
-  // A line jumps to a chain of Kubernetes that the file does not declare.
-  bool undeclared = false;
-
-  bool operator==(const SavedRules&) const = default;
-};
-
-// What a change depends on beyond rules. Empty where it was not asked for, or cannot be read.
-struct ChangeFacts {
-  std::string kernel = {};                        // uname -r
-  std::vector<std::string> missing = {};          // modules that nftables mode needs
-  std::string nft_path = {};                      // the host's nft, which is not run
-  std::string nft_version = {};                   // "1.0.6"
-  std::map<std::string, uint64_t> counters = {};  // of nfacct, in packets
-  std::vector<SavedRules> saved = {};
-  bool has_ip_vs = false;                              // `modprobe ip_vs` would succeed
-  bool ipvs_device = false;                            // kube-ipvs0
-  std::map<std::string, size_t> ipvs_schedulers = {};  // how many virtual services use each
-  std::string no_nft_compat = {};                      // why iptables-nft can hold no rules
-  // Why kubelet's probe of the iptables fails, beyond rules.
-  std::string lock_holder = {};  // "held by process 4711 (iptables)", for some time
-  std::string no_nat = {};       // "ip6table_nat"
-
-  bool operator==(const ChangeFacts&) const = default;
-};
-
-// One network namespace and what surrounds it. A source that cannot be read is a problem; the
-// others are read all the same.
-struct NodeView {
-  // NetworkNamespace::name: "/run/netns/pod1", "pid 123 (nginx)". Empty for the gathering thread's.
-  std::string name = {};
-  // One for each iptables mode that has a table, "nft" first, with every rule.
-  std::vector<netlink::Survey> surveys = {};
-  // Empty in a view of another namespace than the gathering thread's.
-  CniConfigs cni = {};
-  std::vector<FwmarkRule> ip_rules = {};
-  std::vector<DeviceMark> device_marks = {};
-  // As ReadRouteLocalnet; also empty where there is no IPv4.
-  std::vector<std::string> route_localnet = {};
-  ChangeFacts facts = {};
-  // What could not be read, and why: "nft tables: ...". `cni` has its own.
-  std::vector<std::string> problems = {};
-
-  bool operator==(const NodeView&) const = default;
-};
-
-// The calling thread's network namespace. Leaves no trace: creates no table and chain, loads no
-// module, and runs no program where there are no tables of iptables-legacy.
-NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
-                        NodeChange change = NodeChange::kOwnershipCleanup);
-
-// The same for every network namespace that can be seen (ListNetworkNamespaces), the calling
-// thread's first. Visits each on a thread of its own, one after another. One that cannot be entered
-// (CAP_SYS_ADMIN) is a view with a problem; the first view reports namespaces that may be missing.
-//
-// `sources` must be SystemModeSources: they open what the asking thread's namespace has.
-std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni,
-                                          NodeChange change = NodeChange::kOwnershipCleanup);
 
 // ---- kube-proxy ----
 
@@ -235,7 +154,7 @@ struct AuditFinding {
   std::string message = {};  // one sentence
   // At most kMostExamples of the `count` rules that it is about.
   std::vector<AuditedRule> rules = {};
-  // Files, routing rules, evidence.
+  // Files, routing rules, evidence: at most kMostDetails of them.
   std::vector<std::string> details = {};
   size_t count = 0;  // of rules or details
   // Of all `count` rules together; none where the survey has no counters, or it is about no rule.
@@ -263,6 +182,8 @@ struct AuditReport {
   size_t warnings = 0;
   size_t infos = 0;
   size_t allowed = 0;
+  // Findings that are counted above and are not in `findings`, where only so many are kept.
+  size_t more = 0;
 };
 
 // A warning or an error is not allowed.
@@ -328,8 +249,9 @@ struct AuditOptions {
   uint32_t OurMarks() const { return MasqueradeMarks() | (uint32_t{1} << bits.drop); }
 };
 
-// How many rules a finding or a purpose shows.
+// How many rules a finding or a purpose shows, and how many details a finding.
 inline constexpr size_t kMostExamples = 3;
+inline constexpr size_t kMostDetails = 20;
 
 // The first view is the node's own namespace. An entry of the allow list is unused where it covers
 // nothing in any view.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an audit finds of chains as a whole: whether KUBE-MARK-MASQ and KUBE-MARK-DROP still do
-// something, and which kube-proxy, or kpng, depends on them.
+// something, which kube-proxy, or kpng, depends on them, and whether kubelet's probe of the
+// iptables fails, or has failed, so that a family has none.
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/change_advice.h"
 
 namespace kipt::agent {
 namespace {
@@ -165,7 +168,7 @@ void AddMarkDrop(FamilyAudit& audit) {
                      ", which only kubelet fills", used ? "" : "; no current service needs it");
     finding.consequence = absl::StrCat(
         WhenChanged(audit.findings.options),
-        FutureOf(kMarkDropPlace, audit.proxy) == ChainFuture::kGone
+        FutureOf(kMarkDropPlace, audit.proxy, audit.findings.options) == ChainFuture::kGone
             ? "after the next reboot or flush the chain is missing, the kernel refuses "
               "kube-proxy's whole nat table, and no service works."
             : "after the next reboot or flush the chain is empty. Packets that load balancer "
@@ -185,6 +188,12 @@ void AddMarkMasq(FamilyAudit& audit) {
   audit.findings.AddSum(std::move(finding));
 }
 
+// ---- kubelet's probe ----
+
+bool HasKubelet(const FamilyChains& chains) {
+  return chains.HasAnywhere(kCanaryChain) || chains.Has("mangle", kHintChain);
+}
+
 }  // namespace
 
 void AuditChains(FamilyAudit& audit) {
@@ -192,6 +201,51 @@ void AuditChains(FamilyAudit& audit) {
   if (audit.proxy.mode != KubeProxyMode::kNone) AddMode(audit);
   AddMarkDrop(audit);
   AddMarkMasq(audit);
+}
+
+void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
+                FindingCollector& findings) {
+  // kubelet runs in the node's own namespace.
+  if (!view.name.empty()) return;
+  const auto in_mode = [&](absl::string_view mode) {
+    return absl::c_any_of(families, [&](const FamilyAudit& audit) {
+      return audit.chains.survey().mode == mode && HasKubelet(audit.chains);
+    });
+  };
+  for (const FamilyAudit& audit : families) {
+    if (in_mode("legacy") && !in_mode("nft")) break;
+    for (const SurveyRule& rule : audit.chains.Rules("nat", "POSTROUTING")) {
+      if (!rule.unlistable) continue;
+      AuditFinding finding = audit.Here(Say(advice::kProbeRule));
+      finding.chain = "nat/POSTROUTING";
+      findings.AddRule(std::move(finding), Audited(audit.chains.Id("nat"), "POSTROUTING", rule));
+    }
+  }
+  if (!view.facts.lock_holder.empty()) {
+    findings.AddDetail(Say(advice::kProbeLock), view.facts.lock_holder, "lock");
+  }
+  const std::vector<netlink::Family>& of_node = findings.options.families;
+  const bool needed = view.facts.no_nat != "table nat, IPv6" || of_node.empty() ||
+                      absl::c_linear_search(of_node, netlink::Family::kIPv6);
+  if (!view.facts.no_nat.empty() && needed) {
+    findings.AddDetail(Say(advice::kProbeModule), view.facts.no_nat, "module");
+  }
+  if (of_node.size() != netlink::kFamilies.size()) return;
+  // kubelet has a canary wherever it keeps chains; this agent has none with the gate on.
+  for (const netlink::Family family : netlink::kFamilies) {
+    const auto any = [&](bool own, const auto& has) {
+      return absl::c_any_of(families, [&](const FamilyAudit& audit) {
+        return (audit.chains.family() == family) == own && has(audit.chains);
+      });
+    };
+    const bool other =
+        any(false, [](const auto& chains) { return chains.HasAnywhere(kCanaryChain); });
+    if (!other || any(true, HasKubelet)) continue;
+    AuditFinding finding = Say(advice::kSkipped);
+    finding.family = std::string(netlink::FamilyName(family));
+    if (family == netlink::Family::kIPv6) finding.severity = AuditSeverity::kWarning;
+    findings.AddSum(std::move(finding));
+  }
 }
 
 }  // namespace kipt::agent

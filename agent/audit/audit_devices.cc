@@ -12,8 +12,6 @@
 namespace kipt::agent {
 namespace {
 
-std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
-
 // Every packet that `mark` has marked matches. False where the match reads a bit that it leaves.
 bool Matches(const netlink::MarkMatch& match, const netlink::Marks& mark) {
   const bool known = (match.mask & ~(mark.set | mark.cleared)) == 0;

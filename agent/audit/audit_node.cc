@@ -159,10 +159,11 @@ void AddShadowed(const Both& both, Findings& meetings) {
 
 // The kube-proxy that keeps `chain`, else the last that there is. A plugin writes to the mode of
 // the node's iptables, and kube-proxy does too.
-KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>& families) {
+KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>& families,
+                        const AuditOptions& options) {
   const KubeProxyFacts* any = nullptr;
   for (const FamilyAudit& audit : families) {
-    if (FutureOf(chain, audit.after) == ChainFuture::kKeptByProxy) return audit.after;
+    if (FutureOf(chain, audit.after, options) == ChainFuture::kKeptByProxy) return audit.after;
     if (any == nullptr || audit.after.mode != KubeProxyMode::kNone) any = &audit.after;
   }
   return any == nullptr ? KubeProxyFacts() : *any;
@@ -172,12 +173,12 @@ KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>&
 void GradeCni(bool exists, const KubeProxyFacts& proxy, const AuditOptions& options,
               AuditFinding& finding) {
   const std::string& chain = finding.chain;
-  const ChainFuture future = FutureOf(chain, proxy);
+  const ChainFuture future = FutureOf(chain, proxy, options);
   const bool is_private = future == ChainFuture::kPrivate;
-  finding.severity = future == ChainFuture::kKeptByProxy || (is_private && exists)
-                         ? AuditSeverity::kWarning
-                         : AuditSeverity::kError;
-  if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
+  const bool kept = future == ChainFuture::kKept || future == ChainFuture::kKeptByProxy;
+  finding.severity =
+      kept || (is_private && exists) ? AuditSeverity::kWarning : AuditSeverity::kError;
+  if (kept || future == ChainFuture::kEmpty || is_private) {
     finding.consequence =
         absl::StrCat(ConsequenceForUsers(chain, proxy, options),
                      is_private && !exists ? " The chain does not exist: the plugin's next ADD "
@@ -210,7 +211,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
         .remedy = RemedyForUsers(chain, Owner::kPortmap)};
     const bool exists = absl::c_any_of(
         families, [&](const auto& audit) { return audit.chains.Has("nat", reference.chain); });
-    GradeCni(exists, ProxyFor(chain, families), findings.options, finding);
+    GradeCni(exists, ProxyFor(chain, families, findings.options), findings.options, finding);
     if (reference.backend == "nftables") {
       finding.severity = AuditSeverity::kError;
       finding.consequence =
@@ -235,22 +236,30 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
 void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
   const uint32_t ours = findings.options.OurMarks();
   if ((rule.mask & ours) == 0) return;
-  const bool wants = (rule.mark & rule.mask & ours) != 0;
-  const std::string bits = absl::StrCat("0x", absl::Hex(rule.mask & ours));
-  findings.AddDetail(
-      {.kind = AuditKind::kIpRuleFwmark,
-       .severity = wants ? AuditSeverity::kWarning : AuditSeverity::kInfo,
-       .family = std::string(netlink::FamilyName(rule.family)),
-       .message = absl::StrCat("routing rules match only packets ", wants ? "with" : "without",
-                               " mark bit ", bits, ", which kubelet's chains set"),
-       .consequence =
-           wants ? "They route packets that are marked to be masqueraded or dropped." : "",
-       .remedy =
-           wants ? "Change the mask of the routing rule, or the bits: --iptables-masquerade-bit "
-                   "(kube-proxy's must be the same) and --iptables-drop-bit."
-                 : "",
-       .mark_bits = rule.mask & ours},
-      rule.text, absl::StrCat(wants, " ", bits));
+  const bool names = (rule.mark & rule.mask & ours) != 0;
+  const std::string bits = HexText(rule.mask & ours);
+  const bool spares = names && rule.inverted;
+  const bool routes = rule.inverted ? !names && (rule.mask & ~ours) == 0 : names;
+  const std::string which = absl::StrCat(rule.inverted && !routes ? "leave out" : "match only",
+                                         " packets ", names || routes ? "with" : "without");
+  AuditFinding finding = {
+      .kind = AuditKind::kIpRuleFwmark,
+      .severity = spares || routes ? AuditSeverity::kWarning : AuditSeverity::kInfo,
+      .family = std::string(netlink::FamilyName(rule.family)),
+      .message =
+          absl::StrCat("routing rules ", which, " mark bit ", bits, ", which kubelet's chains set"),
+      .mark_bits = rule.mask & ours};
+  if (finding.severity == AuditSeverity::kWarning) {
+    finding.consequence =
+        spares ? "The program that marks such packets meets kubelet's chains: with the drop bit "
+                 "they are dropped, with the other one masqueraded."
+               : "They route packets that are marked to be masqueraded or dropped.";
+    finding.remedy = absl::StrCat(
+        spares ? "Give that program another mark" : "Change the mask of the routing rule",
+        ", or the bits: --iptables-masquerade-bit (kube-proxy's must be the same) and "
+        "--iptables-drop-bit.");
+  }
+  findings.AddDetail(std::move(finding), rule.text, absl::StrCat(which, " ", bits));
 }
 
 bool IsMartianRule(const SurveyRule& rule) {

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
@@ -22,6 +23,11 @@ namespace kipt::agent {
 
 inline constexpr absl::string_view kMarkMasqPlace = "nat/KUBE-MARK-MASQ";
 inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
+
+inline std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
+
+// An audit before `change` may have findings of `kind`.
+bool CanFind(NodeChange change, AuditKind kind);
 
 // Gathers findings. Those with the same kind, iptables mode, family, chain, owner and `variant` are
 // one, with a count and the words of the first. The allow list is applied before, to each rule.
@@ -38,10 +44,13 @@ class FindingCollector {
   void AddDetail(AuditFinding finding, const std::string& detail, const std::string& variant = "");
   // With its rules, details and count, which no entry of the allow list can name.
   void AddSum(AuditFinding finding, const std::string& variant = "");
-  // It is a finding of this change. The others are not taken.
+  // To the finding of rules that are kept: more of them.
+  void AddLeftOut(AuditFinding finding, const LeftOutRules& rules);
+  // CanFind of this change. The others are not taken.
   bool Wants(AuditKind kind) const;
 
-  // Writes everything so far, and the allow list's unused entries. Call once, last.
+  // Writes everything so far, and those unused entries of the allow list that are not for an audit
+  // before another change. Call once, last.
   void Finish(AuditReport& report);
 
  private:
@@ -59,7 +68,7 @@ class FindingCollector {
 // ---- what becomes of kubelet's chains, and what their users can do ----
 
 enum class ChainFuture : uint8_t {
-  kKept,         // by this agent
+  kKept,         // by kubelet, or by this agent
   kKeptByProxy,  // kube-proxy writes it
   kEmpty,        // kube-proxy makes it, and leaves it empty
   kGone,         // no program makes it: it exists until a reboot or a flush
@@ -67,7 +76,8 @@ enum class ChainFuture : uint8_t {
 };
 
 // `chain` is TABLE/CHAIN, one of kubelet's or of this agent's.
-ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy);
+ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
+                     const AuditOptions& options);
 
 // "Once IPTablesOwnershipCleanup is on, ", or that it is; or once kube-proxy is in nftables mode.
 std::string WhenChanged(const AuditOptions& options);
@@ -93,6 +103,7 @@ struct FamilyAudit {
   FamilyChains chains;
   KubeProxyFacts proxy;
   KubeProxyFacts after;                       // with the change
+  const LeftOut* left_out = nullptr;          // of the survey; null where it is whole
   std::map<std::string, ChainUse> uses = {};  // by "nat/KUBE-MARK-MASQ"
 
   // `finding` as one of this iptables mode and family.
@@ -133,8 +144,10 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
 void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
                  FindingCollector& findings);
 
-// Fills `view.facts` for the calling thread's namespace. Its surveys are there already.
-void GatherChangeFacts(const ModeSources& sources, NodeChange change, NodeView& view);
+// Fills `view.facts` with what any of `changes` depends on, for the calling thread's namespace. Its
+// surveys are there already.
+void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> changes,
+                       NodeView& view);
 
 // Where the rules of two iptables modes meet, in each family. The kernel runs the hooks of both,
 // which is no error in itself. Reads the first survey of each mode; none without both.

@@ -148,6 +148,10 @@ std::string AuditText(const AuditReport& report) {
   for (const AuditFinding& finding : report.findings) {
     absl::StrAppend(&text, FindingText(finding), "\n");
   }
+  if (report.more != 0) {
+    absl::StrAppend(&text, "... and ", Counted(report.more, "finding"),
+                    " more: run kube-iptables-agent audit\n\n");
+  }
   absl::StrAppend(&text, Counted(report.errors, "error"), ", ", Counted(report.warnings, "warning"),
                   ", ", report.infos, " for information",
                   report.allowed == 0 ? "" : absl::StrCat(", ", report.allowed, " allowed"),
@@ -158,15 +162,19 @@ std::string AuditText(const AuditReport& report) {
   return text;
 }
 
-std::string AuditJson(const AuditReport& report) {
-  return Print({{"before", ChangeName(report.change)},
-                {"findings", List(report.findings, FindingJson)},
-                {"kubeProxy", List(report.kube_proxy, ProxyJson)},
-                {"errors", report.errors},
-                {"warnings", report.warnings},
-                {"infos", report.infos},
-                {"allowed", report.allowed}});
+Json ReportJson(const AuditReport& report) {
+  Json json = {{"before", ChangeName(report.change)},
+               {"findings", List(report.findings, FindingJson)},
+               {"kubeProxy", List(report.kube_proxy, ProxyJson)},
+               {"errors", report.errors},
+               {"warnings", report.warnings},
+               {"infos", report.infos},
+               {"allowed", report.allowed}};
+  if (report.more != 0) json["more"] = report.more;
+  return json;
 }
+
+std::string AuditJson(const AuditReport& report) { return Print(ReportJson(report)); }
 
 std::string ExplainText(const Explanation& explanation) {
   std::string text;

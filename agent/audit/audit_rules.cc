@@ -29,8 +29,9 @@ absl::string_view LossOf(absl::string_view chain) {
 
 // ---- users of chains ----
 
-AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy) {
-  const ChainFuture future = FutureOf(chain, proxy);
+AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy,
+                            const AuditOptions& options) {
+  const ChainFuture future = FutureOf(chain, proxy, options);
   return future == ChainFuture::kEmpty || future == ChainFuture::kGone ? AuditSeverity::kError
                                                                        : AuditSeverity::kWarning;
 }
@@ -45,7 +46,7 @@ void AddUser(AuditedRule rule, const std::string& used, Owner owner, const Famil
           : absl::StrCat("of ", OwnerName(owner));
   audit.findings.AddRule(
       audit.Here({.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
-                  .severity = SeverityOfUse(used, audit.after),
+                  .severity = SeverityOfUse(used, audit.after, audit.findings.options),
                   .chain = used,
                   .owner = owner,
                   .message = absl::StrCat("rules ", whose, " jump to ", used),
@@ -56,7 +57,8 @@ void AddUser(AuditedRule rule, const std::string& used, Owner owner, const Famil
 
 void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   // kube-proxy flushes these chains on its syncs, with other programs' rules.
-  const bool flushed = FutureOf(used, audit.after) == ChainFuture::kKeptByProxy;
+  const bool flushed =
+      FutureOf(used, audit.after, audit.findings.options) == ChainFuture::kKeptByProxy;
   audit.findings.AddRule(
       audit.Here({.kind = AuditKind::kForeignRule,
                   .severity = AuditSeverity::kWarning,
@@ -103,8 +105,6 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
 
 // ---- marks ----
 
-std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
-
 // Completes `finding` about a rule that sets the bits `set`; `ours` are those of `masquerade` and
 // the drop mark.
 void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProxyFacts& proxy,
@@ -124,7 +124,7 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
     finding.remedy = "Use mark bits that kubelet and kube-proxy do not use.";
     return;
   }
-  finding.severity = SeverityOfUse(finding.chain, proxy);
+  finding.severity = SeverityOfUse(finding.chain, proxy, options);
   if (masquerades && options.change == NodeChange::kKubeProxyNftables) {
     finding.severity = AuditSeverity::kWarning;
     finding.consequence =
@@ -155,10 +155,17 @@ void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
   finding.remedy = "Match the packets themselves, or a mark bit of your own.";
 }
 
+// kube-proxy alone changes, and all of kubelet's chains stay.
+bool KeepsAll(const AuditOptions& options) {
+  return options.change == NodeChange::kKubeProxyNftables && options.mode == Mode::kLegacy;
+}
+
 }  // namespace
 
-ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
+ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
+                     const AuditOptions& options) {
   if (IsPrivateChain(chain)) return ChainFuture::kPrivate;
+  if (KeepsAll(options)) return ChainFuture::kKept;
   if (chain == kMarkMasqPlace || chain == kPostrouting) {
     return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
@@ -190,8 +197,13 @@ std::string ProxyText(const KubeProxyFacts& proxy) {
 std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy,
                                 const AuditOptions& options) {
   const std::string when = WhenChanged(options);
-  switch (FutureOf(chain, proxy)) {
+  switch (FutureOf(chain, proxy, options)) {
     case ChainFuture::kKept:
+      if (KeepsAll(options)) {
+        return absl::StrCat("kubelet, or this agent in its place, keeps ", chain,
+                            " while IPTablesOwnershipCleanup is off. kubelet 1.28 and later "
+                            "cannot turn it off.");
+      }
       return absl::StrCat(
           when, chain, " stays",
           chain == kFirewall ? ", but drops only martian packets, none by mark." : ".");
@@ -245,6 +257,15 @@ std::string RemedyForUsers(absl::string_view chain, Owner owner) {
 }
 
 void AuditRules(FamilyAudit& audit) {
+  if (audit.left_out != nullptr) {
+    for (const auto& [use, rules] : audit.left_out->uses) {
+      if (use.first != audit.chains.name()) continue;
+      ChainUse& of_chain = audit.uses[use.second];
+      of_chain.all += rules.count;
+      of_chain.by_kube_proxy.count += rules.count;
+      of_chain.by_kube_proxy.packets = of_chain.by_kube_proxy.packets.value_or(0) + rules.packets;
+    }
+  }
   for (const netlink::Table table : netlink::kTables) {
     const absl::string_view table_name = netlink::TableName(table);
     const TableId id = audit.chains.Id(table_name);

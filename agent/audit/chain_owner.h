@@ -15,9 +15,9 @@
 
 namespace kipt::agent {
 
-// Who wrote a rule of `chain`. In a chain of somebody's own: they did, but for kubelet's chains and
-// this agent's, where others put rules too: there only kubelet's own forms, of any release, mark
-// bit and label, are kubelet's. In a base chain, by its comment, or by whose chain it jumps to.
+// Who wrote a rule of `chain`: its owner. Others put rules into kubelet's chains and this agent's,
+// too: there only kubelet's own forms, of any release, mark bit and label, are kubelet's. In a base
+// chain a rule's comment decides, or the owner of the chain that it jumps to.
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The findings of changes and of kubelet's probe, as one table: kind, severity, where it is known
-// from, what was found, what becomes of it, what to do. Only for change_findings.cc.
+// from, what was found, what becomes of it, what to do. For change_findings.cc, and audit_chains.cc
+// for the probe.
 #ifndef KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 #define KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 
@@ -21,6 +22,15 @@ inline constexpr Advice Make(AuditKind kind, AuditSeverity severity, const char*
                              const char* message, const char* consequence, const char* remedy) {
   return {kind, severity, source, message, consequence, remedy};
 }
+inline AuditFinding Say(const Advice& advice) {
+  return {.kind = advice.kind,
+          .severity = advice.severity,
+          .message = advice.message,
+          .consequence = advice.consequence,
+          .remedy = advice.remedy,
+          .source = advice.source};
+}
+
 using enum AuditKind;
 inline constexpr AuditSeverity kError = AuditSeverity::kError;
 inline constexpr AuditSeverity kWarning = AuditSeverity::kWarning;
@@ -36,11 +46,11 @@ inline constexpr Advice kProbeRule = Make(
     "iptables cannot list nat/POSTROUTING because of native rules: kubelet 1.33 and later gives up "
     "this family when it starts",
     kOfTheProbe, "Move these rules to a table of their own (nft add table).");
-inline constexpr Advice kProbeLock = Make(
-    kIptablesProbeFails, kWarning, "#129826",
-    "a process keeps the lock of iptables-legacy: kubelet 1.33 and later gives up both families if "
-    "that lasts when it starts",
-    kOfTheProbe, "Find out why the process does not end, and end it.");
+inline constexpr Advice kProbeLock =
+    Make(kIptablesProbeFails, kWarning, "#129826",
+         "a process keeps holding the iptables-legacy lock: kubelet 1.33 and later gives up both "
+         "families if it starts meanwhile",
+         kOfTheProbe, "Find out why the process does not end, and end it.");
 inline constexpr Advice kProbeModule = Make(
     kIptablesProbeFails, kWarning, "#129826",
     "the kernel has no table nat for iptables: kubelet 1.33 and later gives up the family when it "
@@ -48,7 +58,7 @@ inline constexpr Advice kProbeModule = Make(
     kOfTheProbe, "Install the kernel's module.");
 inline constexpr Advice kSkipped = Make(
     kFamilySkipped, kError, "#129826",
-    "kubelet keeps chains in the other family, and has none in this one: it gave it up when it "
+    "kubelet has chains in the other family and none in this one: it gave this one up when it "
     "started",
     "There is no KUBE-IPTABLES-HINT, and on IPv4 no rule of kubelet's against martian packets, "
     "until kubelet is restarted.",
@@ -56,16 +66,17 @@ inline constexpr Advice kSkipped = Make(
     "chains in its place.");
 
 inline constexpr Advice kBlocked = Make(
-    kCleanupBlocked, kWarning, "#131961", "rules of others jump to chains that kube-proxy deletes",
-    "kube-proxy 1.34 and later deletes its chains of a table together, so it deletes none: "
-    "--cleanup ends with 1 each time.",
+    kCleanupBlocked, kWarning, "#131961",
+    "other programs' rules jump to chains that kube-proxy deletes",
+    "kube-proxy 1.34 and later deletes all its chains of a table at once. These jumps make that "
+    "fail, so that all stay, and --cleanup ends with 1 each time.",
     "Remove these rules before the change.");
 inline constexpr char kEmptiesMarkMasq[] =
     " This kernel has ip_vs: there, the cleanup empties KUBE-MARK-MASQ, and the packets of its "
     "users leave unmasqueraded at once.";
 inline constexpr Advice kBit =
-    Make(kMasqueradeBit, kWarning, "KEP-3866", "kube-proxy masquerades by another mark bit than 14",
-         "nftables mode has a setting of its own, which is 14 unless it is set.",
+    Make(kMasqueradeBit, kWarning, "KEP-3866", "kube-proxy masquerades by a mark bit other than 14",
+         "nftables mode has its own setting, which defaults to 14.",
          "Set nftables.masqueradeBit in kube-proxy's configuration to the same bit.");
 inline constexpr Advice kLocalhost =
     Make(kLocalhostNodePorts, kError, "KEP-6032, #132955", "clients use node ports over 127.0.0.1",
@@ -88,16 +99,17 @@ inline constexpr Advice kBypass =
          "Let the firewall accept traffic of pods, services and node ports itself.");
 inline constexpr Advice kInvalid =
     Make(kConntrackWorkaround, kWarning, "KEP-3866",
-         "kube-proxy drops packets of the state INVALID, as kernels before 6.1 need it",
-         "nftables mode does not: long connections to services may be reset.",
+         "kube-proxy drops packets in the state INVALID, which kernels before 6.1 need",
+         "nftables mode does not drop them: long connections to services may be reset.",
          "Run kube-proxy with --conntrack-tcp-be-liberal, or a kernel of 6.1 or later.");
 inline constexpr Advice kSaved = Make(
     kSavedRules, kWarning, "", "a file that is loaded at boot has rules with KUBE- chains",
     "Boot restores services as they were when the file was saved, and no program updates them.",
     "Save the firewall's own rules only.");
 inline constexpr char kUndeclared[] =
-    "The file jumps to a chain that it does not declare. Without that chain the whole file fails "
-    "to load at boot, and the node starts without this firewall.";
+    "The file jumps to a chain that it does not declare. Loading it at boot fails without that "
+    "chain: nft then loads nothing of the file, iptables-restore neither that table nor those "
+    "after it.";
 inline constexpr Advice kOldKernel =
     Make(kKernelTooOld, kError, "KEP-3866", "the kernel is older than 5.13",
          "kube-proxy refuses to start in nftables mode.",
@@ -106,31 +118,39 @@ inline constexpr Advice kNoModules = Make(kKernelLacksModules, kError, "KEP-3866
                                           "the kernel lacks modules that nftables mode needs",
                                           "kube-proxy's rules are refused, and no service works.",
                                           "Install them, or keep iptables mode.");
-inline constexpr Advice kOldNft = Make(
-    kNftTooOld, kError, "README of knftables", "the host's nft is older than 1.0.1",
-    "kube-proxy does not start with it; its image has its own. Before 1.0 it also crashes when it "
-    "reads rules of nft 1.0.3 or later, which kube-proxy's are: firewalls that use it fail.",
-    "Upgrade the package nftables.");
+inline constexpr Advice kOldNft =
+    Make(kNftTooOld, kWarning, "#122743",
+         "the host's nft is older than 1.0, which crashes on kube-proxy's rules",
+         "Commands that read rules, such as nft list ruleset, fail on this node. kube-proxy itself "
+         "works, because its image has its own nft.",
+         "Upgrade the package nftables.");
+inline constexpr char kBreaksFirewalls[] =
+    " So do firewalls that change their own tables with this nft.";
+inline constexpr Advice kNft1_0_0 =
+    Make(kNftTooOld, kInfo, "README of knftables", "the host's nft is older than 1.0.1",
+         "A kube-proxy up to 1.36 that runs without its image, with this nft, does not start in "
+         "nftables mode.",
+         kOldNft.remedy);
 
 inline constexpr Advice kInIpvs =
     Make(kIpvsInUse, kError, "KEP-5495", "kube-proxy is in IPVS mode",
          "The mode is off by default from 1.40 on, and gone with 1.43.",
          "Move to nftables mode: audit --before=kube-proxy-nftables first.");
 inline constexpr Advice kIpvsLeft =
-    Make(kIpvsInUse, kWarning, kCleanupCode, "kube-ipvs0 exists, and no kube-proxy in IPVS mode",
-         "The node takes packets to the service addresses on that device for its own.",
+    Make(kIpvsInUse, kWarning, kCleanupCode, "kube-ipvs0 exists, but no kube-proxy in IPVS mode",
+         "The node treats packets to the service addresses on that device as its own.",
          "Run kube-proxy --cleanup where ip_vs is loaded, or ip link delete kube-ipvs0.");
 inline constexpr Advice kScheduler =
     Make(kIpvsScheduler, kWarning, "KEP-5495", "virtual services use a scheduler other than rr",
          "The other modes choose an endpoint at random.",
-         "Check which services need it; sessionAffinity: ClientIP works in each mode.");
+         "Check which services need it; sessionAffinity: ClientIP works in every mode.");
 inline constexpr Advice kVirtual =
     Make(kIpvsOfOthers, kError, kCleanupCode,
          "a program other than kube-proxy has virtual services in IPVS",
          "kube-proxy --cleanup, and its start in nftables mode, delete all virtual services.",
-         "Stop the program during the change, and let it make them again afterwards.");
+         "Stop the program during the change, and let it recreate them afterwards.");
 inline constexpr Advice kIpset =
-    Make(kIpsetUser, kWarning, kCleanupCode, "rules of others match kube-proxy's ipsets",
+    Make(kIpsetUser, kWarning, kCleanupCode, "other programs' rules match kube-proxy's ipsets",
          "kube-proxy cannot delete the set that a rule uses, and no longer updates it.",
          "Match with a set of your own.");
 
@@ -143,11 +163,11 @@ inline constexpr Advice kStayKubernetes =
     Make(kLegacyRulesStay, kInfo, "", "rules of kubelet and kube-proxy stay in iptables-legacy",
          kStay.consequence, "Reboot with the change; kubelet and kube-proxy make them in nft.");
 inline constexpr Advice kTarget =
-    Make(kNotInNft, kError, "", "the target CLUSTERIP refuses iptables-nft (nft_compat)",
+    Make(kNotInNft, kError, "", "the target CLUSTERIP does not work with iptables-nft (nft_compat)",
          "The rules cannot be moved.", "Replace them before the change.");
 inline constexpr Advice kNoCompat =
-    Make(kNotInNft, kError, "", "the kernel cannot hold rules of iptables-nft",
-         "Programs make chains there, and no rule.",
+    Make(kNotInNft, kError, "", "the kernel cannot hold iptables-nft's rules",
+         "Programs can make chains there, but no rules.",
          "Install its modules (nft_compat, xt_*), or keep iptables-legacy.");
 
 }  // namespace kipt::agent::advice

@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/detect/capabilities.h"
 #include "agent/process/files.h"
 #include "agent/xtables/xtables_lock.h"
 #include "netlink/attributes.h"
@@ -32,33 +33,23 @@ namespace {
 
 // ---- the kernel ----
 
-struct ModuleRow {
-  absl::string_view module;
-  absl::string_view symbol;  // as for FindModule
-};
-// By the expressions in kube-proxy's rules, nftables mode of 1.31 to 1.36.
-constexpr ModuleRow kNftablesNeeds[] = {
-    {"nf_tables", "nft_do_chain"},     {"nft_chain_nat", "nft_nat_do_chain"},
-    {"nft_ct", "nft_ct_get_eval"},     {"nft_fib_ipv4", "nft_fib4_eval"},
-    {"nft_masq", "nft_masq_init"},     {"nft_nat", "nft_nat_eval"},
-    {"nft_reject", "nft_reject_init"}, {"nft_numgen", "nft_ng_random_eval"},
-};
-
-bool IsMissing(const ModeSources& sources, const ModuleRow& row) {
-  return FindModule(sources.kernel, row.module, row.symbol) == ModuleState::kMissing;
-}
-
 void ReadKernel(const ModeSources& sources, ChangeFacts& facts) {
   utsname name = {};
   if (uname(&name) == 0) facts.kernel = name.release;
-  for (const ModuleRow& row : kNftablesNeeds) {
-    if (IsMissing(sources, row)) facts.missing.emplace_back(row.module);
+  const CapabilityReport report =
+      ReadCapabilities(sources.kernel, netlink::kFamilies, "kube-proxy-nftables");
+  for (const SoftwareCapabilities& software : report.software) {
+    for (const Capability& one : software.capabilities) {
+      // The other modes need conntrack's netlink, too. `kernel` has the Linux release.
+      const bool changes = one.feature != "conntrack netlink" && !one.module.empty();
+      if (changes && one.state == ModuleState::kMissing) facts.missing.push_back(one);
+    }
   }
 }
 
 // nfnetlink_acct's. Not asked where that would load it.
 void ReadCounters(const ModeSources& sources, ChangeFacts& facts) {
-  const ModuleState state = FindModule(sources.kernel, "nfnetlink_acct", "nfnl_acct_new");
+  const ModuleState state = FeatureState(sources.kernel, "nfacct counters");
   if (state != ModuleState::kPresent && state != ModuleState::kNothingToLoad) return;
   const auto socket = netlink::Socket::Open();
   if (!socket.ok()) return;
@@ -78,7 +69,7 @@ void ReadCounters(const ModeSources& sources, ChangeFacts& facts) {
 // ---- IPVS ----
 
 void ReadIpvs(const ModeSources& sources, ChangeFacts& facts) {
-  const ModuleState state = FindModule(sources.kernel, "ip_vs", "ip_vs_in_hook");
+  const ModuleState state = FeatureState(sources.kernel, "IPVS");
   facts.has_ip_vs = state == ModuleState::kPresent || state == ModuleState::kLoadable;
   const std::string& proc = sources.kernel.proc;
   facts.ipvs_device = access((proc + "/sys/net/ipv4/conf/kube-ipvs0").c_str(), F_OK) == 0;
@@ -188,10 +179,9 @@ void ReadProbe(const ModeSources& sources, NodeView& view) {
   const auto has = [&](absl::string_view mode) {
     return absl::c_any_of(view.surveys, [&](const auto& survey) { return survey.mode == mode; });
   };
-  constexpr ModuleRow kLegacyNat = {"ip6table_nat", "ip6table_nat_table_init"};
-  const ModuleRow& nat = has("legacy") && !has("nft") ? kLegacyNat : kNftablesNeeds[1];
-  if (!view.surveys.empty() && IsMissing(sources, nat)) {
-    view.facts.no_nat = std::string(nat.module);
+  const absl::string_view nat = has("legacy") && !has("nft") ? "table nat, IPv6" : "nft table nat";
+  if (!view.surveys.empty() && FeatureState(sources.kernel, nat) == ModuleState::kMissing) {
+    view.facts.no_nat = std::string(nat);
   }
   // iptables-nft takes no lock.
   if (!has("legacy")) return;
@@ -206,21 +196,24 @@ void ReadProbe(const ModeSources& sources, NodeView& view) {
 
 }  // namespace
 
-void GatherChangeFacts(const ModeSources& sources, NodeChange change, NodeView& view) {
+void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> changes,
+                       NodeView& view) {
+  const auto any = [&](NodeChange change) { return absl::c_linear_search(changes, change); };
+  const bool nftables = any(NodeChange::kKubeProxyNftables);
+  const bool ipvs = any(NodeChange::kKubeProxyIpvsRemoval);
+  const bool iptables_nft = any(NodeChange::kIptablesNft);
   ReadProbe(sources, view);
-  if (change == NodeChange::kOwnershipCleanup) return;
+  if (!nftables && !ipvs && !iptables_nft) return;
   if (const NodeFiles node(sources.host_root.directory); !sources.host_root.directory.empty()) {
     ReadSavedRules(node, view);
-    if (change == NodeChange::kKubeProxyNftables) ReadNftVersion(node, view.facts);
+    if (nftables) ReadNftVersion(node, view.facts);
   }
-  if (change == NodeChange::kIptablesNft) {
-    if (!sources.xt_compat) return;
+  if (iptables_nft && sources.xt_compat) {
     XtCompatReading reading = sources.xt_compat(KernelSymbols::kRead);
     if (reading.compat == XtCompat::kAbsent) view.facts.no_nft_compat = std::move(reading.reason);
-    return;
   }
-  ReadIpvs(sources, view.facts);
-  if (change != NodeChange::kKubeProxyNftables) return;
+  if (nftables || ipvs) ReadIpvs(sources, view.facts);
+  if (!nftables) return;
   ReadKernel(sources, view.facts);
   ReadCounters(sources, view.facts);
 }

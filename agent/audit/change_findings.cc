@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a change breaks, by rules and ChangeFacts; and whether kubelet's probe of the iptables
-// fails, or has failed. Pure.
+// What a change breaks, by rules and ChangeFacts. Pure.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -26,21 +25,6 @@ using netlink::SurveyRule;
 constexpr absl::string_view kNodePorts = "KUBE-NODEPORTS";
 
 using namespace advice;  // NOLINT(google-build-using-namespace): a table for this file
-
-AuditFinding Say(const Advice& advice) {
-  return {.kind = advice.kind,
-          .severity = advice.severity,
-          .message = advice.message,
-          .consequence = advice.consequence,
-          .remedy = advice.remedy,
-          .source = advice.source};
-}
-
-// ---- kubelet's probe ----
-
-bool HasKubelet(const FamilyChains& chains) {
-  return chains.HasAnywhere(kCanaryChain) || chains.Has("mangle", kHintChain);
-}
 
 // ---- kube-proxy leaves its chains ----
 
@@ -183,22 +167,55 @@ std::pair<int, int> VersionOf(absl::string_view text) {
   return version;
 }
 
+// "inet firewalld": tables that iptables, Kubernetes and this agent did not make.
+std::vector<std::string> TablesOfNft(const NodeView& view) {
+  constexpr absl::string_view kIptables[] = {"raw", "mangle", "nat", "filter", "security"};
+  std::vector<std::string> tables;
+  for (const netlink::Survey& survey : view.surveys) {
+    for (const auto& [table, chains] : survey.tables) {
+      const bool of_iptables =
+          absl::StartsWith(table.family, "ip") && absl::c_linear_search(kIptables, table.name);
+      const Owner owner = OwnerOfChain(table, chains.empty() ? "" : chains.begin()->first);
+      if (!of_iptables && !IsKubernetes(owner) && owner != Owner::kThisAgent) {
+        tables.push_back(ToString(table));
+      }
+    }
+  }
+  return tables;
+}
+
+void AuditNft(const NodeView& view, FindingCollector& findings) {
+  const std::pair<int, int> version = VersionOf(view.facts.nft_version);
+  const std::string program = absl::StrCat(view.facts.nft_path, ": ", view.facts.nft_version);
+  if (view.facts.nft_version == "1.0.0") findings.AddDetail(Say(kNft1_0_0), program);
+  if (version >= std::pair(1, 0) || version == std::pair<int, int>()) return;
+  AuditFinding finding = Say(kOldNft);
+  const std::vector<std::string> tables = TablesOfNft(view);
+  if (!tables.empty()) {
+    finding.severity = kError;
+    finding.consequence += kBreaksFirewalls;
+  }
+  findings.AddDetail(finding, program);
+  for (const std::string& table : tables) findings.AddDetail(finding, "table " + table);
+}
+
 void AuditHost(const NodeView& view, FindingCollector& findings) {
   const ChangeFacts& facts = view.facts;
   const std::pair<int, int> kernel = VersionOf(facts.kernel);
   const bool known = kernel != std::pair<int, int>();
   if (known && kernel < std::pair(5, 13)) findings.AddDetail(Say(kOldKernel), facts.kernel);
-  for (const std::string& module : facts.missing) findings.AddDetail(Say(kNoModules), module);
+  const std::vector<netlink::Family>& of_node = findings.options.families;
+  for (const Capability& one : facts.missing) {
+    if (one.family && !of_node.empty() && !absl::c_linear_search(of_node, *one.family)) continue;
+    findings.AddDetail(Say(kNoModules), absl::StrCat(one.feature, ": ", one.reason));
+  }
   const auto counter = facts.counters.find("ct_state_invalid_dropped_pkts");
   if (known && kernel < std::pair(6, 1) && counter != facts.counters.end() &&
       counter->second != 0) {
     findings.AddDetail(Say(kInvalid),
                        absl::StrCat("nfacct ", counter->first, ": ", counter->second, " packets"));
   }
-  const std::pair<int, int> nft = VersionOf(facts.nft_version);
-  if (nft < std::pair(1, 0) ? nft != std::pair<int, int>() : facts.nft_version == "1.0.0") {
-    findings.AddDetail(Say(kOldNft), absl::StrCat(facts.nft_path, ": ", facts.nft_version));
-  }
+  AuditNft(view, findings);
 }
 
 void AuditSaved(const NodeView& view, FindingCollector& findings) {
@@ -283,6 +300,18 @@ void AuditLegacy(const FamilyAudit& audit) {
       }
     }
   }
+  for (const auto& [of, rules] :
+       audit.left_out == nullptr ? LeftOut().rules : audit.left_out->rules) {
+    const auto& [family, owner] = of;
+    if (family != audit.chains.name()) continue;
+    if (IsKubernetes(owner) || owner == Owner::kThisAgent) {
+      kubernetes.count += rules.count;
+      continue;
+    }
+    AuditFinding finding = audit.Here(Say(kStay));
+    finding.owner = owner;
+    audit.findings.AddLeftOut(std::move(finding), rules);
+  }
   if (kubernetes.count != 0) audit.findings.AddSum(std::move(kubernetes), "kubernetes");
 }
 
@@ -306,51 +335,6 @@ void AuditRulesOfChange(const FamilyAudit& audit, const NodeView& view) {
 }
 
 }  // namespace
-
-void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
-                FindingCollector& findings) {
-  // kubelet runs in the node's own namespace.
-  if (!view.name.empty()) return;
-  const auto in_mode = [&](absl::string_view mode) {
-    return absl::c_any_of(families, [&](const FamilyAudit& audit) {
-      return audit.chains.survey().mode == mode && HasKubelet(audit.chains);
-    });
-  };
-  for (const FamilyAudit& audit : families) {
-    if (in_mode("legacy") && !in_mode("nft")) break;
-    for (const SurveyRule& rule : audit.chains.Rules("nat", "POSTROUTING")) {
-      if (!rule.unlistable) continue;
-      AuditFinding finding = audit.Here(Say(kProbeRule));
-      finding.chain = "nat/POSTROUTING";
-      findings.AddRule(std::move(finding), Audited(audit.chains.Id("nat"), "POSTROUTING", rule));
-    }
-  }
-  if (!view.facts.lock_holder.empty()) {
-    findings.AddDetail(Say(kProbeLock), view.facts.lock_holder, "lock");
-  }
-  const std::vector<netlink::Family>& of_node = findings.options.families;
-  const bool needed = view.facts.no_nat != "ip6table_nat" || of_node.empty() ||
-                      absl::c_linear_search(of_node, netlink::Family::kIPv6);
-  if (!view.facts.no_nat.empty() && needed) {
-    findings.AddDetail(Say(kProbeModule), view.facts.no_nat, "module");
-  }
-  if (of_node.size() != netlink::kFamilies.size()) return;
-  // kubelet has a canary wherever it keeps chains; this agent has none with the gate on.
-  for (const netlink::Family family : netlink::kFamilies) {
-    const auto any = [&](bool own, const auto& has) {
-      return absl::c_any_of(families, [&](const FamilyAudit& audit) {
-        return (audit.chains.family() == family) == own && has(audit.chains);
-      });
-    };
-    const bool other =
-        any(false, [](const auto& chains) { return chains.HasAnywhere(kCanaryChain); });
-    if (!other || any(true, HasKubelet)) continue;
-    AuditFinding finding = Say(kSkipped);
-    finding.family = std::string(netlink::FamilyName(family));
-    if (family == netlink::Family::kIPv6) finding.severity = kWarning;
-    findings.AddSum(std::move(finding));
-  }
-}
 
 void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
                  FindingCollector& findings) {

@@ -34,6 +34,9 @@ struct AuditFinding;
 // As audit prints it.
 Json FindingJson(const AuditFinding& finding);
 
+struct AuditReport;
+Json ReportJson(const AuditReport& report);
+
 // What `write` makes of each of `items`.
 template <typename Items, typename Write>
 Json List(const Items& items, Write write) {

@@ -43,7 +43,7 @@ absl::StatusOr<KnownMark> ParseKnownMark(absl::string_view line) {
 void Note(MarkUser& user, const Marks& marks, std::string example) {
   ++user.count;
   if (user.examples.size() < kMostExamples) user.examples.push_back(std::move(example));
-  // What may do anything, as a BPF program, may also leave the mark alone.
+  // What can do anything, such as a BPF program, might not touch the mark.
   const bool anything = marks.set == kAllMarks && marks.tested == kAllMarks;
   user.overwrites = user.overwrites || (!anything && (marks.set ^ marks.cleared) == kAllMarks);
   // Of what may set any bit it is not known which it sets.

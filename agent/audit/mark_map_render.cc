@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/audit/json.h"
 #include "agent/audit/mark_map.h"
@@ -24,7 +26,7 @@ using featuregates::Wrapped;
 
 constexpr int kBits = 32;
 
-std::string HexText(uint32_t bits) { return absl::StrFormat("0x%08x", bits); }
+std::string MaskText(uint32_t bits) { return absl::StrFormat("0x%08x", bits); }
 bool Has(uint32_t bits, int bit) { return (bits >> bit & 1U) != 0; }
 
 // One line of the grid: a letter for each bit, '.' for none.
@@ -124,7 +126,7 @@ void AppendRows(std::string& text, absl::string_view title, const std::vector<Ro
 
 void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
   AppendLine(
-      text, "bit ", verdict.bit, " (", HexText(uint32_t{1} << verdict.bit), "), ", verdict.use,
+      text, "bit ", verdict.bit, " (", MaskText(uint32_t{1} << verdict.bit), "), ", verdict.use,
       ": ",
       verdict.findings.empty() ? "no other program uses it" : AuditSeverityName(verdict.severity));
   for (const AuditFinding& finding : verdict.findings) text += FindingText(finding);
@@ -134,9 +136,9 @@ void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
 
 Json UserJson(const MarkUser& user) {
   return {{"who", user.who},
-          {"sets", HexText(user.marks.set)},
-          {"clears", HexText(user.marks.cleared)},
-          {"tests", HexText(user.marks.tested)},
+          {"sets", MaskText(user.marks.set)},
+          {"clears", MaskText(user.marks.cleared)},
+          {"tests", MaskText(user.marks.tested)},
           {"maySetAny", user.may_set_any},
           {"overwritesWholeMark", user.overwrites},
           {"count", user.count},
@@ -146,13 +148,13 @@ Json UserJson(const MarkUser& user) {
 Json KnownJson(const KnownMark& known) {
   return {{"software", known.software},
           {"use", known.use},
-          {"bits", HexText(known.bits)},
-          {"mask", HexText(known.mask)},
+          {"bits", MaskText(known.bits)},
+          {"mask", MaskText(known.mask)},
           {"source", known.source}};
 }
 
 Json BitJson(int bit, const MarkMap& map) {
-  Json json = {{"bit", bit}, {"mask", HexText(uint32_t{1} << bit)}, {"configuredFor", nullptr}};
+  Json json = {{"bit", bit}, {"mask", MaskText(uint32_t{1} << bit)}, {"configuredFor", nullptr}};
   for (const char* list : {"sets", "maySet", "clears", "tests", "knownSoftware"}) {
     json[list] = Json::array();
   }
@@ -183,7 +185,8 @@ Json VerdictJson(const MarkVerdict& verdict) {
 // ---- the picture ----
 
 constexpr int kCell = 16;
-constexpr int kLeft = 420;
+// Right of kLabelColumns of 7.2 pixels.
+constexpr int kLeft = 440;
 
 std::string Escaped(absl::string_view text) {
   return absl::StrReplaceAll(Printable(text),
@@ -202,11 +205,15 @@ absl::string_view ColourOf(char cell) {
 class MarkPicture {
  public:
   void AddText(absl::string_view text) {
-    AddTextAt(8, text);
-    y_ += kCell + 4;
+    for (const absl::string_view line :
+         absl::StrSplit(Wrapped(Printable(text), 0), '\n', absl::SkipEmpty())) {
+      AddTextAt(8, line);
+      y_ += kCell + 2;
+    }
+    y_ += 2;
   }
   void AddRow(const Row& row, bool filled = true) {
-    AddTextAt(8, row.who);
+    AddTextAt(8, absl::StripTrailingAsciiWhitespace(Label(row.who)));
     int x = kLeft;
     for (size_t i = 0; i < row.cells.size(); ++i, x += kCell) {
       if (i % 8 == 0) x += 6;

@@ -62,8 +62,10 @@ struct Flags {
   std::optional<std::string> incidents_file = {};  // may be empty: none
   std::optional<std::string> foreign_rules = {};
   std::optional<std::string> expected_rules = {};
+  std::optional<absl::Duration> audit_period = {};  // checked by ResolveConfig
   // of one command each
   bool yes = false;                              // retire
+  bool all = false;                              // incidents
   std::optional<std::string> capabilities = {};  // detect
   std::optional<std::string> allow = {};         // audit
   bool all_netns = false;                        // audit
@@ -113,6 +115,8 @@ struct Config {
   // The file, and what it holds; empty: none.
   std::string expected_rules_file = {};
   std::vector<ExpectedRule> expected_rules = {};
+  // How often `run` audits the node, from 1 s to 24 h; zero: never.
+  absl::Duration audit_period = absl::Minutes(10);
   // For the log, in the order of their importance to an upgrade: release, gates, flags, file.
   std::vector<std::string> warnings = {};
 

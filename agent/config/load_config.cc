@@ -181,7 +181,7 @@ std::string OtherWriters(const struct stat& about) {
   // The sticky bit keeps users from replacing each other's files.
   const bool sticky = S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
   if (about.st_uid != 0 && about.st_uid != geteuid()) return absl::StrCat("user ", about.st_uid);
-  if ((about.st_mode & S_IWOTH) != 0 && !sticky) return "everybody";
+  if ((about.st_mode & S_IWOTH) != 0 && !sticky) return "every user";
   const bool by_group = (about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && !sticky;
   return by_group ? absl::StrCat("group ", about.st_gid) : "";
 }

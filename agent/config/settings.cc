@@ -148,10 +148,13 @@ absl::Status ApplyHostRoot(const Flags& given, Config& config) {
                                "; give the directory where the host's root is mounted"));
 }
 
-absl::Status ApplySyncPeriod(const Flags& given, Config& config) {
-  const absl::Duration period = config.iptables_sync_period = *given.iptables_sync_period;
+template <auto flag, auto member, bool may_be_never = false>
+absl::Status ApplyPeriod(const Flags& given, Config& config) {
+  const absl::Duration period = config.*member = *(given.*flag);
+  if (may_be_never && period == absl::ZeroDuration()) return absl::OkStatus();
   if (period >= absl::Seconds(1) && period <= absl::Hours(24)) return absl::OkStatus();
-  return BadValue(absl::StrCat(FormatGoDuration(period), " is not between 1s and 24h"));
+  return BadValue(absl::StrCat(FormatGoDuration(period), " is not between 1s and 24h",
+                               may_be_never ? ", or 0s" : ""));
 }
 
 template <auto flag, auto member>
@@ -244,7 +247,8 @@ constexpr Setting kRows[] = {
      "hostRoot", kNever, Print<&Config::host_root>, ApplyHostRoot, "", "(own)", kFixed},
     {"iptables-sync-period", kAll, "duration", &Flags::iptables_sync_period,
      "How often run checks when no change is reported, from 1s to 24h, as in 1m0s or 90s.",
-     "iptablesSyncPeriod", kAgents, Print<&Config::iptables_sync_period>, ApplySyncPeriod},
+     "iptablesSyncPeriod", kAgents, Print<&Config::iptables_sync_period>,
+     ApplyPeriod<&Flags::iptables_sync_period, &Config::iptables_sync_period>},
     {"watch", kAll, "string", &Flags::watch,
      "events or poll: how run notices changes. events: the kernel reports them at once, with the "
      "process; a large change costs its process some time. poll: run asks ten times a second, "
@@ -300,6 +304,12 @@ constexpr Setting kRows[] = {
      "TABLE/CHAIN RULE for one rule. Empty: none.",
      "expectedRules", kAgents, Print<&Config::expected_rules_file>, ApplyExpectedRules, "",
      "(none)"},
+    {"audit-period", kAll, "duration", &Flags::audit_period,
+     "How often run audits the node, in the background: which programs depend on kubelet's chains, "
+     "and what a change would break. From 1s to 24h, or 0s for never. Less often where that would "
+     "take more than a hundredth of a processor.",
+     "auditPeriod", kAgents, Print<&Config::audit_period>,
+     ApplyPeriod<&Flags::audit_period, &Config::audit_period, true>},
     {"config", kAll, "string", &Flags::config,
      "The file to read: a KubeIPTablesAgentConfiguration or a KubeletConfiguration. Only "
      "featureGates, iptablesMasqueradeBit and iptablesDropBit of the latter count. Flags override "
@@ -337,6 +347,8 @@ constexpr Setting kRows[] = {
              "status 1 unknown, 2 missing.",
      .accepted = kCapabilitySoftware,
      .implied = "all"},
+    {"all", "incidents", kBool, &Flags::all,
+     "incidents: also show those of other boots and network namespaces, marked."},
     {"from-file", "explain", "file", &Flags::from_file,
      "explain: a file of iptables-save's output to read instead of this node's rules. - is "
      "standard input."},

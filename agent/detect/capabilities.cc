@@ -86,6 +86,13 @@ constexpr Feature kFeatures[] = {
     {"set hash:ip,port,net", "ip_set_hash_ipportnet", "hash_ipportnet4_kadt"},
 };
 
+// Null: it is decided otherwise than by a module.
+const Feature* FindFeature(absl::string_view name) {
+  const auto* const found =
+      absl::c_find_if(kFeatures, [&](const Feature& one) { return one.name == name; });
+  return found == std::end(kFeatures) ? nullptr : found;
+}
+
 // Decided otherwise than by a module.
 constexpr absl::string_view kIptables = "iptables";
 constexpr absl::string_view kLinux513 = "Linux 5.13";
@@ -251,11 +258,25 @@ bool IsRegistered(const KernelPaths& paths, const Feature& feature) {
   return absl::c_linear_search(lines, name);
 }
 
+// By the software that is asked for, or by iptables, which that may use.
+bool IsAsked(const Need& need, absl::string_view only) {
+  return only == "all" || need.software == only || need.software == kNft ||
+         need.software == kLegacy;
+}
+
 using Readings = std::map<absl::string_view, ModuleReading>;
 
-Readings ReadFeatures(const KernelPaths& paths, std::optional<std::pair<int, int>> linux_release) {
+Readings ReadFeatures(const KernelPaths& paths, std::optional<std::pair<int, int>> linux_release,
+                      absl::string_view only) {
+  std::vector<const Feature*> features;
   std::vector<ModuleQuery> queries;
   for (const Feature& feature : kFeatures) {
+    if (!absl::c_any_of(kNeeds, [&](const Need& need) {
+          return need.feature == feature.name && IsAsked(need, only);
+        })) {
+      continue;
+    }
+    features.push_back(&feature);
     const bool part = feature.in_nf_tables != std::pair<int, int>() && linux_release &&
                       *linux_release >= feature.in_nf_tables;
     queries.push_back(part ? ModuleQuery{kFeatures[0].module, kFeatures[0].symbol}
@@ -264,10 +285,10 @@ Readings ReadFeatures(const KernelPaths& paths, std::optional<std::pair<int, int
   std::vector<ModuleReading> modules = ReadModules(paths, queries);
   Readings readings;
   for (size_t i = 0; i < modules.size(); ++i) {
-    if (modules[i].state != ModuleState::kPresent && IsRegistered(paths, kFeatures[i])) {
-      modules[i] = {ModuleState::kPresent, absl::StrCat(kFeatures[i].module, " is registered")};
+    if (modules[i].state != ModuleState::kPresent && IsRegistered(paths, *features[i])) {
+      modules[i] = {ModuleState::kPresent, absl::StrCat(features[i]->module, " is registered")};
     }
-    readings[kFeatures[i].name] = std::move(modules[i]);
+    readings[features[i]->name] = std::move(modules[i]);
   }
   return readings;
 }
@@ -299,7 +320,10 @@ bool IsNeeded(const Need& need, const Readings& readings) {
 
 void Add(const Need& need, const Readings& readings, SoftwareCapabilities& software) {
   const ModuleReading& reading = readings.at(need.feature);
+  const Feature* feature = FindFeature(need.feature);
   software.capabilities.push_back({.feature = need.feature,
+                                   .module = feature == nullptr ? "" : feature->module,
+                                   .family = feature == nullptr ? std::nullopt : feature->family,
                                    .since = need.since,
                                    .until = need.until,
                                    .why = need.why,
@@ -313,10 +337,10 @@ void Add(const Need& need, const Readings& readings, SoftwareCapabilities& softw
   software.findings.push_back(absl::StrCat("from ", need.since, " on, ", need.finding));
 }
 
-bool IsLeftOut(absl::string_view feature, absl::Span<const netlink::Family> families) {
-  return absl::c_any_of(kFeatures, [&](const Feature& one) {
-    return one.name == feature && one.family && !absl::c_linear_search(families, *one.family);
-  });
+bool IsLeftOut(absl::string_view name, absl::Span<const netlink::Family> families) {
+  const Feature* feature = FindFeature(name);
+  return feature != nullptr && feature->family &&
+         !absl::c_linear_search(families, *feature->family);
 }
 
 }  // namespace
@@ -327,10 +351,10 @@ CapabilityReport ReadCapabilities(const KernelPaths& paths,
   CapabilityReport report = {.kernel = ReadFile(paths.proc + "/sys/kernel/osrelease").value_or("")};
   absl::StripTrailingAsciiWhitespace(&report.kernel);
   const auto linux_release = LinuxRelease(report.kernel);
-  Readings readings = ReadFeatures(paths, linux_release);
+  Readings readings = ReadFeatures(paths, linux_release, only);
   readings[kLinux513] = ReadLinux513(report.kernel, linux_release);
   for (const Need& need : kNeeds) {
-    if (IsLeftOut(need.feature, families)) continue;
+    if (!IsAsked(need, only) || IsLeftOut(need.feature, families)) continue;
     if (report.software.empty() || report.software.back().software != need.software) {
       report.software.push_back({.software = need.software});
     }
@@ -347,6 +371,12 @@ CapabilityReport ReadCapabilities(const KernelPaths& paths,
     return only != "all" && one.software != only;
   });
   return report;
+}
+
+ModuleState FeatureState(const KernelPaths& paths, absl::string_view name) {
+  const Feature* feature = FindFeature(name);
+  return feature == nullptr ? ModuleState::kUnknown
+                            : FindModule(paths, feature->module, feature->symbol);
 }
 
 absl::string_view CapabilityStateName(ModuleState state) {

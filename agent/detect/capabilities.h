@@ -6,6 +6,7 @@
 #ifndef KIPT_AGENT_DETECT_CAPABILITIES_H_
 #define KIPT_AGENT_DETECT_CAPABILITIES_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace kipt::agent {
 // A feature of the kernel that one software needs. Views are of static storage.
 struct Capability {
   absl::string_view feature;  // "match nfacct"
+  absl::string_view module;   // "xt_nfacct"; empty where none decides
+  // It needs this for this family alone.
+  std::optional<netlink::Family> family = {};
   // Releases of the software, inclusive: "1.31"; empty: all on that side.
   absl::string_view since;
   absl::string_view until;
@@ -26,7 +30,9 @@ struct Capability {
   // False: the software works without it.
   bool needed = true;
   ModuleState state = ModuleState::kUnknown;
-  std::string reason;  // how the state is known
+  std::string reason = {};  // how the state is known
+
+  bool operator==(const Capability&) const = default;
 };
 
 struct SoftwareCapabilities {
@@ -53,6 +59,9 @@ inline constexpr absl::string_view kCapabilitySoftware =
 CapabilityReport ReadCapabilities(const KernelPaths& paths,
                                   absl::Span<const netlink::Family> families,
                                   absl::string_view only = "all");
+
+// As FindModule, of the module that decides a feature of these tables, such as "IPVS".
+ModuleState FeatureState(const KernelPaths& paths, absl::string_view feature);
 
 // "present", "loadable", "missing", "unknown".
 absl::string_view CapabilityStateName(ModuleState state);

@@ -116,7 +116,7 @@ absl::StatusOr<uint16_t> WireguardFamily(netlink::Socket& generic) {
   return *family;
 }
 
-// The answers hold private keys: they are in the socket's own memory, which goes with it.
+// The answers hold private keys. Only the socket's memory has them, and it is freed with it.
 absl::Status ReadWireguard(const Links& links, std::vector<DeviceMark>& found) {
   if (absl::c_none_of(links, [](const auto& entry) { return entry.second.wireguard; })) {
     return absl::OkStatus();

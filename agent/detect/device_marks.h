@@ -54,8 +54,8 @@ struct DeviceMarks {
 // WireGuard interface, which needs CAP_NET_ADMIN over the namespace). Loads no module.
 DeviceMarks ReadDeviceMarks();
 
-// The mark setters that these are for retirement (claims.h), and all bits for each problem. A
-// routing rule or filter that selects packets with a bit shows that something sets it.
+// The same as retirement's claims on marks (claims.h); a problem claims all bits. A routing rule or
+// filter that selects packets with a bit shows that something sets it.
 std::vector<Marking> MarkingsOf(const DeviceMarks& devices, absl::Span<const FwmarkRule> rules);
 // Of the calling thread's network namespace.
 std::vector<Marking> ReadMarkingsWithoutRules();

@@ -103,14 +103,10 @@ class EmptyBackend : public netlink::Backend {
 
 // FailedPrecondition: there are no tables. Other errors: it is not known.
 absl::Status CheckLegacyIsThere(absl::Span<const Family> families, const ModeSources& sources) {
-  absl::Status nothing = absl::FailedPreconditionError("there are no iptables-legacy tables");
-  for (const Family family : families) {
-    const absl::StatusOr<std::vector<std::string>> tables =
-        IptablesLegacyTableNames(family, sources);
-    if (tables.ok() && !tables->empty()) return absl::OkStatus();
-    if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
-  }
-  return nothing;
+  std::vector<absl::Status> unknown;
+  if (HasIptablesLegacyTables(sources, unknown, families)) return absl::OkStatus();
+  if (!unknown.empty()) return unknown.back();
+  return absl::FailedPreconditionError("there are no iptables-legacy tables");
 }
 
 }  // namespace
@@ -177,9 +173,10 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
   return std::vector<std::string>();
 }
 
-bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown) {
+bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown,
+                             absl::Span<const Family> families) {
   bool any = false;
-  for (const Family family : netlink::kFamilies) {
+  for (const Family family : families) {
     const auto names = IptablesLegacyTableNames(family, sources);
     any |= names.ok() && !names->empty();
     if (names.ok() || absl::IsUnavailable(names.status())) continue;

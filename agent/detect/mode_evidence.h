@@ -81,8 +81,9 @@ absl::Status CheckNftIsThere(const ModeSources& sources);
 absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(netlink::Family family,
                                                                   const ModeSources& sources);
 
-// Whether a family has any. `unknown` gets the error of each family that cannot be read.
-bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown);
+// Whether one of `families` has any. `unknown` gets the error of each family that cannot be read.
+bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown,
+                             absl::Span<const netlink::Family> families = netlink::kFamilies);
 
 // One mode for all families: kNft or kLegacy. A family without evidence follows the others; without
 // any, nft. FailedPrecondition, with the flags to set: a family is unknown, or two families use

@@ -76,7 +76,7 @@ struct RawRule {
 std::string SelectorText(const RawRule& rule, const FwmarkRule& known) {
   const auto& [header, attributes] = rule;
   const int family = header.family;
-  std::string text = (header.flags & FIB_RULE_INVERT) != 0 ? "not from " : "from ";
+  std::string text = known.inverted ? "not from " : "from ";
   const auto add = [&](const auto&... words) { absl::StrAppend(&text, words...); };
   // "detached": there is no interface of that name.
   const auto add_interface = [&](absl::string_view option, uint16_t type, uint32_t detached) {
@@ -115,7 +115,7 @@ std::string ActionText(const RawRule& rule) {
       const uint32_t table = attributes.Host<uint32_t>(FRA_TABLE).value_or(rule.header.table);
       std::string text = absl::StrCat("lookup ", NameOf(kRouteTables, table));
       const auto length = attributes.Host<uint32_t>(FRA_SUPPRESS_PREFIXLEN);
-      // -1 stands for none.
+      // -1 means none.
       if (length && *length != UINT32_MAX) {
         absl::StrAppend(&text, " suppress_prefixlength ", *length);
       }
@@ -143,6 +143,7 @@ std::optional<FwmarkRule> ReadRule(WireBytes message) {
   FwmarkRule rule = {.family = raw.header.family == AF_INET ? Family::kIPv4 : Family::kIPv6,
                      .mark = mark.value_or(0),
                      .mask = mask.value_or(0xffffffff),
+                     .inverted = (raw.header.flags & FIB_RULE_INVERT) != 0,
                      .text = {}};
   rule.text = absl::StrCat(raw.attributes.Host<uint32_t>(FRA_PRIORITY).value_or(0), ": ",
                            SelectorText(raw, rule), " ", ActionText(raw));

@@ -23,6 +23,7 @@ struct FwmarkRule {
   netlink::Family family = netlink::Family::kIPv4;
   uint32_t mark = 0;
   uint32_t mask = 0xffffffff;
+  bool inverted = false;  // for all other packets: "not from all fwmark ..."
   // As `ip rule` prints it: "32765: from all fwmark 0x4000/0x4000 lookup 100".
   std::string text;
 
@@ -34,7 +35,7 @@ struct FwmarkRule {
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
 // The interfaces for which the kernel routes 127.0.0.0/8, sorted, without lo: their setting is 1.
-// "default" stands for future interfaces; {"all"}, if that setting is 1, for every interface.
+// "default" means future interfaces; {"all"}, if that setting is 1, for every interface.
 //
 // `conf_directory` is that of the calling thread's namespace. NotFound: no IPv4 there. Other errors
 // as absl::ErrnoToStatus.

@@ -79,7 +79,7 @@ void MostFrequent::Add(const netlink::IpAddress& address) {
   } else if (counts_.size() < kKept) {
     counts_.emplace(address, 1);
   } else {
-    // One of each goes, as does the new one. That happens to one in kKept of them at most.
+    // Every count loses one, and so does the new address: to one in kKept of them at most.
     absl::erase_if(counts_, [](auto& count) { return --count.second == 0; });
   }
 }

@@ -27,7 +27,7 @@ struct ConntrackCounters {
   uint64_t entries = 0;
   uint64_t limit = 0;  // net.netfilter.nf_conntrack_max; 0: none
   // Packets dropped because the table was full, and entries removed early to make room, since the
-  // namespace was made. Nothing where the kernel does not tell (CONFIG_NF_CONNTRACK_PROCFS).
+  // namespace was made. Nothing where the kernel does not report it (CONFIG_NF_CONNTRACK_PROCFS).
   std::optional<uint64_t> dropped = {};
   std::optional<uint64_t> early_dropped = {};
 
@@ -37,8 +37,8 @@ struct ConntrackCounters {
 // Nothing where the kernel tracks no connections.
 std::optional<ConntrackCounters> ReadConntrack(const std::string& proc = "/proc");
 
-// Who occurs most often among very many, in bounded memory (Misra and Gries, 1982): whoever has
-// more than one in kKept of them is found, and never with more than he has.
+// Who occurs most often among very many, in bounded memory (Misra and Gries, 1982): an address with
+// more than one in kKept of them is found, and never with more than it has.
 class MostFrequent {
  public:
   static constexpr size_t kKept = 512;
@@ -69,8 +69,8 @@ struct ConntrackReport {
 // 180000), ...; by destination: ..."
 std::string ToString(const ConntrackReport& report);
 
-// Looks at the counters every ten seconds, and every ten minutes at most, while the table is 90 %
-// full, at all entries: piece by piece, so that a repair waits for a few milliseconds at most.
+// Reads the counters every ten seconds. While the table is 90 % full it also reads all entries,
+// every ten minutes at most and piece by piece: a repair waits for a few milliseconds at most.
 //
 // Not safe for use by several threads at once. Must be destroyed before its loop.
 class ConntrackWatch {
@@ -89,7 +89,7 @@ class ConntrackWatch {
       EventLoop& loop, Handlers handlers, std::string proc = "/proc",
       std::function<SteadyTime()> now = SteadyNow);
 
-  // Looks now, as the timer does.
+  // Reads now, as the timer does.
   absl::Status Look();
 
  private:

@@ -226,6 +226,11 @@ void Endpoints::SetConfig(Config config) {
   setup_.config = std::move(config);
 }
 
+void Endpoints::PublishAudit(std::shared_ptr<const NodeAudit> audit) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  audit_ = std::move(audit);
+}
+
 HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
   if (request.path != "/") {
     return {.status = 404, .body = "no such path; / lists the paths\n"};
@@ -236,7 +241,7 @@ HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
   return {.body = absl::StrCat("health (", shown(setup_.config.healthz_bind_address),
                                "):\n  /healthz\n  /livez\n  /readyz\nmetrics (",
                                shown(setup_.config.metrics_bind_address),
-                               "):\n  /configz\n  /flagz\n  /metrics\n  /statusz\n")};
+                               "):\n  /auditz\n  /configz\n  /flagz\n  /metrics\n  /statusz\n")};
 }
 
 HttpReply Endpoints::Health(const HttpRequest& request) const {
@@ -260,6 +265,18 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
     const AgentState state = state_;
     lock.unlock();
     return {.body = StatuszText(state, setup_.version, setup_.now(), setup_.conntrack())};
+  }
+  if (request.path == "/auditz") {
+    const std::shared_ptr<const NodeAudit> audit = audit_;
+    const bool off = setup_.config.audit_period == absl::ZeroDuration();
+    lock.unlock();
+    const NodeAudit none;
+    if (request.json) {
+      return {.content_type = "application/json", .body = NodeAuditJson(audit ? *audit : none)};
+    }
+    return {.body = absl::StrCat(
+                "kube-iptables-agent auditz\n", kForPeople,
+                off ? "Off: --audit-period is 0.\n" : NodeAuditText(audit ? *audit : none))};
   }
   if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {

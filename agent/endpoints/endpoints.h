@@ -3,7 +3,7 @@
 // The two HTTP addresses, and what they answer:
 //
 //   health address:  /healthz /livez /readyz, with ?verbose as Kubernetes' own
-//   metrics address: /metrics /statusz /flagz /configz
+//   metrics address: /metrics /statusz /auditz /flagz /configz; /auditz?output=json
 //
 // and an index at / on both. Every local user can read a reply, so it repeats nothing of its
 // request and names other processes without their arguments. /statusz and /flagz have the shape of
@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "agent/audit/node_audit.h"
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
@@ -54,6 +55,8 @@ class Endpoints {
   void Publish(AgentState state);
   // The configuration as reloaded.
   void SetConfig(Config config);
+  // The last audit, for /auditz; null: none.
+  void PublishAudit(std::shared_ptr<const NodeAudit> audit);
 
   // The handlers of the two servers. A failure of /readyz is 503 and always lists the checks:
   //
@@ -75,6 +78,7 @@ class Endpoints {
   Setup setup_;
   AgentState state_;
   SteadyTime heartbeat_;
+  std::shared_ptr<const NodeAudit> audit_;
 };
 
 // The sockets of these addresses. The daemon works without an address that it cannot bind, and

@@ -189,7 +189,9 @@ class MhdServer : public HttpServer {
       *request = &self->answering_;
       const bool verbose = MHD_lookup_connection_value_n(connection, MHD_GET_ARGUMENT_KIND,
                                                          "verbose", 7, nullptr, nullptr) == MHD_YES;
-      return Send(connection, self->handler_({.path = url, .verbose = verbose}));
+      const char* output = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "output");
+      const bool json = output != nullptr && absl::string_view(output) == "json";
+      return Send(connection, self->handler_({.path = url, .verbose = verbose, .json = json}));
     } catch (...) {
       return Send(connection, HttpReply{.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = ""});
     }

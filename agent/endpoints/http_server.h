@@ -26,6 +26,7 @@ struct HttpReply {
 struct HttpRequest {
   std::string path;      // without the query
   bool verbose = false;  // "?verbose", with or without a value
+  bool json = false;     // "?output=json"
 };
 
 // Called on the server's thread.

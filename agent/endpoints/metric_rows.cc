@@ -69,6 +69,26 @@ Labels DriftOf(const netlink::ChainId& chain, DamageKind kind) {
   return With(Of(chain), "kind", DamageKindName(kind));
 }
 
+// The first series by their labels, and one for what the others count, so that a node has no more
+// than 400 of all metrics, whatever exists on it.
+Series Bounded(const Series& all) {
+  constexpr size_t kMost = 12;
+  if (all.size() <= kMost) return all;
+  Series some;
+  double others = 0;
+  Labels other;
+  for (const auto& [labels, value] : all) {
+    if (some.size() < kMost - 1) {
+      some[labels] = value;
+      continue;
+    }
+    others += value;
+    for (const auto& [name, text] : labels) other[name] = name == "chain" ? "Other" : "";
+  }
+  some[other] = others;
+  return some;
+}
+
 // How many items of a member of the state are counted, in both families.
 template <auto AgentState::*Items, auto IsCounted>
 void CountByFamily(const Facts& facts, Series& series) {
@@ -120,10 +140,14 @@ void EveryForeignRule(Series& series) {
   for (const netlink::ChainQuery& query : ChainsToRead()) {
     const netlink::ChainId& chain = query.chain;
     if (netlink::FindBaseChain(chain.table, chain.name) == nullptr) continue;
-    for (const ForeignRuleKind kind : {ForeignRuleKind::kDrop, ForeignRuleKind::kReject,
-                                       ForeignRuleKind::kDnat, ForeignRuleKind::kMark}) {
+    for (const ForeignRuleKind kind :
+         {ForeignRuleKind::kDrop, ForeignRuleKind::kReject, ForeignRuleKind::kMark}) {
       series[ForeignRuleOf(chain, kind)] = 0;
     }
+    // The kernel refuses these in other tables.
+    if (chain.table != netlink::Table::kNat) continue;
+    series[ForeignRuleOf(chain, ForeignRuleKind::kDnat)] = 0;
+    series[ForeignRuleOf(chain, ForeignRuleKind::kRedirect)] = 0;
   }
 }
 
@@ -164,12 +188,14 @@ void StaleClaims(const Facts& facts, Series& series) {
       series[With(Of(claimed.standing.chain), "claim", ClaimKindName(claim.kind))] = 1;
     }
   }
+  series = Bounded(series);
 }
 
 void ForeignReferences(const Facts& facts, Series& series) {
   for (const auto& [chain, count] : facts.state->foreign_references) {
     series[Of(chain)] = static_cast<double>(count);
   }
+  series = Bounded(series);
 }
 
 // Whether mangle/KUBE-IPTABLES-HINT is present after the round: found, or just made.
@@ -202,6 +228,17 @@ void Findings(const Facts& facts, Series& series) {
     if (one.mended) continue;
     ++series[With(Of(one.chain.family), "condition", ConditionName(one.condition))];
   }
+}
+
+void EveryAuditEnd(Series& series) {
+  for (const char* result : {"done", "torn", "failed"}) series[With({}, "result", result)] = 0;
+}
+
+void AuditEnd(const Facts& facts, Series& series) {
+  series[With({}, "result",
+              facts.audited.ok()               ? "done"
+              : absl::IsAborted(facts.audited) ? "torn"
+                                               : "failed")] = 1;
 }
 
 void ModeInfo(const Facts& facts, Series& series) {
@@ -274,10 +311,13 @@ constexpr MetricRow kRows[] = {
      kRound, Field<&Facts::round, DuplicatesRemoved>, Zero},
     {"ownership_fights_total", "Fights that began: another program undoes repairs again and again.",
      kCounter, kRound, Field<&Facts::round, &Round::fights_begun>, Zero},
-    {"ownership_fights", "Rules and chains that another program keeps undoing now, by chain.",
+    {"ownership_fights",
+     "Rules and chains that another program keeps undoing now, by chain. At most 12 series; the "
+     "rest is chain Other.",
      kGauge, kRound,
      [](const Facts& facts, Series& series) {
        for (const Fight& fight : facts.state->fights) ++series[Of(fight.chain)];
+       series = Bounded(series);
      }},
     {"pending_changes",
      "Changes that the last check found necessary and did not make, because of --observe or a "
@@ -323,15 +363,31 @@ constexpr MetricRow kRows[] = {
      CountByFamily<&AgentState::stale,
                    [](const Standing& one) { return one.text == ChainText(one.chain); }>},
     {"stale_claims",
-     "Claims on stale chains, by chain and kind: why they are kept. Only with "
-     "--stale-chains=retire.",
+     "Claims on stale chains, by chain and kind: why they are kept. At most 12 series; the rest is "
+     "chain Other. Only with --stale-chains=retire.",
      kGauge, kRound, StaleClaims},
     {"foreign_references",
      "Rules of other programs, except kube-proxy, that jump to kubelet's chains, at the last "
-     "reading of all rules. Only with --stale-chains=retire.",
+     "reading of all rules. At most 12 series; the rest is chain Other. Only with "
+     "--stale-chains=retire.",
      kGauge, kRound, ForeignReferences},
     {"retired_total", "Kubelet's chains, rules and jumps that were stale, unused, and removed.",
      kCounter, kRound, Retired, EveryRetirable},
+
+    // Audits in the background.
+    {"audit_findings",
+     "Errors and warnings of the last audit, by the change that they are about, their kind, the "
+     "chain and the rules' owner. At most 12 series, errors first; the rest is kind Other.",
+     kGauge, kAudit, [](const Facts& facts, Series& series) { series = facts.audit->series; }},
+    {"audit_last_success_timestamp_seconds",
+     "When an audit last ended, since the epoch; 0 before the first, and where they are off.",
+     kGauge, kAudit, Field<&Facts::audit, &NodeAudit::time>, Zero},
+    {"audits_total",
+     "Audits, by how they ended: done; torn, because other programs kept changing the rules; or "
+     "failed.",
+     kCounter, kAuditEnd, AuditEnd, EveryAuditEnd},
+    {"audit_period_seconds", "The time between two audits (--audit-period); 0: there are none.",
+     kGauge, kConfig, Field<&Facts::config, &Config::audit_period>, Zero},
 
     // The configuration.
     {"observing", "Whether the agent only checks and plans, and writes nothing (--observe).",

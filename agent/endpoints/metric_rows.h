@@ -7,9 +7,11 @@
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/loop/events.h"
@@ -22,7 +24,17 @@ namespace kipt::agent {
 using MetricSeries = std::map<std::map<std::string, std::string>, double>;
 
 // When a row is read.
-enum class MetricMoment { kStart, kConfig, kReload, kRound, kLookDone, kLockWait, kScrape };
+enum class MetricMoment {
+  kStart,
+  kConfig,
+  kReload,
+  kRound,
+  kLookDone,
+  kLockWait,
+  kAudit,
+  kAuditEnd,
+  kScrape
+};
 
 // What rows read. Each moment fills in its own; `config` is null after a reload that failed.
 struct MetricFacts {
@@ -31,6 +43,8 @@ struct MetricFacts {
   const Round* round = nullptr;
   const AgentState* state = nullptr;
   absl::Duration lock_wait = {};
+  const NodeAudit* audit = nullptr;
+  absl::Status audited = {};                     // how an audit ended
   const ProcessUsage* usage = nullptr;           // null where /proc cannot be read
   const ConntrackCounters* conntrack = nullptr;  // null where the kernel tracks no connections
 };

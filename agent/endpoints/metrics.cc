@@ -90,6 +90,14 @@ void Metrics::LockWaited(absl::Duration wait) {
   impl_->Read({MetricMoment::kLockWait}, {.lock_wait = wait});
 }
 
+void Metrics::SetAudit(const NodeAudit& audit) {
+  impl_->Read({MetricMoment::kAudit}, {.audit = &audit});
+}
+
+void Metrics::AuditEnded(const absl::Status& how) {
+  impl_->Read({MetricMoment::kAuditEnd}, {.audited = how});
+}
+
 std::string Metrics::Serialize() const {
   const std::optional<ProcessUsage> usage = ReadProcessUsage();
   const std::optional<ConntrackCounters> conntrack = ReadConntrack();

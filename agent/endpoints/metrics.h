@@ -9,8 +9,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
 #include "agent/loop/events.h"
 #include "agent/loop/round.h"
@@ -36,6 +38,11 @@ class Metrics {
 
   // One wait for /run/xtables.lock, successful or not.
   void LockWaited(absl::Duration wait);
+
+  // The last audit; one without a time: none.
+  void SetAudit(const NodeAudit& audit);
+  // An audit has ended: Aborted where the rules changed meanwhile.
+  void AuditEnded(const absl::Status& how);
 
   // Prometheus' text format, version 0.0.4, sorted by names. Reads process_* from /proc now; leaves
   // it out where that fails.

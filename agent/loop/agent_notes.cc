@@ -18,8 +18,11 @@ namespace {
 
 constexpr size_t kRecent = 10;
 
-void NoteRecent(absl::string_view text, std::vector<std::string>& lines) {
-  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", text));
+// An Incident or NewForeignRules.
+template <typename Noted>
+void NoteRecent(Noted noted, std::vector<std::string>& lines) {
+  noted.by = WithoutCommandLines(std::move(noted.by));
+  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", ToString(noted)));
   if (lines.size() > kRecent) lines.pop_back();
 }
 
@@ -54,9 +57,7 @@ void Agent::NoteForeignRules(Round& round) {
     round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
                                           .counts = foreign_rules_->counts(),
                                           .by = suspects_.Of(ForeignItems())};
-    NewForeignRules shown = *round.foreign_rules;
-    shown.by = WithoutCommandLines(std::move(shown.by));
-    NoteRecent(ToString(shown), state_.recent_foreign_rules);
+    NoteRecent(*round.foreign_rules, state_.recent_foreign_rules);
   }
   foreign_rules_->Take();
   suspects_.ForgetAppeared();
@@ -128,9 +129,7 @@ void Agent::NoteState(const Round& round) {
   }
   if (!round.incident) return;
   ++state_.incidents;
-  Incident shown = *round.incident;
-  shown.by = WithoutCommandLines(std::move(shown.by));
-  NoteRecent(ToString(shown), state_.recent_incidents);
+  NoteRecent(*round.incident, state_.recent_incidents);
 }
 
 }  // namespace kipt::agent

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <systemd/sd-event.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -38,8 +39,10 @@ absl::Status Error(int result, absl::string_view what) {
 template <typename... Event>
 int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
   // A copy: the handler may destroy the source that holds it.
-  const std::function<void()> handler = *static_cast<std::function<void()>*>(data);
-  handler();
+  const EventHandler handler = *static_cast<EventHandler*>(data);
+  *handler.busy = true;
+  handler.run();
+  *handler.busy = false;
   return 0;
 }
 
@@ -63,7 +66,7 @@ absl::Status RetryAborted(const Clock& clock, SteadyTime start,
     if (clock.now() - start >= clock.patience) {
       return absl::DeadlineExceededError(absl::StrCat(
           "other programs kept changing the ruleset for ", absl::FormatDuration(clock.patience),
-          " (", tries, " attempts); nothing was changed; the last attempt: ", status.message()));
+          " (", tries, " attempts); the last attempt: ", status.message()));
     }
     if (tries % kRetriesAtOnce == 0) clock.sleep(kRetryPause);
   }
@@ -185,7 +188,7 @@ absl::StatusOr<int> EventLoop::Run() {
 void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
 
 EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> handler) {
-  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
   const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
                                      RunHandler<int, uint32_t>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
@@ -193,7 +196,7 @@ EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> ha
 }
 
 EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler) {
-  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
   const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
                                        std::numeric_limits<int64_t>::max(), kTimerAccuracyMicros,
                                        RunHandler<uint64_t>, &source->handler_);
@@ -205,7 +208,7 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
   sigset_t mask{};
   sigaddset(&mask, signal);
   pthread_sigmask(SIG_BLOCK, &mask, nullptr);
-  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
   const int result = sd_event_add_signal(event_, &source->source_, signal,
                                          RunHandler<const signalfd_siginfo*>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));

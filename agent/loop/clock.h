@@ -5,6 +5,7 @@
 #define KIPT_AGENT_LOOP_CLOCK_H_
 
 #include <algorithm>
+#include <atomic>
 #include <compare>
 #include <functional>
 #include <memory>
@@ -149,6 +150,11 @@ absl::Duration CpuUsed();
 // From 0.8 to 1.2, so that nodes that fail at the same moment do not retry at the same moment.
 std::function<double()> RandomJitter();
 
+struct EventHandler {
+  std::function<void()> run;
+  std::shared_ptr<std::atomic<bool>> busy;  // EventLoop::busy
+};
+
 // What the loop waits for, until this is destroyed. Must not outlive its loop. Handlers run one at
 // a time, on the loop's thread, and may destroy their own source.
 class EventSource {
@@ -165,8 +171,8 @@ class EventSource {
 
  private:
   friend class EventLoop;
-  explicit EventSource(std::function<void()> handler) : handler_(std::move(handler)) {}
-  std::function<void()> handler_;
+  explicit EventSource(EventHandler handler) : handler_(std::move(handler)) {}
+  EventHandler handler_;
   sd_event_source* source_ = nullptr;
 };
 
@@ -200,9 +206,13 @@ class EventLoop {
   // Reports to the service manager that the loop runs, if WatchdogSec= asks for that (else false).
   absl::StatusOr<bool> EnableWatchdog();
 
+  // Whether a handler runs: for other threads, also when the loop is gone.
+  std::shared_ptr<const std::atomic<bool>> busy() const { return busy_; }
+
  private:
   explicit EventLoop(sd_event* event) : event_(event) {}
   sd_event* event_;
+  const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace kipt::agent

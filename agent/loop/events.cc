@@ -96,7 +96,7 @@ std::string ToString(const Incident& incident) {
 }
 
 absl::string_view ForeignRuleKindName(ForeignRuleKind kind) {
-  constexpr absl::string_view kNames[] = {"drop", "reject", "dnat", "mark"};
+  constexpr absl::string_view kNames[] = {"drop", "reject", "dnat", "mark", "redirect"};
   return kNames[static_cast<size_t>(kind)];
 }
 

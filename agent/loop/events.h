@@ -92,14 +92,15 @@ enum class ForeignRuleKind : uint8_t {
   kDrop,
   kReject,
   kDnat,
-  kMark,  // sets all bits of the packet mark
+  kMark,      // sets all bits of the packet mark
+  kRedirect,  // REDIRECT, TPROXY, NETMAP
 };
 absl::string_view ForeignRuleKindName(ForeignRuleKind kind);  // "drop", ...
 
 struct ForeignRule {
   netlink::ChainId base_chain;
   ForeignRuleKind kind = ForeignRuleKind::kDrop;
-  // "-s 10.0.0.0/8 -j DROP".
+  // "-s 10.0.0.0/8 -j DROP"; "..." after 512 bytes.
   std::string text;
 
   auto operator<=>(const ForeignRule&) const = default;

@@ -13,6 +13,8 @@ using netlink::ObservedRule;
 // A bound against a writer that makes up rules; some hours' worth of honest ones, and more than can
 // be present.
 constexpr size_t kMostRemembered = 2048;
+// Of a rule's text, which may have some 60 kB. Rules that differ only after that are one.
+constexpr size_t kMostText = 512;
 
 }  // namespace
 
@@ -27,6 +29,12 @@ std::optional<ForeignRuleKind> ForeignKindOf(const ChainId& chain, const Observe
   }
   if (opaque->target == "DROP") return ForeignRuleKind::kDrop;
   if (opaque->target == "REJECT") return ForeignRuleKind::kReject;
+  constexpr absl::string_view kRedirects[] = {"REDIRECT", "TPROXY", "NETMAP"};
+  if (absl::c_linear_search(kRedirects, opaque->target) ||
+      absl::StrContains(opaque->text, "[xt NETMAP ") ||
+      absl::EndsWith(opaque->text, "[nft redir]") || absl::EndsWith(opaque->text, "[nft tproxy]")) {
+    return ForeignRuleKind::kRedirect;
+  }
   // A native `dnat` or `snat`, which its hook tells apart.
   const bool native = absl::EndsWith(opaque->text, "[nft nat]") &&
                       (chain.name == "PREROUTING" || chain.name == "OUTPUT");
@@ -81,6 +89,7 @@ ForeignRules::Chain ForeignRules::Next(const ChainId& id, const std::vector<Obse
         next.expected.insert(rule.handle);
         continue;
       }
+      if (found.text.size() > kMostText) found.text = found.text.substr(0, kMostText) + "...";
       // One of those that were only counted has found room.
       const bool counted = before.others.count(*kind) != 0;
       if (remembered_.insert(found).second && !first && !counted) {

@@ -28,7 +28,7 @@ std::optional<ForeignRuleKind> ForeignKindOf(const netlink::ChainId& chain,
 
 class ForeignRules {
  public:
-  // Rules of a chain that are told apart. More are only counted.
+  // Rules of a chain that are distinguished. More are only counted.
   static constexpr size_t kMostKnown = 128;
 
   explicit ForeignRules(std::vector<ExpectedRule> expected) : expected_(std::move(expected)) {}

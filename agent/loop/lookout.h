@@ -111,8 +111,8 @@ class Suspects {
   // Forgets what has appeared.
   void ForgetAppeared() { appeared_.clear(); }
 
-  // Who may have damaged `items`, or made them. Anybody, where they were not missing at the last
-  // check.
+  // Who may have damaged `items`, or made them. Any process, where they were not missing at the
+  // last check.
   Suspected Of(absl::Span<const Item> items) const;
 
  private:

@@ -33,6 +33,10 @@ bool AddsRules(const Diff& diff) {
   });
 }
 
+// When others have kept the ruleset from being read at one generation for so long, what is missing
+// is added without waiting for one.
+constexpr absl::Duration kPatienceForAdditions = absl::Milliseconds(200);
+
 // The tables of `family` that `changes` concern.
 std::vector<Table> ChangedTables(absl::Span<const Change> changes, Family family) {
   // What drops a packet is put in place before what marks it.
@@ -152,15 +156,16 @@ struct Attempt {
 
   // Reads and compares, once. `part`: input, or that of one family alone. Where rules are to be
   // added, asks what the node can hold.
-  absl::StatusOr<Plan> Check(const PolicyInput& part) {
+  absl::StatusOr<Plan> Check(const PolicyInput& part, bool torn = false) {
     const bool all = part.families.size() == input.families.size();
     const auto once = [&]() -> absl::StatusOr<Plan> {
-      const auto observed = backend.Read(all ? ChainsToRead(DesiredRuleset(part, support))
-                                             : ChainsToRead({&part.families.front(), 1}),
-                                         &NativeMartians());
+      const auto queries = all ? ChainsToRead(DesiredRuleset(part, support))
+                               : ChainsToRead({&part.families.front(), 1});
+      const auto observed = torn ? backend.ReadTorn(queries, &NativeMartians())
+                                 : backend.Read(queries, &NativeMartians());
       if (!observed.ok()) return observed.status();
       Plan plan = Compare(part, support, *observed);
-      if (witness) witness(*observed, plan);
+      if (witness && !torn) witness(*observed, plan);
       return plan;
     };
     absl::StatusOr<Plan> plan = once();
@@ -176,24 +181,50 @@ struct Attempt {
   absl::Status Repair(const PolicyInput& part, absl::Span<const Family> families,
                       const Restraint& allow) {
     return RetryAborted(clock, start, [&] {
-      ++report.looks;
-      absl::StatusOr<Plan> plan = Check(part);
-      if (!plan.ok()) {
-        // A failed check says nothing about either family.
-        if (!absl::IsAborted(plan.status())) report.status = plan.status();
-        return plan.status();
+      absl::Status status = RepairOnce(part, families, allow);
+      if (absl::IsAborted(status) && clock.now() - start >= kPatienceForAdditions) {
+        AddMissing(part, families, allow);
       }
-      report.plan = *std::move(plan);
-      const std::vector<Change> allowed = allow(report.plan);
-      const netlink::Transaction transaction =
-          ToTransaction(allowed, report.plan.generation, families);
-      if (transaction.empty()) return absl::OkStatus();
-      const SteadyTime begin = clock.now();
-      absl::Status applied = backend.Apply(transaction);
-      report.applying += clock.now() - begin;
-      if (applied.ok()) NoteApplied(allowed, families);
-      return applied;
+      return status;
     });
+  }
+
+  absl::Status RepairOnce(const PolicyInput& part, absl::Span<const Family> families,
+                          const Restraint& allow) {
+    ++report.looks;
+    absl::StatusOr<Plan> plan = Check(part);
+    if (!plan.ok()) {
+      // A failed check says nothing about either family.
+      if (!absl::IsAborted(plan.status())) report.status = plan.status();
+      return plan.status();
+    }
+    report.plan = *std::move(plan);
+    return Make(allow(report.plan), report.plan.generation, families);
+  }
+
+  // Others commit faster than the ruleset can be read. Once a call: a fight is damped between
+  // calls. Not on iptables-legacy, which is read under its lock.
+  void AddMissing(const PolicyInput& part, absl::Span<const Family> families,
+                  const Restraint& allow) {
+    if (backend.kind() != netlink::BackendKind::kNft || !report.applied.empty()) return;
+    ++report.looks;
+    const absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
+    if (!plan.ok()) return;
+    const std::vector<Change> additions = Additions(allow(*plan));
+    const absl::StatusOr<netlink::Snapshot> now = backend.Read({});
+    // Where it fails, the next attempt is as good.
+    if (now.ok()) Make(additions, now->generation, families).IgnoreError();
+  }
+
+  absl::Status Make(absl::Span<const Change> changes, uint32_t generation,
+                    absl::Span<const Family> families) {
+    const netlink::Transaction transaction = ToTransaction(changes, generation, families);
+    if (transaction.empty()) return absl::OkStatus();
+    const SteadyTime begin = clock.now();
+    absl::Status applied = backend.Apply(transaction);
+    report.applying += clock.now() - begin;
+    if (applied.ok()) NoteApplied(changes, families);
+    return applied;
   }
 
   void NoteApplied(absl::Span<const Change> changes, absl::Span<const Family> in) {

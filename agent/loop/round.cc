@@ -28,16 +28,6 @@ bool IsBaseChain(const ChainId& chain) {
   return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
 }
 
-// Whether one of `changes` is an `Operation`, AddRule or DeleteRule, of the same rule in `chain`.
-template <typename Operation>
-bool ChangesRule(absl::Span<const Change> changes, const ChainId& chain,
-                 const netlink::Rule& rule) {
-  return absl::c_any_of(changes, [&](const Change& change) {
-    const auto* operation = std::get_if<Operation>(&change.operation);
-    return operation != nullptr && operation->chain == chain && operation->rule == rule;
-  });
-}
-
 std::string Place(const ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }
@@ -174,12 +164,6 @@ bool Update(FamilyState judged, absl::Time now, FamilyState& state) {
   judged.since = changed ? now : state.since;
   state = std::move(judged);
   return changed;
-}
-
-bool IsAddition(const Change& change) {
-  return std::holds_alternative<netlink::AddRule>(change.operation) ||
-         std::holds_alternative<netlink::CreateChain>(change.operation) ||
-         std::holds_alternative<netlink::WakeTable>(change.operation);
 }
 
 bool IsRefill(const Change& change, const Plan& plan) {

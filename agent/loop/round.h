@@ -57,9 +57,6 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
 // Replaces `state` by `judged`. Returns whether the phase or its reason has changed, at `now`.
 bool Update(FamilyState judged, absl::Time now, FamilyState& state);
 
-// Whether a rule or chain is missing, or no packet comes to it, until `change` is made.
-bool IsAddition(const Change& change);
-
 // Whether `change` puts back what kube-proxy empties on each of its syncs.
 bool IsRefill(const Change& change, const Plan& plan);
 

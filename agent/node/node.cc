@@ -60,6 +60,9 @@ class VisitingBackend : public netlink::Backend {
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     return Inside(visited_, [&] { return inner_->TakeSurvey(keep); });
   }
+  absl::StatusOr<netlink::Survey> SiftSurvey(netlink::SurveySieve& sieve) override {
+    return Inside(visited_, [&] { return inner_->SiftSurvey(sieve); });
+  }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     return Inside(visited_, [&] { return inner_->Apply(transaction); });
   }
@@ -84,6 +87,12 @@ Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNam
 
 Node::Node(Config config, ModeSources sources)
     : config_(std::move(config)), sources_(std::move(sources)) {}
+
+absl::Status Node::InNamespace(absl::FunctionRef<void()> work) const {
+  if (visited_) return visited_->Visit(work);
+  work();
+  return absl::OkStatus();
+}
 
 std::shared_ptr<SupportSource> Node::MakeSupport() {
   return std::make_shared<SupportSource>(
@@ -215,7 +224,7 @@ AgentOptions Node::MakeAgentOptions() {
       (config_.foreign_rules == ForeignRulesPolicy::kAuto && mode_ == IptablesMode::kNft)) {
     options.foreign_rules = config_.expected_rules;
   }
-  // What was missing may not be needed any more.
+  // What was missing might no longer be needed.
   if (mode_ && !support_->known().all()) {
     support_->LookOnce(KindInUse(), options.input.labels.has_value());
   }
@@ -260,9 +269,12 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
 
 HostedAgent::HostedAgent(HostedAgentOptions options, std::optional<VisitedNamespace> visited,
                          HostedAgentHandlers handlers)
-    : node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
+    : program_deadline_(options.legacy.command_deadline),
+      node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
       patience_(options.patience),
-      handlers_(std::move(handlers)) {}
+      handlers_(std::move(handlers)) {
+  if (!options.netns) own_namespace_.emplace();
+}
 
 absl::StatusOr<std::unique_ptr<HostedAgent>> HostedAgent::Create(EventLoop& loop,
                                                                  HostedAgentOptions options,
@@ -325,6 +337,21 @@ AgentState HostedAgent::state() const {
   return state;
 }
 
+absl::Status HostedAgent::CheckNamespace() const {
+  const absl::Status status = own_namespace_ ? own_namespace_->Check() : absl::OkStatus();
+  return absl::IsFailedPrecondition(status) ? status : absl::OkStatus();
+}
+
+absl::Status HostedAgent::Ask(absl::FunctionRef<void(Node&)> work) const {
+  if (absl::Status status = CheckNamespace(); !status.ok()) return status;
+  Config config = node_.config();
+  if (node_.mode()) config.iptables_mode = node_.mode();
+  return node_.InNamespace([&] {
+    Node node(std::move(config), {.command_deadline = program_deadline_});
+    work(node);
+  });
+}
+
 BackendOrError HostedAgent::OpenBackend() {
   if (early_backend_ != nullptr) return std::move(early_backend_);
   const bool first = !node_.mode();
@@ -346,6 +373,7 @@ void HostedAgent::OnRound(const Round& round) {
   }
   Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
   if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
+  last_report_ = round.report;
   if (handlers_.round) handlers_.round(round);
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/log_severity.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,7 @@
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/rule_support.h"
 #include "agent/loop/agent.h"
+#include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
@@ -66,6 +68,9 @@ class Node {
   PolicyInput Input() const;
   const ModeSources& sources() const { return sources_; }
   SupportSource& support() { return *support_; }
+  // Does `work` in the node's network namespace: on the calling thread if that is in it. Errors are
+  // VisitedNamespace::Visit's.
+  absl::Status InNamespace(absl::FunctionRef<void()> work) const;
   // Fixed once a backend was opened; empty before.
   std::optional<IptablesMode> mode() const { return mode_; }
 
@@ -86,7 +91,7 @@ class Node {
   // what the other iptables mode holds, if anything; only at the start, which has the privileges.
   absl::StatusOr<std::optional<RetireReport>> RetireOtherFirst(netlink::Backend& backend);
   // Who depends on what, with the rules of `other`. What cannot be read of them (by a daemon that
-  // may run no programs) counts as claiming every mark.
+  // must not run programs) counts as claiming every mark.
   RetirementSources Dependents(netlink::BackendKind other);
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; none where that
   // cannot be read.
@@ -147,6 +152,16 @@ class HostedAgent {
 
   // As NodeAgent's.
   AgentState state() const;
+  // What the last round found and did; nothing before the first.
+  const std::optional<SyncReport>& last_report() const { return last_report_; }
+  // What the agent desires is its Input().
+  const Node& node() const { return node_; }
+  // FailedPrecondition: the calling thread is in another network namespace than at Create, where a
+  // socket would be opened anew. OK where --netns names the namespace, or /proc is missing.
+  absl::Status CheckNamespace() const;
+  // Does `work` in the agent's network namespace, with a Node of its own, so that the agent does
+  // not notice: for plans and audits. Errors are CheckNamespace's and Node::InNamespace's.
+  absl::Status Ask(absl::FunctionRef<void(Node&)> work) const;
   std::optional<IptablesMode> iptables_mode() const { return node_.mode(); }
 
  private:
@@ -159,9 +174,13 @@ class HostedAgent {
   void OnRound(const Round& round);
   void Notice(absl::LogSeverity severity, absl::string_view text) const;
 
+  const absl::Duration program_deadline_;
   Node node_;
   const absl::Duration patience_;
   const HostedAgentHandlers handlers_;
+  std::optional<SyncReport> last_report_;
+  // Nothing: the namespace is a visited one.
+  std::optional<NetnsGuard> own_namespace_;
   // When the agent's options were made.
   std::optional<IptablesMode> options_mode_;
   // Until the agent takes it.
@@ -171,6 +190,10 @@ class HostedAgent {
   std::string changed_mode_;
   std::unique_ptr<Agent> agent_;
 };
+
+class NodeAgent;
+// What `agent` is inside: for agent/capi, which prints reports that no installed header has.
+HostedAgent& HostedBy(NodeAgent& agent);
 
 // ResolveConfig in the network namespace at `netns`, so that `auto` depends on its IPv6. Errors are
 // ResolveConfig's and VisitedNamespace::Open's.

@@ -2,6 +2,7 @@
 #include "agent/policy/diff.h"
 
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -258,6 +259,23 @@ bool Changes(const Diff& diff, Family family) {
   return absl::c_any_of(diff.changes, [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;
   });
+}
+
+bool IsAddition(const Change& change) {
+  return std::holds_alternative<netlink::AddRule>(change.operation) ||
+         std::holds_alternative<netlink::CreateChain>(change.operation) ||
+         std::holds_alternative<netlink::WakeTable>(change.operation);
+}
+
+std::vector<Change> Additions(absl::Span<const Change> changes) {
+  std::vector<Change> additions;
+  absl::c_copy_if(changes, std::back_inserter(additions), [&](const Change& change) {
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    const bool moves =
+        add != nullptr && ChangesRule<netlink::DeleteRule>(changes, add->chain, add->rule);
+    return IsAddition(change) && !moves;
+  });
+  return additions;
 }
 
 bool NeedsAttention(const Finding& finding) {

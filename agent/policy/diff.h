@@ -11,8 +11,10 @@
 #ifndef KIPT_AGENT_POLICY_DIFF_H_
 #define KIPT_AGENT_POLICY_DIFF_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -142,6 +144,22 @@ bool Changes(const Diff& diff, netlink::Family family);
 // The changes that concern `families`, to be applied to the ruleset at `generation`.
 netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,
                                    absl::Span<const netlink::Family> families = netlink::kFamilies);
+
+// Whether one of `changes` is an `Operation`, AddRule or DeleteRule, of the same rule in `chain`.
+template <typename Operation>
+bool ChangesRule(absl::Span<const Change> changes, const netlink::ChainId& chain,
+                 const netlink::Rule& rule) {
+  return std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
+    const auto* operation = std::get_if<Operation>(&change.operation);
+    return operation != nullptr && operation->chain == chain && operation->rule == rule;
+  });
+}
+
+// Whether a rule or chain is missing, or no packet comes to it, until `change` is made.
+bool IsAddition(const Change& change);
+// Those of `changes`, but no rule that only moves. Fit for Backend::ReadTorn: where it was wrong, a
+// rule is there twice until the next check.
+std::vector<Change> Additions(absl::Span<const Change> changes);
 
 // A finding that is not repaired and needs an operator: the mode's promise is not kept.
 bool NeedsAttention(const Finding& finding);

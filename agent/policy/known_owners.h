@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose a chain is, by the names that programs are known by: a likely owner, for people. Any
+// Who probably owns a chain, by the names that programs are known by. This is for people only: any
 // program may use any name, so nothing is ever changed because of it. Pure.
 #ifndef KIPT_AGENT_POLICY_KNOWN_OWNERS_H_
 #define KIPT_AGENT_POLICY_KNOWN_OWNERS_H_
@@ -59,10 +59,10 @@ bool IsKubernetes(Owner owner);
 // Kubelet's, or this agent's, which takes kubelet's place.
 bool IsKubeletsOrOurs(Owner owner);
 
-// By table and name. A base chain is everybody's, except in a table of one program's own.
+// By table and name. Every program uses a base chain, except in a table of one program's own.
 Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain, bool base = false);
 
-// nat KUBELET-MARK-MASQ and the like: of this agent alone, and for nobody else's use. `table` as in
+// nat KUBELET-MARK-MASQ and the like, which no other program should use. `table` as in
 // TableId::name.
 bool IsPrivateChain(absl::string_view table, absl::string_view chain);
 // `place` is "nat/KUBELET-MARK-MASQ".

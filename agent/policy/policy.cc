@@ -159,7 +159,7 @@ std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
         query.with_rules && absl::c_none_of(desired.chains, [&](const DesiredChain& chain) {
           return chain.rules.empty() && chain.id == query.chain;
         });
-    // The way to the martian rule matters whoever put that there.
+    // The way to the martian rule matters, whichever program put that there.
     const bool martians = query.chain.family == Family::kIPv4 &&
                           query.chain.table == Table::kFilter &&
                           (query.chain.name == "INPUT" || query.chain.name == kFirewallChain);

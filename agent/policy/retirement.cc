@@ -56,9 +56,9 @@ class Planner {
   void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
     std::vector<Claim> claims = ClaimsOnChain(sources_, known.id, chain);
     if (known.id.name == kCanaryChain && !options_.canaries) {
-      claims.push_back(
-          {ClaimKind::kLiveKubelet,
-           "a running kubelet takes its absence for a flush; `retire --yes` removes it"});
+      Claim& claim = claims.emplace_back();
+      claim.kind = ClaimKind::kLiveKubelet;
+      claim.text = "a running kubelet takes its absence for a flush; `retire --yes` removes it";
     }
     if (!claims.empty()) {
       Keep({known.id, ChainText(known.id), known.reason}, std::move(claims));

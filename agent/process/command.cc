@@ -190,6 +190,9 @@ class Execution {
       from.Close();
       return absl::OkStatus();
     }
+    if (&into == &result_.output && request_.take_output) {
+      return request_.take_output({buffer.data(), static_cast<size_t>(got)});
+    }
     if (static_cast<size_t>(got) > request_.output_limit - into.size()) {
       return absl::ResourceExhaustedError(absl::StrCat(name_, ": printed more than ",
                                                        request_.output_limit, " bytes on ", what,

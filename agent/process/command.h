@@ -5,11 +5,14 @@
 #define KIPT_AGENT_PROCESS_COMMAND_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace kipt::agent {
@@ -27,6 +30,9 @@ struct CommandRequest {
   absl::Duration deadline = absl::Seconds(30);
   // Bytes of standard output, and of standard error; more is an error.
   size_t output_limit = size_t{256} << 20;
+  // Is given standard output piece by piece as it comes, without a limit; then
+  // CommandResult::output is empty. Its error ends the program, and is returned.
+  std::function<absl::Status(absl::string_view piece)> take_output = {};
 };
 
 struct CommandResult {

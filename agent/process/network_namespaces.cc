@@ -194,4 +194,12 @@ NetworkNamespaces ListNetworkNamespaces(const NetworkNamespacePaths& paths) {
   return list;
 }
 
+absl::Status VisitListed(const NetworkNamespace& listed, absl::FunctionRef<void()> work) {
+  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(listed.path);
+  if (!visited.ok()) return visited.status();
+  // The path may be of a process that has ended, and another process may have its number now.
+  if (visited->inode() == listed.inode) return visited->Visit(work);
+  return absl::NotFoundError("it has ended since it was listed");
+}
+
 }  // namespace kipt::agent

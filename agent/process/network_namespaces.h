@@ -71,7 +71,7 @@ struct NetworkNamespace {
   uint64_t inode = 0;
   // "/run/netns/pod1" (ip-netns(8)); without a name, its first process: "pid 123 (nginx)".
   std::string name = {};
-  // For EnterNetworkNamespace. Compare the inode afterwards: a process number may be reused.
+  // For EnterNetworkNamespace. A process number may be reused: see VisitListed.
   std::string path = {};
   // The calling thread is in it.
   bool own = false;
@@ -99,6 +99,9 @@ struct NetworkNamespacePaths {
 // main threads. Reading other users' processes needs CAP_SYS_PTRACE. A process that ends meanwhile
 // is no problem.
 NetworkNamespaces ListNetworkNamespaces(const NetworkNamespacePaths& paths = {});
+
+// VisitedNamespace::Visit of one that was listed. NotFound: it has ended since.
+absl::Status VisitListed(const NetworkNamespace& listed, absl::FunctionRef<void()> work);
 
 }  // namespace kipt::agent
 

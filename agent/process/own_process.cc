@@ -131,14 +131,14 @@ void OccupyStandardDescriptors() {
   }
 }
 
-int FinishOutput(int exit_code) {
+int FinishOutput(int exit_code, int unwritten) {
   errno = 0;
   if (std::cout.flush().good()) return exit_code;
   const int error = errno;
   // The error of an earlier write is lost.
   std::cerr << "Error: writing to standard output: "
             << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";
-  return 1;
+  return unwritten;
 }
 
 void KeepHeapSmall() {
@@ -240,8 +240,7 @@ void ServiceManager::Ready() const { Send("READY=1"); }
 void ServiceManager::Status(absl::string_view text) const {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
-  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. Behind the last is a
-  // NUL.
+  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. A NUL follows the last.
   while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
   Send(absl::StrCat("STATUS=", line.substr(0, end)));
 }

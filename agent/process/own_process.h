@@ -21,8 +21,9 @@ namespace kipt::agent {
 // what is printed. Using them still fails. Call it before the program opens anything.
 void OccupyStandardDescriptors();
 
-// Flushes std::cout. Returns `exit_code`, or 1 after an error message if something was not written.
-int FinishOutput(int exit_code);
+// Flushes std::cout. Returns `exit_code`, or `unwritten` after an error message if something was
+// not written.
+int FinishOutput(int exit_code, int unwritten = 1);
 
 // Returns large blocks to the kernel as soon as they are freed, and gives all threads one heap
 // (mallopt(3)): glibc would keep most of the 60 MiB that a check of 10,000 services takes. Call it

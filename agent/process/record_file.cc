@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 
 namespace kipt::agent {
 namespace {
@@ -27,7 +29,7 @@ constexpr std::chrono::seconds kBetweenWrites(1);
 
 using Records = std::map<uint64_t, std::string>;  // by their numbers
 
-// FNV-1a. It finds torn records; nobody gains from a forged one.
+// FNV-1a. It finds torn records; no program gains from a forged one.
 uint64_t Checksum(absl::string_view text) {
   uint64_t sum = 0xcbf29ce484222325;
   for (const char byte : text) sum = (sum ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
@@ -116,13 +118,23 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
   return made;
 }
 
-RecordFile::~RecordFile() {
+RecordFile::~RecordFile() { Finish(absl::InfiniteDuration()); }
+
+bool RecordFile::Finish(absl::Duration patience) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
-  if (has_thread_) pthread_join(thread_, nullptr);
+  if (!has_thread_) return true;
+  const timespec until = absl::ToTimespec(absl::Now() + patience);
+  const bool forever = patience == absl::InfiniteDuration();
+  if ((forever ? pthread_join(thread_, nullptr) : pthread_timedjoin_np(thread_, nullptr, &until)) !=
+      0) {
+    return false;
+  }
+  has_thread_ = false;
+  return true;
 }
 
 void RecordFile::Add(std::string record) {

@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "agent/process/files.h"
 
 namespace kipt::agent {
@@ -42,7 +43,7 @@ class RecordFile {
   // something else. Other errors as absl::ErrnoToStatus.
   static absl::StatusOr<std::unique_ptr<RecordFile>> Open(
       const std::string& path, std::function<void(const absl::Status&)> failed);
-  // Waits until everything is written.
+  // Waits until everything is written, for as long as a disk may hang.
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
@@ -51,6 +52,9 @@ class RecordFile {
   const std::vector<std::string>& earlier() const { return earlier_; }
   // Does not wait for the disk: a thread writes, once a second at most.
   void Add(std::string record);
+  // Writes what is left; the last call. False: the disk hangs, so that is not done after
+  // `patience`; then the process must end without this object's destructor.
+  bool Finish(absl::Duration patience);
 
  private:
   RecordFile(OwnedFd file, std::function<void(const absl::Status&)> failed)

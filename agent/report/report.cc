@@ -245,15 +245,9 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
   absl::StrAppend(&text, MartianText(subject, plan), LinesText(standing),
                   FindingsText(plan.diff.findings), OtherText(subject));
-  if (subject.incidents.empty()) return text;
-  return absl::StrCat(text, "\nlast incidents:\n", IncidentsText(subject.incidents));
-}
-
-std::string IncidentsText(const std::vector<std::string>& records) {
-  std::string text;
-  for (const std::string& record : records) {
-    if (const std::string line = IncidentLine(record); !line.empty()) AppendLine(text, line);
-  }
+  const std::vector<std::string> incidents = CurrentIncidentLines(subject.incidents);
+  if (!incidents.empty()) text += "\nlast incidents:\n";
+  for (const std::string& line : incidents) AppendLine(text, line);
   return text;
 }
 

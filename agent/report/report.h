@@ -5,6 +5,7 @@
 #ifndef KIPT_AGENT_REPORT_REPORT_H_
 #define KIPT_AGENT_REPORT_REPORT_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
+#include "agent/report/incident_records.h"
 #include "featuregates/feature_gates.h"
 
 namespace kipt::agent {
@@ -31,7 +33,7 @@ struct Subject {
   PolicyInput input;
   std::optional<OtherMode> other_mode = {};      // where it was read; for plan and status
   std::vector<std::string> route_localnet = {};  // ReadRouteLocalnet; for status
-  std::vector<std::string> incidents = {};       // ReadRecords, of IncidentRecord; for status
+  IncidentRecords incidents = {};                // for status
 };
 
 std::string PlanText(const Subject& subject, const Plan& plan);
@@ -48,13 +50,15 @@ std::string StatusJson(const Subject& subject, const Plan& plan);
 std::string RetireText(const RetireReport& report, bool dry_run);
 std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
 
-// An incident as one line of JSON, of at most `most_bytes`: without the writers' arguments, and
-// with as much of the damage as fits.
-std::string IncidentRecord(absl::Time time, const Incident& incident, size_t most_bytes);
-// For people, without the line's end. Empty: it is none.
-std::string IncidentLine(const std::string& record);
-std::string IncidentsText(const std::vector<std::string>& records);
-std::string IncidentsJson(const std::vector<std::string>& records);
+// Of the documents below. Fields and documents may be added to it; readers ignore what they do not
+// know.
+inline constexpr absl::string_view kReportApiVersion = "kube-iptables-agent/v1";
+
+// What the agent knows, in one line, without the writers' arguments. A copy of the lists in
+// `state`, which are as long as what they report.
+std::string AgentStateJson(const AgentState& state);
+// A round that ended at `time`, likewise. Lists are cut until it fits into `most_bytes`.
+std::string EventJson(absl::Time time, const Event& event, size_t most_bytes = size_t{64} << 10);
 
 // Whether the node is ready, and if not, why.
 std::string CheckJson(const AgentState& state);
@@ -78,8 +82,19 @@ std::string DetectJson(absl::Span<const FamilyMode> modes);
 std::string CapabilitiesText(const CapabilityReport& report);
 std::string CapabilitiesJson(const CapabilityReport& report);
 
-// {"version": ...}; the text form is the caller's.
-std::string VersionJson(const std::string& version);
+// What a program was built from, and how.
+struct Build {
+  std::string version;
+  std::string git_commit;      // "unknown" without git
+  std::string git_tree_state;  // "clean", "dirty" or "unknown"
+  std::string platform;        // as in "linux/amd64"
+  std::string compiler;
+  std::string build_type;              // CMake's
+  std::vector<std::string> hardening;  // the compiler's options for that
+};
+
+// The text form is the caller's.
+std::string VersionJson(const Build& build);
 
 }  // namespace kipt::agent
 

@@ -11,19 +11,20 @@
 #include "agent/config/config.h"
 #include "agent/config/settings.h"
 #include "agent/policy/diff.h"
+#include "agent/report/json_parts.h"
 #include "agent/report/report.h"
 
 namespace kipt::agent {
-namespace {
 
-// A chain, or with `rest` something about one.
-Json AboutChain(const netlink::ChainId& chain, const Json& rest = Json::object()) {
+Json AboutChain(const netlink::ChainId& chain, const Json& rest) {
   Json json = {{"family", netlink::FamilyName(chain.family)},
                {"table", netlink::TableName(chain.table)},
                {"chain", chain.name}};
   json.update(rest);
   return json;
 }
+
+namespace {
 
 Json FamiliesJson(const std::vector<netlink::Family>& families) {
   return List(families, netlink::FamilyName);
@@ -61,6 +62,8 @@ Json ChangesJson(const std::vector<Change>& changes) {
   });
 }
 
+}  // namespace
+
 Json StandingJson(const std::vector<Standing>& standing) {
   return List(WithoutNative(standing), [](const Standing& one) {
     return AboutChain(one.chain, {{"text", one.text}, {"reason", one.reason}});
@@ -75,6 +78,8 @@ Json FindingsJson(const std::vector<Finding>& findings) {
                                       {"message", finding.message}});
   });
 }
+
+namespace {
 
 template <typename Operation>
 bool Holds(const std::vector<Change>& changes) {
@@ -99,6 +104,8 @@ Json NativeJson(const Plan& plan) {
   return {{"state", state}, {"reason", reason}, {"packetsDropped", plan.martians.dropped_natively}};
 }
 
+}  // namespace
+
 Json KeptJson(const Claimed& kept) {
   const auto claim_json = [](const Claim& claim) {
     return Json{{"kind", ClaimKindName(claim.kind)}, {"text", claim.text}};
@@ -106,6 +113,16 @@ Json KeptJson(const Claimed& kept) {
   return AboutChain(kept.standing.chain,
                     {{"text", kept.standing.text}, {"claims", List(kept.claims, claim_json)}});
 }
+
+Json MartiansJson(bool rule_stands, uint64_t dropped,
+                  const std::vector<std::string>& route_localnet) {
+  return {{"ruleStands", rule_stands},
+          {"packetsDropped", dropped},
+          {"routeLocalnet", route_localnet},
+          {"exposed", !rule_stands && !route_localnet.empty()}};
+}
+
+namespace {
 
 Json RetirementJson(const Retirement& retirement) {
   return {{"changes", ChangesJson(retirement.changes)},
@@ -124,13 +141,6 @@ Json RetiredModesJson(const std::vector<RetireReport>& modes) {
   });
 }
 
-Json MartiansJson(const Subject& subject, const Plan& plan) {
-  return {{"ruleStands", plan.martians.stands},
-          {"packetsDropped", plan.martians.dropped},
-          {"routeLocalnet", subject.route_localnet},
-          {"exposed", !plan.martians.stands && !subject.route_localnet.empty()}};
-}
-
 void AddStanding(const Plan& plan, Json& json) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
@@ -146,73 +156,7 @@ void AddOtherMode(const Subject& subject, Json& json) {
                        {"problem", subject.other_mode->problem}};
 }
 
-Json WriterJson(const Writer& writer) {
-  return {{"pid", writer.pid},
-          {"command", writer.command},
-          {"unit", writer.unit},
-          {"parentPid", writer.parent_pid},
-          {"parentCommand", writer.parent_command}};
-}
-
-// Those of our own spelling; null: it is no incident.
-Json ParseIncident(const std::string& record) {
-  Json json = Json::parse(record, nullptr, /*allow_exceptions=*/false);
-  const auto is_text = [&](const char* name) {
-    return json.contains(name) && json[name].is_string();
-  };
-  if (!json.is_object() || !is_text("time") || !is_text("text")) return nullptr;
-  return json;
-}
-
-Json IncidentList(const std::vector<std::string>& records) {
-  Json list = Json::array();
-  for (const std::string& record : records) {
-    if (Json json = ParseIncident(record); !json.is_null()) list.push_back(std::move(json));
-  }
-  return list;
-}
-
 }  // namespace
-
-std::string IncidentRecord(absl::Time time, const Incident& incident, size_t most_bytes) {
-  Incident shown = incident;
-  shown.by = WithoutCommandLines(std::move(shown.by));
-  const auto damage_json = [](const DamagedItem& item) {
-    return AboutChain(item.chain, {{"kind", DamageKindName(item.kind)}, {"text", item.text}});
-  };
-  const auto jump_json = [](const ForeignJump& jump) {
-    return AboutChain(jump.base_chain, {{"target", jump.target}});
-  };
-  // Halves the lists until they fit, and the text, which repeats them, before.
-  for (size_t most = 64;; most /= 2) {
-    const auto first = [most](auto& items) { items.resize(std::min(items.size(), most)); };
-    first(shown.damage);
-    first(shown.lost_jumps);
-    first(shown.by.writers);
-    const Json json = {
-        {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone())},
-        {"repairMicroseconds", absl::ToInt64Microseconds(incident.latency)},
-        {"writers", List(shown.by.writers, WriterJson)},
-        {"otherWriters",
-         incident.by.others || shown.by.writers.size() < incident.by.writers.size()},
-        {"damage", List(shown.damage, damage_json)},
-        {"damageCount", incident.damage.size()},
-        {"lostJumps", List(shown.lost_jumps, jump_json)},
-        {"text", ToString(shown)}};
-    std::string record = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-    if (record.size() <= most_bytes || most == 0) return record;
-  }
-}
-
-std::string IncidentLine(const std::string& record) {
-  const Json json = ParseIncident(record);
-  if (json.is_null()) return "";
-  return absl::StrCat(json["time"].get<std::string>(), " ", json["text"].get<std::string>());
-}
-
-std::string IncidentsJson(const std::vector<std::string>& records) {
-  return Print({{"incidents", IncidentList(records)}});
-}
 
 std::string CheckJson(const AgentState& state) {
   return Print({{"ready", IsReady(state)}, {"reason", StatusLine(state)}});
@@ -249,10 +193,11 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changesNeeded"] = WithoutNative(plan.diff.changes).size();
   AddStanding(plan, json);
-  json["martians"] = MartiansJson(subject, plan);
+  json["martians"] =
+      MartiansJson(plan.martians.stands, plan.martians.dropped, subject.route_localnet);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);
-  json["incidents"] = IncidentList(subject.incidents);
+  json["incidents"] = CurrentIncidentsJson(subject.incidents);
   return Print(json);
 }
 
@@ -323,6 +268,14 @@ std::string ConfigJson(const Config& config) {
   return Print({{"kube-iptables-agent", file}});
 }
 
-std::string VersionJson(const std::string& version) { return Print({{"version", version}}); }
+std::string VersionJson(const Build& build) {
+  return Print({{"version", build.version},
+                {"gitCommit", build.git_commit},
+                {"gitTreeState", build.git_tree_state},
+                {"platform", build.platform},
+                {"compiler", build.compiler},
+                {"buildType", build.build_type},
+                {"hardening", build.hardening}});
+}
 
 }  // namespace kipt::agent

@@ -12,14 +12,17 @@
 #include "absl/algorithm/container.h"
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/process/network_namespaces.h"
+#include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/restore_plan.h"
+#include "agent/xtables/saved_survey.h"
 #include "agent/xtables/xtables_lock.h"
 #include "netlink/kernel_error.h"
 #include "netlink/reach.h"
@@ -192,6 +195,31 @@ class IptablesLegacyBackend : public netlink::Backend {
       survey.tables.merge(SurveyOf(name, family, *tables, keep).tables);
     }
     survey.generation = NumberOf(content);
+    return survey;
+  }
+
+  // Of one family after the other, because the sieve need not allow calls from two threads.
+  absl::StatusOr<netlink::Survey> SiftSurvey(netlink::SurveySieve& sieve) override {
+    if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    netlink::Survey survey = {
+        .mode = std::string(netlink::BackendKindName(kind())), .generation = 0, .tables = {}};
+    for (const Family family : netlink::kFamilies) {
+      const auto complete = [this](absl::string_view rule) -> absl::StatusOr<std::string> {
+        if (!absl::StrContains(rule, "-m connlabel ")) return std::string(rule);
+        return WithConnLabelNumbers(rule, ReadConnLabelNames(options_.label_names_path));
+      };
+      SaveSifter sifter(family, sieve, survey, complete);
+      bool any = false;
+      const auto take = [&](absl::string_view piece) {
+        any = true;
+        return sifter.Take(piece);
+      };
+      absl::Status status =
+          SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, "", take)
+              .status();
+      if (status.ok() && any) status = sifter.Finish();
+      if (!status.ok()) return status;
+    }
     return survey;
   }
 

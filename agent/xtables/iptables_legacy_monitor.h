@@ -36,10 +36,10 @@ absl::StatusOr<size_t> HashEntries(netlink::Family family, std::string entries);
 // included. Our own writes count like any other's. No writer is named.
 //
 // Errors, also of Drain: NotFound: neither the lock file nor its directory exists.
-// PermissionDenied: the lock file may not be read; CAP_NET_RAW or CAP_NET_ADMIN is missing; not uid
-// 0 of the namespace. ResourceExhausted: no descriptors, or too many inotify instances or watches.
-// FailedPrecondition: the first tables of a family came to be, and this thread, which is in another
-// namespace, cannot open their list. DataLoss as HashEntries.
+// PermissionDenied: the lock file cannot be read; CAP_NET_RAW or CAP_NET_ADMIN is missing; not
+// uid 0 of the namespace. ResourceExhausted: no descriptors, or too many inotify instances or
+// watches. FailedPrecondition: the first tables of a family came to be, and this thread, which is
+// in another namespace, cannot open their list. DataLoss as HashEntries.
 absl::StatusOr<std::unique_ptr<netlink::Monitor>> NewIptablesLegacyMonitor(
     const std::string& lock_path, const std::string& table_names_path);
 

@@ -285,7 +285,8 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
 
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     Family family, CommandRunner& runner, const absl::StatusOr<IptablesLegacyPrograms>& programs,
-    const IptablesLegacyOptions& options, absl::string_view only) {
+    const IptablesLegacyOptions& options, absl::string_view only,
+    std::function<absl::Status(absl::string_view)> take) {
   const absl::StatusOr<bool> listed =
       IsListed(only, PathOfFamily(options.table_names_path, family));
   // Without the module there is no file, and no table.
@@ -297,8 +298,10 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   std::vector<std::string> arguments = {"-c"};
   // This creates a table that has disappeared since it was listed.
   if (!only.empty()) arguments.insert(arguments.end(), {"-t", std::string(only)});
-  absl::StatusOr<CommandResult> saved = runner.Run(
-      IptablesLegacyRequest(programs->save, std::move(arguments), options.command_deadline));
+  CommandRequest request =
+      IptablesLegacyRequest(programs->save, std::move(arguments), options.command_deadline);
+  request.take_output = std::move(take);
+  absl::StatusOr<CommandResult> saved = runner.Run(request);
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
     if (!absl::StrContains(saved->output, "-m connlabel ")) return std::move(saved->output);

@@ -8,6 +8,7 @@
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_PROGRAMS_H_
 
 #include <compare>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -115,10 +116,13 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 // if that is an error and tables exist. The status of errno if the list of tables cannot be read,
 // which only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
 // IptablesLegacyFailure's.
+//
+// With `take`, that gets the text instead, as CommandRequest::take_output does, with labels by
+// names where the program prints these.
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     netlink::Family family, CommandRunner& runner,
     const absl::StatusOr<IptablesLegacyPrograms>& programs, const IptablesLegacyOptions& options,
-    absl::string_view only = "");
+    absl::string_view only = "", std::function<absl::Status(absl::string_view)> take = {});
 
 // Every chain of the tables mangle, nat and filter that exist, in the calling thread's network
 // namespace: whether iptables-legacy is in use at all. No table is created.

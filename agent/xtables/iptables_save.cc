@@ -22,28 +22,11 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::ObservedChain;
 using netlink::RuleCounters;
-using netlink::Survey;
-using netlink::SurveyChain;
-using netlink::SurveyFilter;
-using netlink::SurveyRule;
 using netlink::Table;
-using netlink::TableId;
 
 bool ReadNumber(absl::string_view text, uint64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-// "[12:34]", packets and bytes.
-std::optional<RuleCounters> ReadCounters(absl::string_view text) {
-  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return std::nullopt;
-  const std::pair<absl::string_view, absl::string_view> numbers =
-      absl::StrSplit(text, absl::MaxSplits(':', 1));
-  RuleCounters counters;
-  if (!ReadNumber(numbers.first, counters.packets) || !ReadNumber(numbers.second, counters.bytes)) {
-    return std::nullopt;
-  }
-  return counters;
 }
 
 // iptables-save prints the arguments of these options raw, even if they begin with a quote.
@@ -142,14 +125,9 @@ class SaveReader {
     if (!in_table_ || !tables_.back().rules.empty()) {
       return Error("a chain outside the head of a table", line);
     }
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-    static constexpr std::array<absl::string_view, 5> kPolicies = {"-", "ACCEPT", "DROP", "QUEUE",
-                                                                   "RETURN"};
-    if (words.size() != 3 || words[0].size() < 2 || !ReadCounters(words[2]) ||
-        !absl::c_linear_search(kPolicies, words[1])) {
-      return Error("unknown line", line);
-    }
-    if (!tables_.back().chains.emplace(words[0].substr(1), words[1]).second) {
+    const absl::string_view policy = ReadSavedPolicy(line, words_);
+    if (policy.empty()) return Error("unknown line", line);
+    if (!tables_.back().chains.emplace(words_[0].substr(1), policy).second) {
       return Error("a chain for the second time", line);
     }
     return absl::OkStatus();
@@ -157,7 +135,7 @@ class SaveReader {
 
   absl::Status ReadRule(absl::string_view line) {
     absl::Span<const absl::string_view> words = words_;
-    const std::optional<RuleCounters> counters = ReadCounters(words[0]);
+    const std::optional<RuleCounters> counters = ReadSavedCounters(words[0]);
     if (counters) words.remove_prefix(1);
     if (words.size() < 2 || words[0] != "-A") return Error("unknown line", line);
     if (!in_table_) return Error("a rule outside a table", line);
@@ -180,75 +158,6 @@ class SaveReader {
   absl::string_view heading_;
   std::vector<absl::string_view> words_;
 };
-
-// The family that one option and its argument belong to.
-std::optional<Family> FamilyOf(absl::string_view option, absl::string_view argument) {
-  if (option == "-s" || option == "-d" || option == "--source" || option == "--destination") {
-    for (const Family family : netlink::kFamilies) {
-      if (netlink::ParsePrefix(family, argument.substr(0, argument.find('/'))).ok()) return family;
-    }
-  } else if (option == "-p") {
-    if (argument == "icmp") return Family::kIPv4;
-    if (argument == "ipv6-icmp" || argument == "icmpv6") return Family::kIPv6;
-  } else if (option == "--reject-with") {
-    if (absl::StartsWith(argument, "icmp6-")) return Family::kIPv6;
-    if (absl::StartsWith(argument, "icmp-")) return Family::kIPv4;
-  } else if (option == "--to-destination" || option == "--to-source") {
-    if (absl::StartsWith(argument, "[")) return Family::kIPv6;
-  }
-  return std::nullopt;
-}
-
-// The family that the heading and the rules of `table` show.
-absl::StatusOr<std::optional<Family>> FamilyOfTable(const SavedTable& table) {
-  std::optional<Family> said;
-  // "ip6tables-nft-save v1.8.9 (nf_tables) on ..."
-  if (absl::StartsWith(table.heading, "iptables")) said = Family::kIPv4;
-  if (absl::StartsWith(table.heading, "ip6tables")) said = Family::kIPv6;
-  std::vector<absl::string_view> words;
-  for (const SavedRule& rule : table.rules) {
-    SplitSavedRule(rule.text, words);
-    for (size_t at = 0; at + 1 < words.size(); ++at) {
-      const std::optional<Family> family = FamilyOf(words[at], words[at + 1]);
-      if (!family) continue;
-      if (said.value_or(*family) != *family) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("table ", table.name, ", rule \"", rule.text, "\" is of ",
-                         *family == Family::kIPv4 ? "IPv4" : "IPv6",
-                         ", and the rules before it are of the other family"));
-      }
-      said = family;
-    }
-  }
-  return said;
-}
-
-void AddToSurvey(const SavedTable& saved, Family family, const SurveyFilter& keep, Survey& survey) {
-  const TableId id = {.family = std::string(netlink::FamilyName(family)),
-                      .name = std::string(saved.name)};
-  std::map<std::string, SurveyChain>& table = survey.tables[id];
-  table.clear();
-  for (const auto& [name, policy] : saved.chains) {
-    SurveyChain& chain = table[std::string(name)];
-    chain.base = policy != "-";
-    if (policy == "ACCEPT" || policy == "DROP") chain.policy = std::string(policy);
-  }
-  // The last rule's chain, which is usually the next one's too.
-  std::pair<const std::string, SurveyChain>* chain = nullptr;
-  for (const SavedRule& rule : saved.rules) {
-    if (chain == nullptr || chain->first != rule.chain) {
-      chain = &*table.find(std::string(rule.chain));
-    }
-    SurveyRule read = {
-        {.content = ParseSavedRule(family, saved.chains, rule.text), .counters = rule.counters}};
-    // An opaque rule has its text already.
-    if (read.rule() != nullptr && ToString(family, read) != rule.text) {
-      read.spelling = std::string(rule.text);
-    }
-    if (!keep || keep(id, chain->first, read)) chain->second.rules.push_back(std::move(read));
-  }
-}
-
 }  // namespace
 
 std::optional<size_t> SplitSavedRule(absl::string_view text,
@@ -283,6 +192,26 @@ std::optional<std::string> UnquoteSavedWord(absl::string_view word) {
   }
   if (netlink::QuoteForSave(plain) != word) return std::nullopt;
   return plain;
+}
+
+std::optional<RuleCounters> ReadSavedCounters(absl::string_view text) {
+  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> numbers =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  RuleCounters counters;
+  if (!ReadNumber(numbers.first, counters.packets) || !ReadNumber(numbers.second, counters.bytes)) {
+    return std::nullopt;
+  }
+  return counters;
+}
+
+absl::string_view ReadSavedPolicy(absl::string_view line, std::vector<absl::string_view>& words) {
+  static constexpr std::array<absl::string_view, 5> kPolicies = {"-", "ACCEPT", "DROP", "QUEUE",
+                                                                 "RETURN"};
+  words = absl::StrSplit(line, ' ');
+  const bool known = words.size() == 3 && words[0].size() >= 2 && ReadSavedCounters(words[2]) &&
+                     absl::c_linear_search(kPolicies, words[1]);
+  return known ? words[1] : absl::string_view();
 }
 
 absl::StatusOr<std::vector<SavedTable>> ReadSave(absl::string_view text, TablesMayRepeat repeat) {
@@ -331,37 +260,6 @@ absl::StatusOr<ObservedChains> ParseSave(Family family, absl::string_view text) 
   const absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(text, TablesMayRepeat::kNo);
   if (!tables.ok()) return tables.status();
   return ChainsOf(family, *tables);
-}
-
-Survey SurveyOf(absl::string_view mode, Family family, const std::vector<SavedTable>& tables,
-                const SurveyFilter& keep) {
-  Survey survey = {.mode = std::string(mode), .generation = 0, .tables = {}};
-  for (const SavedTable& table : tables) AddToSurvey(table, family, keep, survey);
-  return survey;
-}
-
-absl::StatusOr<Survey> ParseSavedFile(absl::string_view text) {
-  const absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(text, TablesMayRepeat::kYes);
-  if (!tables.ok()) return tables.status();
-  if (tables->empty()) {
-    return absl::InvalidArgumentError("no table: this is not what iptables-save printed");
-  }
-  std::vector<std::optional<Family>> families;
-  // For each save, the family of the first table that shows one.
-  std::map<size_t, Family> of_saves;
-  for (const SavedTable& table : *tables) {
-    const absl::StatusOr<std::optional<Family>> family = FamilyOfTable(table);
-    if (!family.ok()) return family.status();
-    families.push_back(*family);
-    if (*family) of_saves.emplace(table.save, **family);
-  }
-  Survey survey = {.mode = "", .generation = 0, .tables = {}};
-  for (size_t i = 0; i < tables->size(); ++i) {
-    const SavedTable& table = (*tables)[i];
-    const Family otherwise = of_saves.emplace(table.save, Family::kIPv4).first->second;
-    AddToSurvey(table, families[i].value_or(otherwise), nullptr, survey);
-  }
-  return survey;
 }
 
 }  // namespace kipt::agent

@@ -25,7 +25,7 @@ absl::StatusOr<OwnedFd> AcquireXtablesLock(const std::string& path, absl::Durati
 
 // "held by process 4711 (kube-proxy)", or several that share it. /proc/locks shows no process of an
 // outer PID namespace, and may number the device of an overlay or btrfs differently from stat(2):
-// then "nobody who can be seen from here holds it".
+// then "no process that can be seen from here holds it".
 std::string DescribeXtablesLockHolder(const std::string& path);
 
 // 0.5 to 1.5 of `mean`, so that processes that wait for the same thing do not retry together.

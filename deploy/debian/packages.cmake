@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The install components `agent` and `skew` (`dev` is deploy/library/install.cmake), and three Debian
-# packages, one per component:
+# The install components `agent` and `skew` (`dev` and `lib` are deploy/library/install.cmake), and four
+# Debian packages, one per component (RPM: deploy/rpm):
 #
 #   cmake --preset release && cmake --build --preset release && (cd build/release && cpack)
 #
 # Of other prefixes than /usr: what belongs into /etc goes to PREFIX/etc, and the unit, which names
 # /usr/sbin, is to be edited.
 include(GNUInstallDirs)
-set(packaged_components agent dev)
+set(packaged_components agent dev lib)
 if(TARGET kube-iptables-skew)
   list(APPEND packaged_components skew)
 endif()
 set(package_of_agent kube-iptables-agent)
 set(package_of_dev libkube-iptables-agent-dev)
+set(package_of_lib libkube-iptables-agent0)
 set(package_of_skew kube-iptables-skew)
 set(debian_source ${CMAKE_CURRENT_LIST_DIR})
 set(debian_build ${CMAKE_BINARY_DIR}/deploy/debian)
@@ -32,7 +33,13 @@ file(CREATE_LINK ${debian_source} ${include_root}/deploy/debian SYMBOLIC)
 target_include_directories(kipt_manual_page PUBLIC ${include_root})
 target_link_libraries(kipt_manual_page PUBLIC kipt::program PRIVATE kipt_warnings)
 
-file(TIMESTAMP ${CMAKE_SOURCE_DIR}/CHANGELOG.md KIPT_RELEASE_DATE "%Y-%m-%d" UTC)
+# The day of the release, so that each build of it makes the same files.
+file(STRINGS ${CMAKE_SOURCE_DIR}/CHANGELOG.md heading REGEX "^## v${PROJECT_VERSION} [(]")
+if(heading MATCHES "[(]([0-9-]+)[)]")
+  set(KIPT_RELEASE_DATE ${CMAKE_MATCH_1})
+else()
+  file(TIMESTAMP ${CMAKE_SOURCE_DIR}/CHANGELOG.md KIPT_RELEASE_DATE "%Y-%m-%d" UTC)
+endif()
 function(kipt_describe_program program component)
   foreach(shell bash zsh)
     set(completion ${debian_build}/${program}.${shell})
@@ -106,7 +113,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT
 # The documents, where they are in the sources and not compressed, so that their links work offline.
 set(pictures deploy/audit.svg deploy/chains.svg deploy/plan.svg deploy/repair.svg tests/bench/report/cost.svg
     tests/skew/skew-page.png)
-# A table of data that a document refers to.
+# Data that documents refer to.
 set(tables agent/audit/known_marks.csv)
 file(GLOB_RECURSE documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/.github/*.md ${CMAKE_SOURCE_DIR}/agent/*.md ${CMAKE_SOURCE_DIR}/deploy/*.md
@@ -120,6 +127,8 @@ foreach(document IN LISTS documents pictures tables ITEMS README.md CHANGELOG.md
   endif()
 endforeach()
 
+install(FILES ${debian_source}/lib/lintian-overrides COMPONENT lib
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/lintian/overrides RENAME ${package_of_lib})
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/library/README.md COMPONENT dev
         DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${package_of_dev})
 
@@ -129,7 +138,7 @@ foreach(component IN LISTS packaged_components)
   file(MAKE_DIRECTORY ${debian_build}/${component})
   add_custom_command(OUTPUT ${changelog}.gz
     COMMAND ${debian_source}/debian-changelog ${package_of_${component}} ${PROJECT_VERSION}
-            ${KIPT_DEB_MAINTAINER} ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${changelog}
+            ${KIPT_RELEASE_DATE} ${KIPT_DEB_MAINTAINER} ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${changelog}
     COMMAND gzip -9nf ${changelog}
     DEPENDS ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${debian_source}/debian-changelog VERBATIM)
   list(APPEND packaged_files ${changelog}.gz)
@@ -140,6 +149,8 @@ add_custom_target(packaged ALL DEPENDS ${packaged_files})
 
 # ---- the packages ----
 set(CPACK_GENERATOR DEB)
+set(CPACK_PROJECT_CONFIG_FILE ${debian_source}/cpack.cmake)
+set(CPACK_KIPT_RELEASE_DATE ${KIPT_RELEASE_DATE})
 set(CPACK_PACKAGE_NAME kube-iptables-agent)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_CONTACT "${KIPT_DEB_MAINTAINER}")
@@ -178,22 +189,37 @@ until you set \"observe: false\" in /etc/kube-iptables-agent/config.yaml.")
 # CPack strips programs only.
 install(CODE "
   if(CMAKE_INSTALL_DO_STRIP)
-    file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libkipt_*.a\")
+    file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/lib*.a\")
     execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
                             \${archives} COMMAND_ERROR_IS_FATAL ANY)
   endif()" COMPONENT dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${package_of_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-       "libabsl-dev, libmnl-dev, libsystemd-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+    "${package_of_lib} (= ${PROJECT_VERSION}), libabsl-dev, libmnl-dev, libsystemd-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
-set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains (C++20 library)
-Static libraries and headers for C++20 programs that do what
-kube-iptables-agent does. They contain Kubernetes' feature gates, nf_tables
-rules over netlink, and the agent with its event loop. CMake's find_package()
-and pkg-config find them.
+set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains (development files)
+Libraries and headers for programs that do what kube-iptables-agent does. In
+C++20: Kubernetes' feature gates, nf_tables rules over netlink, and the agent
+with its event loop. In C: the agent. The Go package, which uses the C
+interface, is included as source. CMake's find_package() and pkg-config find
+the libraries.
 
-Version 0: the programming interface is not frozen.")
+Version 0: the C++ interface is not frozen.")
+
+set(CPACK_DEBIAN_LIB_PACKAGE_NAME ${package_of_lib})
+set(CPACK_DEBIAN_LIB_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIB_PACKAGE_SHLIBDEPS ON)
+# Next to the symbols file, for packages whose builders do not read that.
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+# On nf_tables it runs no program; on iptables-legacy it runs iptables-legacy-restore.
+set(CPACK_DEBIAN_LIB_PACKAGE_SUGGESTS iptables)
+set(CPACK_DEBIAN_LIB_PACKAGE_CONTROL_EXTRA ${debian_source}/lib/symbols ${debian_source}/lib/triggers)
+set(CPACK_COMPONENT_LIB_DESCRIPTION "node agent for kubelet's iptables chains (shared library)
+Keeps kubelet's iptables chains and rules (KEP-3178) in place, inside a program
+in C, Go or another language that can call C. It is the library of
+kube-iptables-agent with a stable binary interface.")
 
 set(CPACK_DEBIAN_SKEW_PACKAGE_NAME ${package_of_skew})
 set(CPACK_DEBIAN_SKEW_PACKAGE_SECTION net)
@@ -207,11 +233,13 @@ Sends real packets through a node made of network namespaces, for every pair
 of kubelet and kube-proxy versions. Each pair runs with kubelet, and with
 kube-iptables-agent in its place. Reports whether an upgrade is safe, in which
 order, and why.")
+
+include(deploy/rpm/packages.cmake)
 include(CPack)
 
 # As root, and with the network for Debian 12's packages. Of other build types nobody makes packages.
 if(KIPT_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL Release)
   add_test(NAME Packages.TriedInDebian12 COMMAND ${debian_source}/try --build ${CMAKE_BINARY_DIR})
-  set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages TIMEOUT 600
+  set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages+long TIMEOUT 600
                        PROCESSORS 3 COST 60)
 endif()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The install component `dev`: three archives, their public headers, and how CMake and pkg-config
-# find them. What is installed may be moved as a whole, and names no path of the machine that built
-# it: the archives' own dependencies are named as targets and modules, which the machine that links
-# them looks up for itself. tests/library/ holds it to that.
+# find them; the C API's header and link. Component `lib`: the C API's shared library. What is installed
+# may be moved as a whole, and names no path of the machine that built it: the archives' own dependencies
+# are named as targets and modules, which the machine that links them looks up for itself.
+# tests/library/ holds it to that.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -44,6 +45,18 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PRE
 configure_file(${CMAKE_CURRENT_LIST_DIR}/kube-iptables-agent.pc.in
                ${library_config}/kube-iptables-agent.pc @ONLY)
 install(FILES ${library_config}/kube-iptables-agent.pc DESTINATION ${library_modules} COMPONENT dev)
+
+# ---- the C API ----
+install(TARGETS kipt_capi_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT lib
+        NAMELINK_COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/agent/capi/kube_iptables_agent.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kube-iptables-agent-c.pc.in ${library_config}/kube-iptables-agent-c.pc @ONLY)
+install(FILES ${library_config}/kube-iptables-agent-c.pc DESTINATION ${library_modules} COMPONENT dev)
+
+# In Debian's place for Go sources that others build with.
+install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/go/kubeiptables COMPONENT dev
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/gocode/src/kube-iptables-agent.example)
 
 # ---- the reference, from the comments of what is installed ----
 find_program(KIPT_DOXYGEN doxygen)

@@ -38,7 +38,7 @@ struct Outcome {
   std::string err;
 };
 
-using CommandFunction = ExitCode (*)(const CommandInput&);
+using CommandFunction = ExitOrError (*)(const CommandInput&);
 
 Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
                OutputFormat format = OutputFormat::kText, const NodeQuestions& node = {},
@@ -48,13 +48,14 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
   Subject subject = Wanted(mode);
   subject.input.hint = hint;
-  const ExitCode code = command({.subject = subject,
-                                 .backend = backend,
-                                 .clock = clock,
-                                 .node = node,
-                                 .format = format,
-                                 .out = out,
-                                 .err = err});
+  const ExitOrError ended = command({.subject = subject,
+                                     .backend = backend,
+                                     .clock = clock,
+                                     .node = node,
+                                     .format = format,
+                                     .out = out,
+                                     .err = err});
+  const ExitCode code = ended.ok() ? *ended : Fail(ended.status(), kExitFailed, err);
   return {code, out.str(), err.str()};
 }
 
@@ -399,7 +400,7 @@ TEST(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
   EXPECT_EQ(backend.state(), before);
 }
 
-ExitCode RetireNow(const CommandInput& input) {
+ExitOrError RetireNow(const CommandInput& input) {
   CommandInput confirmed = input;
   confirmed.yes = true;
   return RunRetire(confirmed);

@@ -22,7 +22,7 @@ nlohmann::json Figures::Summary() const {
   if (durations_.empty()) return nullptr;
   nlohmann::json summary = {{"n", count()}};
   constexpr std::pair<const char*, double> kQuantiles[] = {
-      {"min", 0}, {"median", 0.5}, {"p95", 0.95}, {"p99", 0.99}, {"max", 1}};
+      {"min", 0}, {"median", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}, {"max", 1}};
   for (const auto& [name, share] : kQuantiles) {
     summary[name] = absl::ToDoubleMicroseconds(Quantile(share));
   }

@@ -23,7 +23,7 @@ class Figures {
   absl::Duration Quantile(double share) const;
   absl::Duration Median() const { return Quantile(0.5); }
 
-  // {"n", "min", "median", "p95", "p99", "max"}, in microseconds; null where there are none.
+  // {"n", "min", "median", "p90", "p95", "p99", "max"}, in microseconds; null where there are none.
   nlohmann::json Summary() const;
 
  private:

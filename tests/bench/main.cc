@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "tests/bench/audits.h"
 #include "tests/bench/incidents.h"
 #include "tests/bench/report.h"
 #include "tests/bench/storms.h"
@@ -54,10 +55,27 @@ int Finish(const absl::StatusOr<json>& measured, const std::string& path) {
   return measured->value("met", true) ? 0 : 1;
 }
 
-int Report(const std::string& path, const std::string& directory) {
+json ReadJson(const std::string& path) {
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  const json figures = json::parse(text, nullptr, false);
+  return json::parse(text, nullptr, false);
+}
+
+int AuditsReport(const std::string& path, const std::string& directory) {
+  const json figures = ReadJson(path);
+  if (figures.is_discarded()) return Fail(absl::StrCat(path, " is no JSON"));
+  const FiguresView view(figures);
+  if (!view.Part("stamp").is_string() || view.Part("audits").is_null()) {
+    return Fail(absl::StrCat(path, " has no stamp or no audits"));
+  }
+  const std::string text = AuditsText(view);
+  if (!Write(directory + "/audits.md", text)) return Fail("cannot write into " + directory);
+  std::fputs(text.c_str(), stdout);
+  return view.Part("audits")["met"].get<bool>() ? 0 : 1;
+}
+
+int Report(const std::string& path, const std::string& directory) {
+  const json figures = ReadJson(path);
   if (figures.is_discarded()) return Fail(absl::StrCat(path, " is no JSON"));
   const FiguresView view(figures);
   if (absl::Status status = CheckComplete(view); !status.ok()) return Fail(status.message());
@@ -80,6 +98,7 @@ struct Options {
   // Version and commit of what was measured (tests/stamp).
   std::string stamp;
   std::string directory;
+  AuditsOptions audits;
   IncidentOptions incidents;
   StormOptions storms;
   TableOptions table;
@@ -91,6 +110,7 @@ class Commands {
     app_.require_subcommand(1);
     app_.add_option("--slack", options_.slack)->check(CLI::PositiveNumber);
     app_.add_option("--json", options_.json_path);
+    Audits();
     Incidents();
     Storms();
     Table();
@@ -98,8 +118,11 @@ class Commands {
     collect_->add_option("--parts", options_.parts)->required();
     collect_->add_option("--stamp", options_.stamp)->required();
     report_ = app_.add_subcommand("report")->fallthrough();
-    report_->add_option("--figures", options_.figures)->required();
-    report_->add_option("--output", options_.directory)->required();
+    audits_report_ = app_.add_subcommand("audits-report")->fallthrough();
+    for (CLI::App* command : {report_, audits_report_}) {
+      command->add_option("--figures", options_.figures)->required();
+      command->add_option("--output", options_.directory)->required();
+    }
   }
 
   int Run(int argc, char** argv) {
@@ -108,19 +131,34 @@ class Commands {
     } catch (const CLI::ParseError& error) {
       return app_.exit(error) == 0 ? 0 : kExitUsage;
     }
+    options_.audits.slack = options_.slack;
     options_.incidents.slack = options_.slack;
     options_.storms.slack = options_.slack;
     const std::string& path = options_.json_path;
     if (report_->parsed()) return Report(options_.figures, options_.directory);
+    if (audits_report_->parsed()) return AuditsReport(options_.figures, options_.directory);
     if (collect_->parsed()) return Finish(Collect(options_.parts, options_.stamp), path);
     if (machine_->parsed()) return Finish(DescribeMachine(), path);
     if (table_->parsed()) return Finish(MeasureTable(options_.table), path);
     if (storms_->parsed()) return Finish(MeasureStorms(options_.storms), path);
     GoFirst();
+    if (audits_->parsed()) return Finish(MeasureAudits(options_.audits), path);
     return Finish(MeasureIncidents(options_.incidents), path);
   }
 
  private:
+  void Audits() {
+    audits_ = app_.add_subcommand("audits")->fallthrough();
+    audits_->add_option("--services", options_.audits.services)->delimiter(',');
+    audits_->add_option("--repairs", options_.audits.repairs)->check(CLI::PositiveNumber);
+    audits_->add_option("--audits", options_.audits.audits)->check(CLI::PositiveNumber);
+    audits_->add_option_function<double>(
+        "--budget", [this](double seconds) { options_.audits.budget = absl::Seconds(seconds); });
+    audits_->add_option("--mode", options_.audits.modes)
+        ->delimiter(',')
+        ->transform(CLI::CheckedTransformer(modes_));
+  }
+
   void Incidents() {
     CLI::App* command = app_.add_subcommand("incidents")->fallthrough();
     command->add_option("--count", options_.incidents.count)->check(CLI::PositiveNumber);
@@ -154,11 +192,13 @@ class Commands {
                                                       {"legacy", IptablesMode::kLegacy}};
   CLI::App app_;
   Options options_;
+  CLI::App* audits_ = nullptr;
   CLI::App* storms_ = nullptr;
   CLI::App* table_ = nullptr;
   CLI::App* machine_ = nullptr;
   CLI::App* collect_ = nullptr;
   CLI::App* report_ = nullptr;
+  CLI::App* audits_report_ = nullptr;
 };
 
 }  // namespace

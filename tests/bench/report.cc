@@ -19,18 +19,6 @@ using Row = FiguresView::Row;
 
 constexpr const char* kModes[] = {"nft", "legacy"};
 
-std::string StampText(const FiguresView& figures) {
-  std::string text = absl::StrCat("Measured with ", figures.Part("stamp").get<std::string>());
-  const json& machine = figures.Part("machine");
-  if (machine.is_null()) return absl::StrCat(text, ".\n\n");
-  return absl::StrFormat(
-      "%s on Linux %s, %d CPUs; %s; %s. Load average of the machine at the start (1 minute): "
-      "%.2f.\n\n",
-      text, machine["kernel"].get<std::string>(), machine["cpus"].get<int>(),
-      machine["programs"].get<std::string>(), machine["libraries"].get<std::string>(),
-      machine["load"].get<double>());
-}
-
 std::string VerdictTable(const FiguresView& figures) {
   std::string text = "## Targets\n\n| promise | target | measured | |\n|---|---:|---:|---|\n";
   for (const Verdict& verdict : Verdicts(figures)) {
@@ -100,6 +88,18 @@ int CountedServices(const FiguresView& figures, const std::string& mode) {
 }
 
 }  // namespace
+
+std::string StampText(const FiguresView& figures) {
+  std::string text = absl::StrCat("Measured with ", figures.Part("stamp").get<std::string>());
+  const json& machine = figures.Part("machine");
+  if (machine.is_null()) return absl::StrCat(text, ".\n\n");
+  return absl::StrFormat(
+      "%s on Linux %s, %d CPUs; %s; %s. Load average of the machine at the start (1 minute): "
+      "%.2f.\n\n",
+      text, machine["kernel"].get<std::string>(), machine["cpus"].get<int>(),
+      machine["programs"].get<std::string>(), machine["libraries"].get<std::string>(),
+      machine["load"].get<double>());
+}
 
 absl::Status CheckComplete(const FiguresView& figures) {
   if (!figures.Part("stamp").is_string() || figures.Part("stamp").get<std::string>().empty()) {

@@ -18,9 +18,13 @@ namespace kipt::testing {
 nlohmann::json DescribeMachine();
 
 // Puts the files that the measuring commands left in `parts` together: table.json, machine.json,
-// micro.json, and any number of incidents*.json and storms*.json. Those that are missing are left
-// out; one that is no JSON is an error. `stamp` is the version and commit that were measured.
+// micro.json, audits.json, and any number of incidents*.json and storms*.json. Those that are
+// missing are left out; one that is no JSON is an error. `stamp` is the version and commit that
+// were measured.
 absl::StatusOr<nlohmann::json> Collect(const std::string& parts, const std::string& stamp);
+
+// "Measured with v0.8.0 (0123abc) on Linux ...", a paragraph.
+std::string StampText(const FiguresView& figures);
 
 // OK if there is a stamp and every cell of the table is complete; names the first that is not.
 absl::Status CheckComplete(const FiguresView& figures);

@@ -36,7 +36,8 @@ class Shell:
         self.title, self.text, self.times = title, '', []
         self.process, self.terminal = pty.fork()
         if self.process == 0:
-            os.execve('/bin/bash', ['bash', '--norc', '--noprofile', '--noediting'], environment)
+            os.execve('/usr/bin/setpriv', ['setpriv', '--pdeathsig', 'KILL', 'bash', '--norc', '--noprofile',
+                                           '--noediting'], environment)
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 50, COLUMNS, 0, 0))
 
     def close(self):

@@ -176,6 +176,13 @@ std::string DeleteHintWhileItIsStopped(const Site& site) {
   return problem;
 }
 
+// It reads the kernel so seldom that it may not see how long the rules were missing.
+Verdict OnABusyMachine(const std::function<Verdict()>& try_it) {
+  Verdict verdict = {.end = End::kInPlace};
+  for (int i = 0; i < 5 && verdict.end == End::kInPlace; ++i) verdict = try_it();
+  return verdict;
+}
+
 // All at once, for they wait.
 TEST(DaemonJudgeTest, NoticesAFaultThatIsNeverReachedADaemonThatIsKilledAndOneThatIsLateInSilence) {
   const std::vector<DaemonRow> rows = {
@@ -192,8 +199,10 @@ TEST(DaemonJudgeTest, NoticesAFaultThatIsNeverReachedADaemonThatIsKilledAndOneTh
     jobs.emplace_back([&, i] {
       Incident incident = IncidentNamed("hint-deleted");
       incident.strike = rows[i].strike;
-      verdicts[i] = IncidentWithFault(incident, programs, baseline, RowOf(Point::kSend, "EINTR"),
-                                      rows[i].nth);
+      verdicts[i] = OnABusyMachine([&] {
+        return IncidentWithFault(incident, programs, baseline, RowOf(Point::kSend, "EINTR"),
+                                 rows[i].nth);
+      });
     });
   }
   DoApart(jobs, jobs.size());
@@ -307,8 +316,10 @@ TEST(DaemonFaultsTest, AStartThatALostAnswerHeldUpIsExplainedInTheLog) {
     const Incident& start = IncidentNamed("agent-started");
     const Baseline baseline = MeasureIncident(start, programs);
     ASSERT_EQ(baseline.problem, "");
-    const Verdict verdict =
-        IncidentWithFault(start, programs, baseline, RowOf(Point::kSend, "lost on the way"), 1);
+    const Verdict verdict = OnABusyMachine([&] {
+      return IncidentWithFault(start, programs, baseline, RowOf(Point::kSend, "lost on the way"),
+                               1);
+    });
     // Late, and explained: JudgeIncident.
     EXPECT_EQ(verdict.end, End::kError) << verdict.text;
   });

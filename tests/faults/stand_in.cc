@@ -24,6 +24,8 @@ constexpr size_t kMegabytes = size_t{8} << 20;
 [[noreturn]] void Hang() {
   signal(SIGTERM, SIG_IGN);
   signal(SIGINT, SIG_IGN);
+  // Longer than any deadline. It ends even if the daemon that waits for it was killed.
+  alarm(600);
   while (true) pause();
 }
 

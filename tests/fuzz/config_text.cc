@@ -57,6 +57,7 @@ std::vector<std::string> FlagsOf(const Config& config) {
       absl::StrCat("--iptables-mode=",
                    config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto"),
       absl::StrCat("--iptables-sync-period=", agent::FormatGoDuration(config.iptables_sync_period)),
+      absl::StrCat("--audit-period=", agent::FormatGoDuration(config.audit_period)),
       absl::StrCat("--watch=", agent::WatchModeName(config.watch)),
       absl::StrCat("--observe=", config.observe),
       absl::StrCat("--healthz-bind-address=", config.healthz_bind_address),

@@ -10,7 +10,7 @@
 #include "agent/audit/rule_words.h"
 #include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_survey.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

@@ -66,6 +66,13 @@ void ScriptedKernel::Sent(FuzzBytes messages) {
   sent_.emplace_back(messages.begin(), messages.end());
 }
 
+int ScriptedKernel::NextSendError() {
+  if (send_errors_.empty()) return 0;
+  const int error = send_errors_.front();
+  send_errors_.erase(send_errors_.begin());
+  return error;
+}
+
 ptrdiff_t ScriptedKernel::Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off) {
   if (next_ == script_.size() || ArrivalOf(script_[next_]) == Arrival::kNoMore) {
     errno = EAGAIN;
@@ -160,6 +167,7 @@ int __wrap_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespe
     // As the kernel does: what was received before comes first. (It would tell the error by the
     // next call; here it is lost, which is another script.)
     if (size < 0) return received > 0 ? received : -1;
+    KIPT_REQUIRE(header.msg_namelen == sizeof(sockaddr_nl) && header.msg_iovlen == 1);
     static_cast<sockaddr_nl*>(header.msg_name)->nl_pid = sender;
     header.msg_flags = cut_off ? MSG_TRUNC : 0;
     headers[received].msg_len = static_cast<unsigned>(size);
@@ -174,6 +182,10 @@ ssize_t __wrap_mnl_socket_sendto(const mnl_socket* socket, const void* bytes, si
   const FuzzBytes messages(static_cast<const uint8_t*>(bytes), size);
   if (recorder != nullptr) recorder->Sent(messages);
   if (scripted == nullptr) return __real_mnl_socket_sendto(socket, bytes, size);
+  if (const int error = scripted->NextSendError(); error != 0) {
+    errno = error;
+    return -1;
+  }
   scripted->Sent(messages);
   return static_cast<ssize_t>(size);
 }

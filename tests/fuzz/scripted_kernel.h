@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/fuzz/wire_messages.h"
@@ -46,7 +47,11 @@ class ScriptedKernel {
   // The datagrams that were sent.
   const std::vector<std::vector<uint8_t>>& sent() const { return sent_; }
 
+  // The next sends fail, with these errors.
+  void FailSends(std::vector<int> errors) { send_errors_ = std::move(errors); }
+
   // What the wrapped calls do.
+  int NextSendError();
   void Sent(FuzzBytes messages);
   // The next datagram in `buffer`, its size, and who sent it; -1 with errno set.
   ptrdiff_t Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off);
@@ -59,6 +64,7 @@ class ScriptedKernel {
   uint32_t first_ = 0;
   uint32_t count_ = 1;
   std::vector<std::vector<uint8_t>> sent_;
+  std::vector<int> send_errors_;
   size_t refusals_ = 0;
 };
 

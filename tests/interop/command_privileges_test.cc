@@ -26,6 +26,7 @@
 #include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/child.h"
 
 namespace kipt::testing {
 namespace {
@@ -49,8 +50,10 @@ class StuckCommand {
     std::vector<char*> words;
     for (std::string& word : argv) words.push_back(word.data());
     words.push_back(nullptr);
+    const pid_t parent = getpid();
     child_ = fork();
     if (child_ == 0) {
+      DieWithParent(parent);
       dup2(ends_[1], STDOUT_FILENO);
       execv(words[0], words.data());
       _exit(127);

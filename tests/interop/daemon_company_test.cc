@@ -168,9 +168,10 @@ void DaemonCompanyTest::Live(absl::Duration how_long) {
     ASSERT_FALSE(HasFailure());
   }
   // A strike is one incident at most. What kubelet adds at the same moment as the agent stands
-  // twice then, which is another one; a rule that kubelet did not add is not.
+  // twice then, which is another one. kube-proxy ensures the jump to KUBE-POSTROUTING, too, and a
+  // strike gives it one chance to.
   const double duplicates = Metric("kube_iptables_agent_duplicates_removed_total");
-  EXPECT_LE(duplicates, done_by_kubelet) << daemon().Output();
+  EXPECT_LE(duplicates, done_by_kubelet + strikes) << daemon().Output();
   EXPECT_LE(CountOf(kIncident, daemon().Output()) - incidents_before, strikes + duplicates)
       << daemon().Output();
   EXPECT_EQ(CountOf("OwnershipFight", daemon().Output()), 0) << daemon().Output();

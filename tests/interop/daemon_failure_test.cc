@@ -124,7 +124,7 @@ TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew)
 class DaemonHangLongTest : public DaemonFailureTest {};
 
 TEST_F(DaemonHangLongTest, AProgramThatHangsIsKilledToldAndWaitedFor) {
-  const TemporaryFile hanging("#!/bin/sh\nexec sleep 1000\n");
+  const TemporaryFile hanging("#!/bin/sh\nexec setpriv --pdeathsig KILL sleep 1000\n");
   std::filesystem::permissions(hanging.path(), std::filesystem::perms(0755));
   Start(kLegacyIptables, {"--iptables-sync-period=2s"});
   {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace kipt::testing {
@@ -60,6 +61,15 @@ double DaemonTest::Metric(const std::string& name, const std::string& labels) {
 
 bool DaemonTest::MetricReaches(const std::string& name, double value, const std::string& labels) {
   return WaitUntil([&] { return Metric(name, labels) >= value; });
+}
+
+void DaemonTest::FillInput(int rules) {
+  std::string batch;
+  for (int i = 0; i < rules; ++i) {
+    absl::StrAppend(&batch, "add rule ip filter INPUT ip saddr 10.", i >> 16, ".", i >> 8 & 255,
+                    ".", i & 255, " drop\n");
+  }
+  ASSERT_EQ(RunProgram({"/usr/sbin/nft", "-f", "-"}, batch).exit_code, 0);
 }
 
 bool DaemonTest::BecomesClean(const AgentSettings& settings) {

@@ -45,6 +45,8 @@ class DaemonTest : public AgentTest {
   // The sum over all series of a metric whose line begins with `name` and contains `labels`.
   static double Metric(const std::string& name, const std::string& labels = "");
   bool MetricReaches(const std::string& name, double value, const std::string& labels = "");
+  // So many DROPs of another program at the end of ip filter INPUT, in one commit.
+  static void FillInput(int rules);
   // Everything that `plan` would change is in place again.
   bool BecomesClean(const AgentSettings& settings);
 

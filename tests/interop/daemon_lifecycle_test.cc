@@ -238,7 +238,7 @@ TEST_F(DaemonLifecycleTest, LegacyKeepsNetRawToo) {
 
 TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
   const UserCopy copy;
-  StartProgram({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+  StartProgram({"setpriv", "--pdeathsig=keep", "--reuid=65534", "--regid=65534", "--clear-groups",
                 "--inh-caps=-all,+net_admin", "--ambient-caps=-all,+net_admin", copy.path(), "run",
                 "--iptables-mode=nft"});
   ASSERT_TRUE(BecomesReady()) << daemon().Output();
@@ -251,8 +251,8 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
 
 TEST_F(DaemonLifecycleTest, WithoutNetAdminItEndsAndSaysWhatToDo) {
   const UserCopy copy;
-  StartProgram({"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", copy.path(), "run",
-                "--iptables-mode=nft"});
+  StartProgram({"setpriv", "--pdeathsig=keep", "--reuid=65534", "--regid=65534", "--clear-groups",
+                copy.path(), "run", "--iptables-mode=nft"});
   EXPECT_EQ(daemon().Wait(), kExitFailed);
   EXPECT_THAT(daemon().Output(), HasSubstr("CAP_NET_ADMIN is missing"));
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include <csignal>
 #include <fstream>
@@ -104,6 +105,51 @@ class HostileTextTest : public DaemonTest, public ::testing::WithParamInterface<
         IsOk());
   }
 
+  // What rules of iptables cannot show: tables and rules of nft, routing rules and interfaces,
+  // files of the host.
+  void MakeHostileSurroundings() const {
+    constexpr char kName[] = "T\x1b[2J\xe2\x80\xae";
+    const auto add = [](const char* what, nlohmann::json object) {
+      object["family"] = "ip";
+      return nlohmann::json{{"add", {{what, std::move(object)}}}};
+    };
+    const nlohmann::json set_mark = {
+        {"mangle", {{"key", {{"meta", {{"key", "mark"}}}}}, {"value", 0x4000}}}};
+    nlohmann::json commands = {add("table", {{"name", kName}}),
+                               add("chain", {{"table", kName}, {"name", kName}}),
+                               add("rule", {{"table", kName},
+                                            {"chain", kName},
+                                            {"expr", {set_mark}},
+                                            {"comment", absl::StrCat("\x1b[2J\n", kForged)}})};
+    if (GetParam() == IptablesMode::kNft) {
+      // kubelet's probe fails of it.
+      commands.push_back(add("rule", {{"table", "nat"},
+                                      {"chain", "POSTROUTING"},
+                                      {"expr", {{{"masquerade", nullptr}}}},
+                                      {"comment", "\x1b[2J"}}));
+    }
+    const ProgramResult loaded = RunProgram(
+        {"nft", "-j", "-f", "-"}, nlohmann::json{{"nftables", std::move(commands)}}.dump());
+    EXPECT_EQ(loaded.exit_code, 0) << loaded;
+    for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+             {"ip", "link", "add", kName, "type", "veth", "peer", "name", "peer0"},
+             {"ip", "rule", "add", "fwmark", "0x4000/0x4000", "iif", kName, "table", "5"}}) {
+      const ProgramResult result = RunProgram(arguments);
+      EXPECT_EQ(result.exit_code, 0) << result;
+    }
+    std::ofstream(absl::StrCat("/proc/sys/net/ipv4/conf/", kName, "/route_localnet")) << 1;
+    host_.Write(
+        absl::StrCat(kName, "/etc/iptables/rules.v4"),
+        absl::StrCat("-A X -m comment --comment \"\x1b[2J\r", kForged, "\" -j KUBE-MARK-MASQ\n"));
+    utsname kernel = {};
+    ASSERT_EQ(uname(&kernel), 0);
+    host_.Write(absl::StrCat(kName, "/lib/modules/", kernel.release, "/modules.dep"),
+                "kernel/\x1b[2J/nf_tables.ko:\n");
+  }
+  std::string HostRoot() const {
+    return absl::StrCat("--host-root=", host_.Path("T\x1b[2J\xe2\x80\xae"));
+  }
+
   std::vector<std::string> Flags() const {
     return {absl::StrCat("--iptables-mode=", NameOf(GetParam())),
             "--cni-conf-dir=" + cni_.Path("net.d")};
@@ -146,6 +192,7 @@ class HostileTextTest : public DaemonTest, public ::testing::WithParamInterface<
 
   const Iptables iptables_ = {.mode = GetParam()};
   const TemporaryTree cni_;
+  const TemporaryTree host_;
 };
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
@@ -170,6 +217,31 @@ TEST_P(HostileTextTest, NoCommandPrintsItUnescaped) {
   CallBoth(std::vector<std::string>{"retire"} + Flags(), comment);
   CallBoth(std::vector<std::string>{"retire", "--yes"} + Flags(), comment);
   Call({"detect"}, NameOf(GetParam()));
+}
+
+TEST_P(HostileTextTest, NothingThatAChangeDependsOnIsPrintedUnescaped) {
+  MakeHostileSurroundings();
+  const std::string mode = Flags()[0];
+  const std::string table = "ip T\\x1b[2J\\u202e: rules of others";
+  CallBoth({"marks", mode}, table);
+  const ProgramResult svg = Call({"marks", mode, "--output=svg"}, table);
+  EXPECT_EQ(RunProgram({"python3", "-c",
+                        "import sys, xml.dom.minidom as dom; dom.parse(sys.stdin.buffer)"},
+                       svg.out)
+                .exit_code,
+            0)
+      << svg;
+  for (const char* change :
+       {"ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"}) {
+    const std::vector<std::string> audit =
+        std::vector<std::string>{"audit", absl::StrCat("--before=", change)} + Flags();
+    CallBoth(audit, "\\x1b[2J");
+    Call(audit + std::vector<std::string>{"--output=dot"}, "\\\\x1b[2J");
+  }
+  CallBoth({"audit", "--before=kube-proxy-nftables", mode, HostRoot()},
+           "rules.v4:1: -A X -m comment --comment \"\\x1b[2J");
+  Call({"detect", "--capabilities", mode, HostRoot()}, "kernel ");
+  Call({"detect", "--capabilities", mode, HostRoot(), "--output=json"}, "\"kernel\"");
 }
 
 // Of the other mode, which is not managed.

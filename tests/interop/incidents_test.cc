@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last incidents outlive the daemon: at /statusz, in `status` and in `incidents`. A disk that
-// is full or read-only, and what a hostile writer is called, are no reason to repair less.
+// The last incidents outlive the daemon: at /statusz, in `status` and in `incidents`, in the
+// network namespace and the boot in which they happened. A disk that is full or read-only, and what
+// a hostile writer is called, are no reason to repair less.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/process/record_file.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/netns.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
@@ -45,8 +51,40 @@ class IncidentsTest : public DaemonTest {
   }
   // Each is written within a second.
   bool Keeps(size_t count) {
-    return WaitUntil(
-        [&] { return Json::parse(Incidents("json").out)["incidents"].size() == count; });
+    return WaitUntil([&] { return Listed({}).size() == count; });
+  }
+  // The incidents that the command lists.
+  Json Listed(const std::vector<std::string>& more_flags) {
+    std::vector<std::string> arguments = {"incidents", flag_, "--output=json"};
+    arguments.insert(arguments.end(), more_flags.begin(), more_flags.end());
+    return Json::parse(Agent(arguments).out)["incidents"];
+  }
+  // One incident in the calling thread's network namespace, by a daemon that ends.
+  void KeepOne() {
+    StartKeeping();
+    Damage();
+    ASSERT_TRUE(Keeps(1));
+    EXPECT_EQ(Stop(SIGTERM), 0);
+  }
+  // There is one in the file.
+  void ExpectNoneHere() {
+    EXPECT_EQ(Incidents().out, "1 incident of other boots or network namespaces: --all shows it\n");
+    EXPECT_EQ(Listed({}), Json::array());
+    EXPECT_THAT(Agent({"status", flag_}).out, Not(HasSubstr("incidents")));
+    EXPECT_EQ(Json::parse(Agent({"status", flag_, "--output=json"}).out)["incidents"],
+              Json::array());
+  }
+  // Leaves `record` alone in the file.
+  void Rewrite(const Json& record) {
+    std::filesystem::remove(file_);
+    auto file = agent::RecordFile::Open(file_, nullptr);
+    ASSERT_THAT(file, IsOk());
+    (*file)->Add(record.dump());
+  }
+  static uint64_t Inode(const Netns& netns) {
+    struct stat about = {};
+    EXPECT_EQ(stat(netns.Path().c_str(), &about), 0);
+    return about.st_ino;
   }
 
   static constexpr char kRepairs[] = "kube_iptables_agent_repair_latency_seconds_count";
@@ -76,6 +114,97 @@ TEST_F(IncidentsTest, OutliveADaemonThatIsKilled) {
   EXPECT_THAT(status.out, AllOf(HasSubstr("last incidents:"), HasSubstr("damage by iptables")));
   Damage();
   ASSERT_TRUE(Keeps(2));
+}
+
+TEST_F(IncidentsTest, BelongToTheirNetworkNamespace) {
+  const Netns first = *Netns::Current();
+  KeepOne();
+  const Netns second = NewNetns();
+  {
+    const InNetns inside(second);
+    ExpectNoneHere();
+    EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out,
+                HasSubstr(absl::StrCat("Z (network namespace ", Inode(first), ") Repaired in ")));
+    StartKeeping();
+    EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, Not(HasSubstr("damage by")));
+    Damage();
+    ASSERT_TRUE(Keeps(1));
+    EXPECT_EQ(Stop(SIGTERM), 0);
+  }
+  const Json all = Listed({"--all"});
+  ASSERT_EQ(all.size(), 2) << all;
+  EXPECT_EQ(all[0]["networkNamespace"]["inode"], Inode(second));
+  EXPECT_EQ(all[1]["networkNamespace"]["inode"], Inode(first));
+  EXPECT_EQ(all[0]["bootID"], all[1]["bootID"]);
+  EXPECT_FALSE(all[0]["current"]);
+  EXPECT_TRUE(all[1]["current"]);
+  EXPECT_EQ(Listed({}), Json::array({all[1]}));
+  EXPECT_EQ(Listed({"--netns=" + second.Path()})[0]["time"], all[0]["time"]);
+}
+
+TEST_F(IncidentsTest, OfTheNamespaceThatTheDaemonIsSentTo) {
+  const Netns other = NewNetns();
+  StartOnly({flag_, "--netns=" + other.Path()});
+  {
+    const InNetns inside(other);
+    ASSERT_TRUE(BecomesReady()) << daemon().Output();
+    Damage();
+    ASSERT_TRUE(Keeps(1));
+  }
+  ExpectNoneHere();
+}
+
+// The kernel soon gives the number of a namespace that has ended to a new one.
+TEST_F(IncidentsTest, OfANamespaceThatHasEndedAreNotOfANewOneWithItsNumber) {
+  KeepOne();
+  Json ended = Json::parse(agent::ReadRecords(file_)->front());
+  ended["networkNamespace"]["cookie"] = 1;
+  Rewrite(ended);
+  ExpectNoneHere();
+  EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out, HasSubstr(", which has ended) Repaired"));
+}
+
+TEST_F(IncidentsTest, OfAnEarlierBootAndOfAnOlderReleaseAreShownOnRequest) {
+  KeepOne();
+  Json json = Json::parse(agent::ReadRecords(file_)->front());
+  json["bootID"] = "00000000-0000-4000-8000-000000000000";
+  Rewrite(json);
+  ExpectNoneHere();
+  EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out, HasSubstr("Z (an earlier boot) Repaired"));
+  StartKeeping();
+  EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, Not(HasSubstr("damage by")));
+  Stop(SIGTERM);
+  json.erase("bootID");
+  json.erase("networkNamespace");
+  Rewrite(json);
+  ExpectNoneHere();
+  EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out,
+              HasSubstr("Z (unknown boot and network namespace) Repaired"));
+}
+
+TEST_F(IncidentsTest, AreShownOnRequestWhereTheBootIdIsHidden) {
+  KeepOne();
+  const auto blind = [&](const std::string& command) -> std::vector<std::string> {
+    return {"unshare", "--mount", "sh", "-c",
+            absl::StrCat("mount -t tmpfs none /proc/sys/kernel/random && exec ", AgentProgramPath(),
+                         " ", command, " ", flag_)};
+  };
+  for (const char* command : {"incidents", "status"}) {
+    const ProgramResult without = RunProgram(blind(command));
+    EXPECT_THAT(without.out, Not(HasSubstr("Repaired"))) << command;
+    EXPECT_EQ(CountOf("/proc/sys/kernel/random/boot_id: No such file", without.err), 1) << without;
+  }
+  EXPECT_THAT(RunProgram(blind("incidents --all")).out,
+              HasSubstr("Z (boot and network namespace not compared) Repaired"));
+  StartProgram(blind("run"));
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, Not(HasSubstr("Repaired")));
+  Damage();
+  EXPECT_EQ(CountOf("Incidents are kept without their boot", daemon().Output()), 1);
+  EXPECT_TRUE(
+      WaitUntil([] { return CountOf("Repaired", HttpGet(kMetricsPort, "/statusz").body) == 1; }));
+  ASSERT_TRUE(WaitUntil([&] { return Listed({"--all"}).size() == 2; }));
+  EXPECT_EQ(Listed({"--all"})[0]["bootID"], nullptr);
 }
 
 TEST_F(IncidentsTest, AreTheLastTen) {

@@ -59,7 +59,9 @@ TEST_F(InheritedStateTest, ASignalOfABrokenPipeDoesNotEndTheDaemon) {
 
 // `run | head -1`: the reader of its log ends, the repairing goes on.
 TEST_F(InheritedStateTest, ALogThatNobodyReadsAnyMoreDoesNotEndTheDaemon) {
-  StartProgram({"/bin/sh", "-c", "exec 3>&1; \"$0\" run --v=2 2>&1 | head -1 >&3", AgentProgram()});
+  StartProgram({"/bin/sh", "-c",
+                "exec 3>&1; setpriv --pdeathsig KILL \"$0\" run --v=2 2>&1 | head -1 >&3",
+                AgentProgram()});
   ASSERT_TRUE(WaitUntil([] { return IsReady(); }));
   Output({"iptables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
   EXPECT_TRUE(BecomesClean({}));

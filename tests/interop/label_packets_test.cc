@@ -87,10 +87,12 @@ TEST_P(LabelPacketsTest, MarkedPacketsAreTreatedTheSameButForwardedOnesAreNotDro
 // An answer that comes has been translated back. nat sees the first packet alone.
 TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst) {
   Label(/*cleanup=*/true);
+  // All stay open: a later call from the port of a closed one would belong to its connection.
+  std::vector<std::map<std::string, EchoCall>> all_calls;
   for (const auto& [port, expected] :
        {std::pair(kMasqueradedPort, TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort)),
         std::pair(kPlainPort, TunnelWorld::Unchanged(kAllWays, kPlainPort))}) {
-    auto calls = world_->Open(kAllWays, port);
+    auto& calls = all_calls.emplace_back(world_->Open(kAllWays, port));
     for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), expected) << i;
   }
   EXPECT_EQ(Labelled("KUBELET-MARK-MASQ"), kAllWays.size() * kCallsOfAWay);

@@ -287,9 +287,10 @@ TEST_P(DormantTableTest, IsWokenByTheDaemon) {
 }
 
 TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
-  const BackgroundProgram owner({"/bin/sh", "-c",
-                                 "(echo 'add table ip filter { flags dormant; flags owner; }'; "
-                                 "exec sleep 1000) | exec nft -i"});
+  const BackgroundProgram owner(
+      {"/bin/bash", "-c",
+       "exec nft -i < <(echo 'add table ip filter { flags dormant; flags owner; }'; "
+       "exec tail --pid=$$ -f /dev/null)"});
   ASSERT_TRUE(WaitUntil([] {
     return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "filter"}).exit_code == 0;
   })) << owner.Output();

@@ -153,6 +153,12 @@ TEST_F(NodeProblemDetectorTest, AnAnswerThatIsLateIsUnknownBeforeItsTimeout) {
   EXPECT_THAT(late.message, StartsWith("unknown: "));
 }
 
+TEST_F(NodeProblemDetectorTest, AnAnswerThatCannotBeWrittenIsUnknown) {
+  const ProgramResult unwritten = RunProgram(
+      {"/bin/sh", "-c", absl::StrCat(AgentProgram(), " check --output=npd >/dev/full; echo $?")});
+  EXPECT_EQ(unwritten.out, "2\n") << unwritten;
+}
+
 TEST_F(NodeProblemDetectorTest, OnlyCheckHasThisFormat) {
   const ProgramResult plan = Agent({"plan", "--output=npd"});
   EXPECT_EQ(plan.exit_code, kExitUsage);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it costs to know who uses kubelet's chains beside 10,000 services: 220,000 rules of
-// kube-proxy's, which all have to be looked at.
+// kube-proxy's, which all have to be looked at. Before every change, beside a tenth of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -27,11 +27,24 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kServices = 10000;
+struct Row {
+  IptablesMode mode;
+  const char* name;
+  int services;
+  absl::Duration longest;
+  int64_t largest_kib;
+};
+
+constexpr Row kRows[] = {
+    // The time: that of a busy machine, whose processors do half as much.
+    {IptablesMode::kNft, "NftAThousand", 1000, absl::Seconds(1), 60 * 1024},
+    {IptablesMode::kLegacy, "LegacyAThousand", 1000, absl::Seconds(1), 60 * 1024},
+    {IptablesMode::kNft, "NftTenThousand", 10000, absl::Seconds(3), 200 * 1024},
+    {IptablesMode::kLegacy, "LegacyTenThousand", 10000, absl::Seconds(3), 200 * 1024},
+};
+
 // Of each service, in each family: its own chain, and those of its three endpoints.
-constexpr int kJumpsToMarkMasq = 4 * kServices;
-constexpr absl::Duration kLongest = absl::Seconds(3);
-constexpr int64_t kLargestKib = 200 * 1024;
+constexpr int kJumpsToMarkMasq = 4;
 constexpr int64_t kLargestDaemonKib = 16 * 1024;
 
 constexpr char kHead[] =
@@ -70,14 +83,14 @@ Cost CostOf(const std::vector<std::string>& argv) {
   return cost;
 }
 
-class OwnershipCostTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
+class OwnershipCostTest : public DaemonTest, public ::testing::WithParamInterface<Row> {
  protected:
   void SetUp() override {
     DaemonTest::SetUp();
     for (const IpFamily family : kBothFamilies) {
-      Kubelet(KubeletForm::k1_27GateOff, {.family = family, .mode = GetParam()});
+      Kubelet(KubeletForm::k1_27GateOff, {.family = family, .mode = GetParam().mode});
     }
-    const absl::Status loaded = LoadServices(GetParam(), kServices);
+    const absl::Status loaded = LoadServices(GetParam().mode, GetParam().services);
     ASSERT_TRUE(loaded.ok()) << loaded;
   }
 
@@ -86,30 +99,31 @@ class OwnershipCostTest : public DaemonTest, public ::testing::WithParamInterfac
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     argv.push_back("--output=json");
     argv.push_back("--cni-conf-dir=" + no_cni_.root());
-    argv.push_back(absl::StrCat("--iptables-mode=", NameOf(GetParam())));
+    argv.push_back(absl::StrCat("--iptables-mode=", NameOf(GetParam().mode)));
     return argv;
   }
   // The cheapest of up to three: others use this machine too, and its caches.
   Cost CostOfCommand(const std::vector<std::string>& arguments) const {
     const std::vector<std::string> argv = Command(arguments);
     Cost best = CostOf(argv);
-    for (int i = 0; i < 2 && best.cpu >= kLongest; ++i) {
+    for (int i = 0; i < 2 && best.cpu >= GetParam().longest; ++i) {
       Cost again = CostOf(argv);
       if (again.cpu < best.cpu) best = std::move(again);
     }
-    std::cout << arguments[0] << ", " << NameOf(GetParam()) << ": " << best.wall << ", of them "
+    std::cout << arguments[0] << ", " << GetParam().name << ": " << best.wall << ", of them "
               << best.cpu << " on a CPU; peak " << best.peak_kib / 1024 << " MiB\n";
     return best;
   }
   static void ExpectCheap(const Cost& cost) {
-    EXPECT_LT(cost.cpu, kLongest);
+    EXPECT_LT(cost.cpu, GetParam().longest);
     EXPECT_GT(cost.peak_kib, 0);
-    EXPECT_LT(cost.peak_kib, kLargestKib);
+    EXPECT_LT(cost.peak_kib, GetParam().largest_kib);
   }
 
   void Change(const std::vector<std::string>& arguments) const {
     for (const IpFamily family : kBothFamilies) {
-      const ProgramResult result = Iptables{.family = family, .mode = GetParam()}.Run(arguments);
+      const ProgramResult result =
+          Iptables{.family = family, .mode = GetParam().mode}.Run(arguments);
       ASSERT_EQ(result.exit_code, 0) << result;
     }
   }
@@ -122,7 +136,7 @@ class OwnershipCostTest : public DaemonTest, public ::testing::WithParamInterfac
   const TemporaryFile file_{kHead};
 };
 
-TEST_P(OwnershipCostTest, AuditOfTenThousandServicesIsQuickAndSmall) {
+TEST_P(OwnershipCostTest, AuditOfManyServicesIsQuickAndSmall) {
   const Cost cost = CostOfCommand({"audit"});
   EXPECT_EQ(cost.exit_code, kExitDifferences) << cost.output.substr(0, 1000);
   const json report = json::parse(cost.output, nullptr, /*allow_exceptions=*/false);
@@ -132,12 +146,13 @@ TEST_P(OwnershipCostTest, AuditOfTenThousandServicesIsQuickAndSmall) {
   ExpectCheap(cost);
 }
 
-TEST_P(OwnershipCostTest, ExplainOfTenThousandServicesIsQuickAndSmall) {
+TEST_P(OwnershipCostTest, ExplainOfManyServicesIsQuickAndSmall) {
   const Cost cost = CostOfCommand({"explain", "nat/KUBE-MARK-MASQ"});
   EXPECT_EQ(cost.exit_code, kExitOk) << cost.output.substr(0, 1000);
   const json families = json::parse(cost.output, nullptr, /*allow_exceptions=*/false);
   ASSERT_EQ(families.size(), 2) << cost.output.substr(0, 1000);
-  for (const json& family : families) EXPECT_EQ(family["users"], kJumpsToMarkMasq);
+  for (const json& family : families)
+    EXPECT_EQ(family["users"], kJumpsToMarkMasq * GetParam().services);
   ExpectCheap(cost);
 }
 
@@ -149,7 +164,7 @@ TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
   WriteConfig("1h");
   StartOnly({"--config=" + file_.path(), "--stale-chains=retire",
              "--cni-conf-dir=" + no_cni_.root(),
-             absl::StrCat("--iptables-mode=", NameOf(GetParam()))});
+             absl::StrCat("--iptables-mode=", NameOf(GetParam().mode))});
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   constexpr int kMoreLooks = 5;
   // Each new configuration makes it look again.
@@ -164,14 +179,14 @@ TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
       2);
   // Not while it looks.
   EXPECT_TRUE(WaitUntil([this] { return Anonymous() < kLargestDaemonKib; }));
-  std::cout << "daemon, " << NameOf(GetParam()) << ": RssAnon " << Anonymous() << " KiB, peak RSS "
+  std::cout << "daemon, " << GetParam().name << ": RssAnon " << Anonymous() << " KiB, peak RSS "
             << MemoryOf(daemon().pid()).peak_kib << " KiB, CPU "
             << Spent({}, ThreadCosts(daemon().pid())).cpu << "\n";
   EXPECT_GT(Anonymous(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(IptablesModes, OwnershipCostTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
+INSTANTIATE_TEST_SUITE_P(Services, OwnershipCostTest, ::testing::ValuesIn(kRows),
+                         [](const auto& row) { return row.param.name; });
 
 }  // namespace
 }  // namespace kipt::testing

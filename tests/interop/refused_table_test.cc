@@ -40,9 +40,10 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
     if (GetParam().iptables == IptablesMode::kLegacy) {
       ReplaceLegacyProgram();
     } else if (GetParam().refused == "nat") {
-      owner_ = std::make_unique<BackgroundProgram>(std::vector<std::string>{
-          "/bin/sh", "-c",
-          "(echo 'add table ip nat { flags owner; }'; exec sleep 1000) | exec nft -i"});
+      owner_ = std::make_unique<BackgroundProgram>(
+          std::vector<std::string>{"/bin/bash", "-c",
+                                   "exec nft -i < <(echo 'add table ip nat { flags owner; }'; exec "
+                                   "tail --pid=$$ -f /dev/null)"});
       ASSERT_TRUE(WaitUntil([] {
         return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "nat"}).exit_code == 0;
       })) << owner_->Output();

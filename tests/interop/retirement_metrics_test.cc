@@ -98,7 +98,7 @@ TEST_P(RetirementMetricsTest, TheLogSaysOnceWhatIsKeptForWhom) {
 
 // Whose CNI configurations cannot be read, because they are the host's.
 TEST_P(RetirementMetricsTest, TheLogSaysWhyADaemonInAContainerRetiresNothing) {
-  StartProgram({"unshare", "--pid", "--fork", "--mount-proc", AgentProgram(), "run",
+  StartProgram({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", AgentProgram(), "run",
                 absl::StrCat("--iptables-mode=", NameOf(GetParam())), "--stale-chains=retire"});
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   EXPECT_TRUE(

@@ -18,6 +18,7 @@
 #include "agent/loop/lookout.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/child.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -61,8 +62,10 @@ class Child {
     std::array<int, 2> ends = {};
     EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
     input_ = ends[1];
+    const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
+      DieWithParent(parent);
       dup2(ends[0], STDIN_FILENO);
       execlp("sh", "sh", "-c", line.c_str(), nullptr);
       _exit(127);

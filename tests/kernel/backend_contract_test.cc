@@ -208,6 +208,18 @@ TEST_P(BackendContractTest, ReadsNoRulesWhenAskedForExistenceOnly) {
   EXPECT_EQ(snapshot->Find(kOther), nullptr);
 }
 
+TEST_P(BackendContractTest, ReadsTheSameTornWhereNobodyWrites) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), CreateChain{kUser6}}), IsOk());
+  const std::vector<ChainQuery> queries = {
+      {.chain = kUser, .follow = true}, {.chain = kUser6}, {.chain = kOther}};
+  const absl::StatusOr<Snapshot> whole = backend().Read(queries);
+  const absl::StatusOr<Snapshot> torn = backend().ReadTorn(queries, nullptr);
+  ASSERT_THAT(whole, IsOk());
+  ASSERT_THAT(torn, IsOk());
+  EXPECT_EQ(torn->chains, whole->chains);
+  EXPECT_EQ(torn->dormant, whole->dormant);
+}
+
 TEST_P(BackendContractTest, ReadsAChainOnceThatIsAskedForTwice) {
   ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_)}), IsOk());
   EXPECT_EQ(Read({kUser, kUser}).Find(kUser)->rules.size(), 1U);

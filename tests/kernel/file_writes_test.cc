@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "tests/kernel/unprivileged_child.h"
+#include "tests/support/child.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
@@ -148,8 +149,10 @@ TEST_F(FileWritesTest, LeaveSignalsToOwnProgramsOnly) {
                 if (std::string wrong = Forbid(""); !wrong.empty()) return wrong;
                 if (kill(getppid(), 0) == 0 || errno != EPERM) return "the parent can be signalled";
                 if (syscall(SYS_tgkill, getppid(), getppid(), 0) == 0) return "tgkill reaches it";
+                const pid_t parent = getpid();
                 const pid_t child = fork();
                 if (child == 0) {
+                  DieWithParent(parent);
                   pause();
                   _exit(0);
                 }

@@ -34,6 +34,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/files.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
+#include "tests/support/child.h"
 #include "tests/support/failing_call.h"
 
 namespace {
@@ -53,7 +54,7 @@ extern "C" int getsockopt(int fd, int level, int option, void* value, socklen_t*
   return reads_rules && OnRules() ? OnRules()(result, value) : result;
 }
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_legacy_monitor_fault_test {
 namespace {
 
 using agent::OwnedFd;
@@ -298,8 +299,10 @@ TEST_F(LegacyMonitorFaultTest, NamesThatCannotBeReadAreAnError) {
 
 // As where the module was removed and has come back.
 TEST_F(LegacyMonitorFaultTest, AFileOfNamesThatCanNoLongerBeReadIsOpenedAgain) {
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
+    DieWithParent(parent);
     pause();
     _exit(0);
   }
@@ -324,4 +327,4 @@ TEST_F(LegacyMonitorFaultTest, NamesOfAnotherNetworkNamespaceAreNotRead) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_legacy_monitor_fault_test

@@ -20,7 +20,7 @@
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::testing {
+namespace kipt::testing::native_table_test {
 namespace {
 
 using netlink::DeleteNativeTable;
@@ -272,4 +272,4 @@ TEST_F(NativeTableTest, CountsWhatItDropped) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::native_table_test

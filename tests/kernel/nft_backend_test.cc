@@ -21,6 +21,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"
+#include "tests/support/foreign_writer.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
@@ -330,6 +331,28 @@ TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
   writer.join();
   EXPECT_GT(reads, 0);
   EXPECT_GT(generations.size(), 1U) << "nobody wrote";
+}
+
+TEST_F(NftBackendTest, AChainThatTakesLongerToReadThanOthersNeedToCommitCanBeReadTorn) {
+  const ChainId chain{Family::kIPv4, Table::kFilter, "LONG"};
+  std::vector<Operation> operations = {CreateChain{chain},
+                                       CreateChain{{Family::kIPv4, Table::kFilter, "T"}},
+                                       Append(chain, Rule{.target = Jump{"T"}})};
+  for (int i = 0; i < 20'000; ++i) operations.emplace_back(Append(chain, Rule{}));
+  ASSERT_THAT(Apply(std::move(operations)), IsOk());
+  std::atomic<bool> stop = false;
+  std::thread others([&] {
+    const auto writer = ForeignWriter::Create();
+    while (!stop && writer.ok()) (void)(*writer)->CommitChain();
+  });
+  const absl::StatusOr<Snapshot> whole = backend_->Read({ChainQuery{.chain = chain}});
+  const absl::StatusOr<Snapshot> torn = backend_->ReadTorn({{.chain = chain}}, nullptr);
+  stop = true;
+  others.join();
+  EXPECT_THAT(whole, StatusIs(absl::StatusCode::kAborted));
+  ASSERT_THAT(torn, IsOk());
+  ASSERT_FALSE(torn->Find(chain)->rules.empty());
+  EXPECT_EQ(*netlink::JumpTarget(torn->Find(chain)->rules[0]), "T");
 }
 
 TEST_F(NftBackendTest, SaysWhichCapabilityIsMissing) {

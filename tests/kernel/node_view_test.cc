@@ -23,7 +23,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/surveyed.h"
 
-namespace kipt::testing {
+namespace kipt::testing::node_view_test {
 namespace {
 
 using agent::CniConfigs;
@@ -128,4 +128,4 @@ TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::node_view_test

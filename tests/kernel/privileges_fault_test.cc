@@ -131,7 +131,7 @@ int __wrap_capng_apply(capng_select_t set) {
 }
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl50-cpp)
 
-namespace kipt::testing {
+namespace kipt::testing::privileges_fault_test {
 namespace {
 
 // ---- capabilities ----
@@ -264,4 +264,4 @@ TEST_F(LandlockTest, AStepThatFailsIsNamedAndNothingIsForbidden) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::privileges_fault_test

@@ -15,14 +15,17 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/child.h"
 
 namespace kipt::testing {
 
 std::string InChild(const std::function<std::string()>& body) {
   int ends[2];
   if (pipe(ends) != 0) return "pipe";
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
+    DieWithParent(parent);
     close(ends[0]);
     const std::string said = body();
     const bool told = write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size());

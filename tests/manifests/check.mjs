@@ -2,15 +2,16 @@
 //
 // Usage: node check.mjs SOURCE_DIR VERSION AGENT
 //
-// Judges deploy/kubernetes and deploy/container/Dockerfile, and whether it would notice: every row of
-// spoilt.mjs must be found.
+// Judges deploy/kubernetes, deploy/helm and deploy/container/Dockerfile, and whether it would notice: every
+// row of spoilt.mjs must be found.
 import { execFileSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { problemsOfChart, problemsOfValues, renderChart, valuesOf } from "./chart.mjs";
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
 import { renderAll } from "./render.mjs";
-import { spoiltDockerfiles, spoiltObjects } from "./spoilt.mjs";
+import { spoiltCharts, spoiltDockerfiles, spoiltObjects } from "./spoilt.mjs";
 import { problemsOfTypes } from "./types.mjs";
 
 const [source, version, agent] = process.argv.slice(2);
@@ -55,6 +56,26 @@ for (const { name, found, render } of spoilt) {
   }
 }
 
+const chart = join(source, "deploy/helm");
+complain("chart: values", problemsOfValues(chart));
+for (const render of renders) {
+  const objects = renderChart(chart, valuesOf(render), work);
+  complain(`chart: ${render.name}`, [...problemsOfChart(render, objects), ...problemsOfProgram({ objects })]);
+}
+for (const { name, of, file, from, to, found } of spoiltCharts) {
+  const copy = join(work, "chart");
+  rmSync(copy, { recursive: true, force: true });
+  cpSync(chart, copy, { recursive: true });
+  const text = readFileSync(join(copy, file), "utf8");
+  writeFileSync(join(copy, file), text.replace(from, to));
+  const render = renders.find((candidate) => candidate.name === of);
+  const problems = [...problemsOfValues(copy),
+    ...problemsOfChart(render, renderChart(copy, valuesOf(render), work))];
+  if (!problems.some((problem) => found.test(problem))) {
+    complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
+  }
+}
+
 const dockerfile = readFileSync(join(source, "deploy/container/Dockerfile"), "utf8");
 complain("Dockerfile", problemsOfDockerfile(dockerfile, version));
 for (const { name, spoil, found } of spoiltDockerfiles) {
@@ -66,5 +87,5 @@ for (const { name, spoil, found } of spoiltDockerfiles) {
 
 failures.forEach((failure) => console.error(failure));
 console.log(`${renders.length} renders, ${renders.flatMap(({ objects }) => objects).length} objects, ` +
-  `${spoilt.length + spoiltDockerfiles.length} spoilt ones; ${failures.length} problems`);
+  `${renders.length} of the chart, ${spoilt.length + spoiltDockerfiles.length + spoiltCharts.length} spoilt ones; ${failures.length} problems`);
 process.exitCode = failures.length === 0 ? 0 : 1;

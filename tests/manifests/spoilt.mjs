@@ -70,3 +70,19 @@ export const spoiltDockerfiles = [
   { name: "another base", found: /not made from scratch/,
     spoil: (text) => text.replace("FROM scratch", "FROM docker.io/library/debian:bookworm-slim") },
 ];
+
+// One text of the chart exchanged.
+export const spoiltCharts = [
+  { name: "a chart with a capability less", of: "coexist+legacy", found: /capabilities/,
+    file: "templates/daemonset.yaml", from: "- NET_RAW", to: "- NET_BIND_SERVICE" },
+  { name: "a chart whose switch does nothing", of: "coexist+attribution", found: /hostPID/,
+    file: "templates/daemonset.yaml", from: "if .Values.attribution", to: "if false" },
+  { name: "a chart that writes by default", of: "observe", found: /observe/,
+    file: "values.yaml", from: "observe: true", to: "observe: false" },
+  { name: "a chart that is older than the manifests", of: "coexist", found: /version/,
+    file: "Chart.yaml", from: /^appVersion: .*$/m, to: "appVersion: 0.0.1" },
+  { name: "a chart without the monitor", of: "observe+podmonitor", found: /objects, not/,
+    file: "templates/podmonitor.yaml", from: "if .Values.podMonitor", to: "if not .Values.podMonitor" },
+  { name: "a value that the schema does not know", of: "observe", found: /values: the schema has/,
+    file: "values.yaml", from: "attribution: false", to: "attribution: false\nsurprise: 1" },
+];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/monitoring/monitoring_files.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -63,6 +65,18 @@ std::string DeployText(const std::string& name) {
   return text.str();
 }
 
+std::vector<std::string> DashboardFiles() {
+  std::vector<std::string> files;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(DeployPath("grafana"), none)) {
+    if (entry.path().extension() == ".json") {
+      files.push_back("grafana/" + entry.path().filename().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 absl::StatusOr<std::vector<AlertRule>> AlertRules(const std::string& yaml) {
   const absl::StatusOr<YamlDocument> document = YamlDocument::Parse("alerts.yaml", yaml);
   if (!document.ok()) return document.status();
@@ -112,6 +126,15 @@ std::string Substitute(std::string expr, const std::map<std::string, std::string
                         &expr);
   }
   return expr;
+}
+
+std::set<std::string> VariablesIn(const std::string& expr) {
+  static const std::regex names(R"(\$\{?(\w+)\}?)");
+  std::set<std::string> variables;
+  for (std::sregex_iterator match(expr.begin(), expr.end(), names), end; match != end; ++match) {
+    variables.insert((*match)[1]);
+  }
+  return variables;
 }
 
 std::set<std::string> MetricsIn(const std::string& expr) {

@@ -37,6 +37,9 @@ struct DashboardQuery {
 std::string DeployPath(const std::string& name);
 std::string DeployText(const std::string& name);
 
+// The dashboards of deploy, sorted, as DeployText takes them: "grafana/dashboard.json".
+std::vector<std::string> DashboardFiles();
+
 // The alerting rules of a rule file. Any other kind of rule is an error.
 absl::StatusOr<std::vector<AlertRule>> AlertRules(const std::string& yaml);
 // All targets of all panels, and all variables that are queries.
@@ -45,6 +48,9 @@ absl::StatusOr<std::vector<DashboardQuery>> DashboardQueries(const std::string& 
 // `expr` with "$NAME" and "${NAME}" as `values` has them. A variable that `values` does not have
 // stays, and Prometheus refuses it.
 std::string Substitute(std::string expr, const std::map<std::string, std::string>& values);
+
+// The variables that `expr` has, without "$" and "${}".
+std::set<std::string> VariablesIn(const std::string& expr);
 
 // The metrics that `expr` names: whatever has a selector, or the prefix of one of the agent's.
 std::set<std::string> MetricsIn(const std::string& expr);

@@ -12,6 +12,7 @@ import trials
 from flips import Rewriter
 from lists import Lists
 from mutant import Mutant
+from rewritten import Rewritten
 
 
 def flips_of(body, head='int F(int x)'):
@@ -167,6 +168,29 @@ class ReportTest(WithLists):
     changed = {**digests, 'a/5.cc': 'edited'}
     self.assertEqual(len(report.records(folder, changed, lists)), 89)
 
+  def test_where_some_tests_did_not_run_only_a_source_without_survivors_counts(self):
+    folder = self.folder.name
+    stamp = ('1.0', 'abc')
+    mutants = [Mutant(number, f'{name}.cc', 1, 'F', 'A();', '`A();` left out') for number, name in enumerate('abc')]
+    outcomes = {number: trials.Outcome('T.Catches' if number == 0 else '', 'failed') for number in range(3)}
+    digests = {'a.cc': '1', 'b.cc': '2', 'c.cc': '3'}
+    lists = self.lists(equivalent='b.cc\tF\tA();\t`A();` left out\tno effect\n')
+
+    def counted():
+      return [record['file'] for record in report.records(folder, digests, lists)]
+
+    report.keep(folder, stamp, digests, mutants, outcomes, [], 'netlink_test')
+    self.assertEqual(counted(), ['a.cc', 'b.cc'])
+    self.assertEqual(len(report.records(folder, digests, lists, unsettled=True)), 3)
+    path = os.path.join(folder, 'report.md')
+    report.write_short(path, report.records(folder, digests, lists), digests)
+    with open(path, encoding='utf-8') as file:
+      self.assertIn('commit abc, with fewer tests (netlink_test).', file.read())
+    report.keep_survivors(folder, stamp, mutants[2:], outcomes, 'kernel_test')
+    self.assertEqual(counted(), ['a.cc', 'b.cc'])
+    report.keep_survivors(folder, stamp, mutants[2:], outcomes)
+    self.assertEqual(counted(), ['a.cc', 'b.cc', 'c.cc'], 'all tests have been tried: it lives')
+
   def test_a_digest_is_of_the_text(self):
     found = []
     for text in ('x', 'y', 'x'):
@@ -175,6 +199,22 @@ class ReportTest(WithLists):
       found.append(report.digests(self.folder.name, ['a.cc'])['a.cc'])
     self.assertEqual(found[0], found[2])
     self.assertNotEqual(found[0], found[1])
+
+
+class GiveWayTest(unittest.TestCase):
+
+  def test_a_constant_that_the_compiler_needs_keeps_its_value(self):
+    error = 'the value of ‘n::C::kRoom’ is not usable in a constant expression'
+    for name, text in (
+        ('of a namespace', 'constexpr int kOther = 2;\nconstexpr int kRoom = 1;\n'),
+        ('of a class', 'struct C { static constexpr int kOther = 2;\nstatic constexpr int kRoom = 1; };\n')):
+      with self.subTest(name):
+        rewritten = Rewritten.__new__(Rewritten)
+        rewritten.mutants = Rewriter('a.h', text, {}, 0).mutants
+        rewritten.disabled = {}
+        rewritten.give_way('a.o', [('a.cc', 7, error)])
+        self.assertEqual([m.line for m in rewritten.mutants], [1, 2])
+        self.assertEqual([m.line for m in rewritten.mutants if m.key() in rewritten.disabled], [2])
 
 
 class TrialsTest(unittest.TestCase):
@@ -192,10 +232,42 @@ class TrialsTest(unittest.TestCase):
     self.assertEqual(self.turns(1, self.UNIT, likely=('u_test', 'U.Slow')), [['U.Slow'], ['U.A']])
     self.assertEqual(self.turns(3, self.UNIT), [])
 
+  def test_the_programs_of_its_own_folder_come_first_then_those_that_reach_the_most(self):
+    reaching = {'netlink_test': 1, 'agent_loop_test': 2, 'agent_report_test': 3, 'agent_policy_test': 0}
+    programs = [trials.Program(name, name, {}, {number: ['T.A'] for number in range(count)})
+                for name, count in reaching.items()]
+    for folder, want in (('agent/loop', ['agent_loop_test', 'agent_report_test', 'netlink_test']),
+                         ('netlink', ['netlink_test', 'agent_report_test', 'agent_loop_test'])):
+      order = trials.in_order(programs, [0, 1, 2], [0, 1, 2], folder)
+      self.assertEqual([program.name for program, _ in order], want)
+
   def test_a_table_is_tried_with_its_source_s_tests_and_then_with_all_unit_tests(self):
     self.assertEqual(self.turns(2, self.UNIT, ['U.B']), [['U.B'], ['U.A', 'U.Slow']])
     self.assertEqual(self.turns(2, self.KERNEL, ['K.B']), [['K.B']])
     self.assertEqual(self.turns(2, self.KERNEL), [])
+
+  def test_what_a_busy_machine_may_have_caused_counts_if_it_comes_again(self):
+    late = trials.Outcome('U.A', 'time limit', 1, 'u_test')
+    failed = trials.Outcome('U.A', 'failed', 1, 'u_test')
+    missed = trials.Outcome(tests=9)
+    for name, is_listed, outcomes, want in (
+        ('a failure', False, [failed], failed),
+        ('no failure', False, [missed], missed),
+        ('late on a busy machine, and caught by nothing', False, [late, missed], missed),
+        ('late on a busy machine, and caught in time', False, [late, failed], failed),
+        ('it never ends', False, [late, late], late),
+        ('a listed mutant that is caught', True, [failed, failed], failed),
+        ('a listed mutant, and a test that was late', True, [failed, missed], missed),
+        ('a listed mutant that lives', True, [missed], missed)):
+      with self.subTest(name):
+        asked = []
+
+        def once(likely, left=list(outcomes), asked=asked):
+          asked.append(likely)
+          return left.pop(0)
+
+        self.assertIs(trials.confirmed(once, ('', ''), is_listed), want)
+        self.assertEqual(asked, [('', ''), ('u_test', 'U.A')][:len(outcomes)])
 
 
 if __name__ == '__main__':

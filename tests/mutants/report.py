@@ -43,8 +43,8 @@ def record_path(folder, file):
   return os.path.join(folder, file.replace('/', '_') + '.json')
 
 
-def keep(folder, stamped, files, mutants, outcomes, unviable):
-  """Writes a record for each of `files`, by digest, which were tried whole."""
+def keep(folder, stamped, files, mutants, outcomes, unviable, tests=''):
+  """Writes a record for each of `files`, by digest, which were tried whole; `tests` says which tests, if not all."""
   os.makedirs(folder, exist_ok=True)
   version, commit = stamped
   for file, digest in files.items():
@@ -52,12 +52,13 @@ def keep(folder, stamped, files, mutants, outcomes, unviable):
     for m in sorted((m for m in mutants if m.file == file), key=lambda m: (m.line, m.number)):
       rows.append([m.line, m.where, m.flip, outcomes[m.number].caught_by, outcomes[m.number].how, m.key()])
     record = {'file': file, 'digest': digest, 'version': version, 'commit': commit, 'rows': rows,
+              'tests': tests,
               'unviable': [[m.line, m.where, m.flip] for m in unviable if m.file == file]}
     with open(record_path(folder, file), 'w', encoding='utf-8') as out:
       json.dump(record, out)
 
 
-def keep_survivors(folder, stamped, mutants, outcomes):
+def keep_survivors(folder, stamped, mutants, outcomes, tests=''):
   """Corrects the records by the outcomes of mutants that lived when they were written."""
   for record in stored(folder, sorted({m.file for m in mutants})):
     tried = {m.key(): outcomes[m.number] for m in mutants if m.file == record['file']}
@@ -65,6 +66,7 @@ def keep_survivors(folder, stamped, mutants, outcomes):
       if tuple(row[5]) in tried:
         row[3:5] = [tried[tuple(row[5])].caught_by, tried[tuple(row[5])].how]
     record['survivors_commit'] = stamped[1]
+    record['tests'] = tests and record.get('tests', '')
     with open(record_path(folder, record['file']), 'w', encoding='utf-8') as out:
       json.dump(record, out)
 
@@ -74,14 +76,16 @@ def survivors(folder, files):
   return [tuple(row[5]) for record in stored(folder, files) for row in record['rows'] if not row[3]]
 
 
-def records(folder, files, lists):
+def records(folder, files, lists, unsettled=False):
   """Those of `files`, by digest, that are as they were when they were tried, each row with its verdict: line,
-  function, flip, verdict, how, by whom or why."""
+  function, flip, verdict, how, by whom or why. Where some tests did not run, what is alive may be caught by one of
+  them: such a record is left out unless `unsettled`."""
   found = [record for record in stored(folder, files) if record.get('digest') == files[record['file']]]
   for record in found:
     record['rows'] = [row[:3] + [judged(tuple(row[5]), row[3], lists)[0], row[4],
                                  judged(tuple(row[5]), row[3], lists)[1]] for row in record['rows']]
-  return found
+  return [record for record in found
+          if unsettled or not record.get('tests') or not any(counts([record])[v] for v in ('known', 'alive'))]
 
 
 def stored(folder, files):
@@ -143,10 +147,11 @@ def write_short(path, found, files):
   out = ['# Mutants', '', 'Written by `tests/mutants/run`. README.md in this directory says what a mutant is.', '',
          summary(found), '']
   stamps = Counter((os.path.dirname(record['file']), record['version'], record['commit'],
-                    record.get('survivors_commit') or '') for record in found)
-  for (folder, version, commit, again), number in sorted(stamps.items()):
+                    record.get('survivors_commit') or '', record.get('tests') or '') for record in found)
+  for (folder, version, commit, again, tests), number in sorted(stamps.items()):
     out.append(f'- {number} of {folder}: version {version}, commit {commit}'
-               f'{f", survivors again with commit {again}" if again else ""}.')
+               f'{f", survivors again with commit {again}" if again else ""}'
+               f'{f", with fewer tests ({tests})" if tests else ""}.')
   not_tried = [file for file in files if file not in {record['file'] for record in found}]
   if not_tried:
     of = Counter(os.path.dirname(file) for file in not_tried)

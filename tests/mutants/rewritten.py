@@ -37,10 +37,11 @@ def enumerations():
 
 class Rewritten:
 
-  def __init__(self, folder, files, build, work, jobs, tests):
+  def __init__(self, folder, files, build, work, jobs, tests, test_filter):
     self.files = files
     self.build = building.Build(ROOT, build, os.path.join(work, folder), jobs)
     self.names = self.build.programs(folder, tests)
+    self.test_filter = test_filter
     self.enumerators = enumerations()
     self.disabled = {}  # keys of mutants that do not compile
     self.constants_freed = set()  # files without mutants that need a constexpr to be none
@@ -95,7 +96,8 @@ class Rewritten:
     # A constant that must stay one: what follows from that is no error of its own.
     constants = {name for _, _, text in errors for name in NO_CONSTANT.findall(text)}
     for mutant in self.mutants:
-      if mutant.where in constants:
+      # A member's mutants are those of its class; its line names it.
+      if mutant.where in constants or any(f' {name} = ' in mutant.key()[2] for name in constants):
         found = True
         self.disabled[mutant.key()] = None
     if found:
@@ -142,7 +144,7 @@ class Rewritten:
     say(f'  linking {len(names)} test programs')
     with ThreadPoolExecutor(self.build.jobs) as pool:
       paths = list(pool.map(lambda name: self.build.link(name, self.objects), names))
-      found = list(pool.map(trials.survey, paths))
+      found = list(pool.map(lambda path: trials.survey(path, self.test_filter), paths))
     for program, left_out in found:
       for name in left_out:
         say(f'  left out, because it fails without a mutant: {program.name}, {name}')

@@ -80,7 +80,7 @@ def execute(program, mutant, tests, directory):
   if tests is not None:
     environment['GTEST_FILTER'] = ':'.join(tests)
   log = open(os.path.join(directory, 'log'), 'w+b')
-  with log, subprocess.Popen(['prlimit', f'--as={MEMORY}', '--core=0', program.path,
+  with log, subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', 'prlimit', f'--as={MEMORY}', '--core=0', program.path,
                               '--gtest_brief=1', '--gtest_color=no'], stdout=log, stderr=log,
                              stdin=subprocess.DEVNULL, env=environment, cwd=directory,
                              start_new_session=True) as child:
@@ -95,7 +95,7 @@ def execute(program, mutant, tests, directory):
   return read_lines(told), code, printed
 
 
-def survey(path):
+def survey(path, test_filter='*'):
   """What of which mutants the tests of the program at `path` reach, none being active; and the tests that
   failed twice, which are left out."""
   program = Program(path, os.path.basename(path))
@@ -103,7 +103,7 @@ def survey(path):
   left_out = []
   for _ in range(8):  # on a busy machine one may be late
     with tempfile.TemporaryDirectory() as directory:
-      lines, code, printed = execute(program, None, ['*', ':'.join([LEFT_OUT, *left_out])], directory)
+      lines, code, printed = execute(program, None, [test_filter, ':'.join([LEFT_OUT, *left_out])], directory)
     if code == 0:
       break
     name = next((line.split()[1] for line in reversed(lines) if line.startswith(('begin', 'failed'))), '')
@@ -166,18 +166,28 @@ def try_one(order, mutant, only_quick, likely=('', '')):
   return Outcome(tests=total)
 
 
-def in_order(programs, numbers, neighbours):
-  """Pairs of a program and its tests that reach a mutant of the file: those first that reach the most. A file
-  of tables alone has the tests of its neighbours, those tried in its folder."""
+def confirmed(once, likely, is_listed):
+  """The outcome of `once`, which is asked again where the first answer may come from a busy machine: a test that
+  reached its time limit, or that failed for a mutant of which a list says that no test catches it."""
+  outcome = once(likely)
+  if outcome.how == 'time limit' or (outcome.caught_by and is_listed):
+    outcome = once((outcome.program, outcome.caught_by))
+  return outcome
+
+
+def in_order(programs, numbers, neighbours, folder):
+  """Pairs of a program and its tests that reach a mutant of the file: first those of its own folder, then those
+  that reach the most. A file of tables alone has the tests of its neighbours, those tried in its folder."""
   reached = {id(program): len([n for n in numbers if n in program.reach]) for program in programs}
   most = [program for program in programs if reached[id(program)] > 0]
   if not most:  # a file of tables that are filled before the first test
     most = [program for program in programs if any(n in program.always for n in numbers)]
-  most.sort(key=lambda program: -reached[id(program)])
+  own = folder.replace('/', '_') + '_'
+  most.sort(key=lambda program: (not program.name.startswith(own), -reached[id(program)]))
   near = [(program, sorted({test for n in numbers for test in program.reach.get(n, [])})) for program in most]
   if any(tests for _, tests in near) or numbers == neighbours:
     return near
-  return in_order(programs, neighbours, neighbours)
+  return in_order(programs, neighbours, neighbours, folder)
 
 
 def elapsed(since):

@@ -16,7 +16,7 @@
 #include "netlink/kernel_error.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::batch_errors_test {
 namespace {
 
 using kipt::testing::StatusIs;
@@ -169,4 +169,4 @@ TEST(BatchErrorsTest, NamesNoModuleWhereTheKernelDidNotPoint) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::batch_errors_test

@@ -9,7 +9,7 @@
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::conn_label_decode_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -97,4 +97,4 @@ TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::conn_label_decode_test

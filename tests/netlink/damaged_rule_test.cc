@@ -10,7 +10,7 @@
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::damaged_rule_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -85,4 +85,4 @@ TEST(DamagedRuleTest, SurvivesRandomDamage) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::damaged_rule_test

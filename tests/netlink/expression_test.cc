@@ -3,14 +3,16 @@
 // What each expression of the kernel (net/netfilter/nft_*.c) does that no Rule has a place for.
 #include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
+#include <netinet/in.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "netlink/statement.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::expression_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -96,5 +98,97 @@ TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingButForWhatNeverTouchesAM
   }
 }
 
+// ---- what iptables-nft lists ----
+
+struct Wire {
+  const char* name;
+  Bytes data = {};
+};
+
+bool Lists(const std::vector<Wire>& rule, Family family = Family::kIPv4) {
+  std::vector<Expression> expressions;
+  for (const Wire& wire : rule) {
+    expressions.push_back({.name = wire.name, .data = Attributes::Parse(wire.data), .bytes = {}});
+  }
+  return IsListable(family, expressions);
+}
+Wire Meta(uint32_t key) {
+  return {"meta", Join({Attr(NFTA_META_DREG, 1), Attr(NFTA_META_KEY, key)})};
+}
+Wire SetMeta(uint32_t key) {
+  return {"meta", Join({Attr(NFTA_META_SREG, 1), Attr(NFTA_META_KEY, key)})};
+}
+Wire Header(uint32_t base, uint32_t offset) {
+  return {"payload", Join({Attr(NFTA_PAYLOAD_DREG, 1), Attr(NFTA_PAYLOAD_BASE, base),
+                           Attr(NFTA_PAYLOAD_OFFSET, offset)})};
+}
+Wire Network(uint32_t offset) { return Header(NFT_PAYLOAD_NETWORK_HEADER, offset); }
+Wire Transport(uint32_t offset) { return Header(NFT_PAYLOAD_TRANSPORT_HEADER, offset); }
+Wire Is(uint8_t value) { return {"cmp", Attr(NFTA_CMP_DATA, Attr(NFTA_DATA_VALUE, Bytes{value}))}; }
+
+TEST(ListableTest, ExpressionsWithoutAnOptionAreNot) {
+  for (const char* name :
+       {"bitwise", "cmp", "counter", "immediate", "lookup", "match", "range", "target", "limit"}) {
+    EXPECT_TRUE(Lists({{name}})) << name;
+  }
+  for (const char* name : {"byteorder", "ct", "dynset", "fib", "log", "masq", "nat", "queue", ""}) {
+    EXPECT_FALSE(Lists({{"counter"}, {name}})) << name;
+  }
+  EXPECT_TRUE(Lists({{"log", Attr(NFTA_LOG_GROUP, Bytes{0, 5})}}));
+  EXPECT_FALSE(Lists({{"limit", Attr(NFTA_LIMIT_TYPE, NFT_LIMIT_PKT_BYTES)}}));
+  EXPECT_FALSE(Lists({{"limit", Attr(NFTA_LIMIT_FLAGS, NFT_LIMIT_F_INV)}}));
+  EXPECT_FALSE(
+      IsListable(Family::kIPv4, {{Expression{.name = "counter", .data = {}, .bytes = {}}}}));
+}
+
+TEST(ListableTest, MetadataAndNetworkHeadersAreInPart) {
+  for (const uint32_t key :
+       {NFT_META_PROTOCOL, NFT_META_MARK, NFT_META_IIF, NFT_META_OIF, NFT_META_IIFNAME,
+        NFT_META_OIFNAME, NFT_META_PKTTYPE, NFT_META_L4PROTO}) {
+    EXPECT_TRUE(Lists({Meta(key)})) << key;
+    EXPECT_FALSE(Lists({SetMeta(key)})) << key;
+  }
+  EXPECT_TRUE(Lists({SetMeta(NFT_META_NFTRACE)}));
+  EXPECT_FALSE(Lists({Meta(NFT_META_NFTRACE)}));
+  EXPECT_FALSE(Lists({Meta(NFT_META_SKUID)}));
+  EXPECT_FALSE(Lists({{"meta"}}));
+  for (uint32_t offset = 0; offset < 40; ++offset) {
+    const std::vector<uint32_t> v4 = {6, 8, 9, 12, 16};
+    const std::vector<uint32_t> v6 = {6, 7, 8, 24};
+    EXPECT_EQ(Lists({Network(offset)}), std::ranges::count(v4, offset) == 1) << offset;
+    EXPECT_EQ(Lists({Network(offset)}, Family::kIPv6), std::ranges::count(v6, offset) == 1)
+        << offset;
+  }
+  EXPECT_TRUE(Lists({Header(NFT_PAYLOAD_LL_HEADER, 0)}));
+  EXPECT_FALSE(Lists({Header(NFT_PAYLOAD_INNER_HEADER, 0)}));
+  EXPECT_FALSE(Lists({{"payload"}}));
+  EXPECT_TRUE(Lists({{"payload", Attr(NFTA_PAYLOAD_SREG, 1)}}));
+}
+
+TEST(ListableTest, TransportHeadersAreIfTheProtocolIsNamedBefore) {
+  EXPECT_FALSE(Lists({Transport(2)}));
+  EXPECT_FALSE(Lists({Transport(2), Meta(NFT_META_L4PROTO), Is(IPPROTO_TCP)}));
+  struct {
+    uint8_t protocol;
+    uint32_t listed;  // offsets below this one
+  } const rows[] = {{IPPROTO_TCP, 20},   {IPPROTO_UDP, 20}, {IPPROTO_ICMP, 2},
+                    {IPPROTO_ICMPV6, 1}, {IPPROTO_SCTP, 0}, {0, 0}};
+  for (const auto& [protocol, listed] : rows) {
+    for (uint32_t offset = 0; offset < 5; ++offset) {
+      EXPECT_EQ(Lists({Meta(NFT_META_L4PROTO), Is(protocol), Transport(offset)}), offset < listed);
+      EXPECT_EQ(Lists({Network(9), Is(protocol), Transport(offset)}), offset < listed);
+      EXPECT_EQ(Lists({Network(6), Is(protocol), Transport(offset)}, Family::kIPv6),
+                offset < listed);
+    }
+  }
+  // Another value, or several.
+  EXPECT_FALSE(Lists({Network(8), Is(IPPROTO_TCP), Transport(2)}));
+  EXPECT_FALSE(Lists({Network(9), Is(IPPROTO_TCP), Transport(2)}, Family::kIPv6));
+  EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO), {"lookup"}, Is(IPPROTO_TCP), Transport(2)}));
+  EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO),
+                      {"cmp", Attr(NFTA_CMP_DATA, Attr(NFTA_DATA_VALUE, Bytes{6, 6}))},
+                      Transport(2)}));
+}
+
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::expression_test

@@ -4,11 +4,13 @@
 // kernel's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -186,8 +188,8 @@ TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
   const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
   const std::vector<Frame> rule = {FromKernel(DumpedRule()), FromKernel(Done())};
   Bytes other = DumpedRule();
-  const Bytes handle =
-      Join({HostU16(12), HostU16(NFTA_RULE_HANDLE), kipt::testing::U32(0), kipt::testing::U32(7)});
+  const Bytes handle = Join({kipt::testing::HostU16(12), kipt::testing::HostU16(NFTA_RULE_HANDLE),
+                             kipt::testing::U32(0), kipt::testing::U32(7)});
   const auto place = std::search(other.begin(), other.end(), handle.begin(), handle.end());
   ASSERT_NE(place, other.end());
   place[11] = 8;
@@ -453,6 +455,13 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
 
 // ---- what became of a batch ----
 
+std::unique_ptr<Monitor> WatchAtGeneration7(Backend& backend) {
+  const ScriptedKernel kernel(Script({kGeneration}));
+  auto monitor = backend.Watch(WatchMode::kPoll);
+  EXPECT_THAT(monitor, IsOk());
+  return monitor.ok() ? *std::move(monitor) : nullptr;
+}
+
 TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMoved) {
   struct Row {
     const char* name;
@@ -484,14 +493,39 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const ScriptedKernel kernel(Script(row.answers));
+    const auto backend = Open();
+    const std::unique_ptr<Monitor> monitor = WatchAtGeneration7(*backend);
+    ASSERT_NE(monitor, nullptr);
+    std::vector<std::vector<Frame>> answers = row.answers;
+    answers.push_back(moved);
+    const ScriptedKernel kernel(Script(answers));
     const absl::Status status =
-        Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}});
+        backend->Apply({.generation = 7, .operations = {CreateChain{kChain}}});
     EXPECT_EQ(status.code(), row.code) << status;
     EXPECT_FALSE(absl::EndsWith(status.message(), ": ")) << status << ": without a reason";
     // What the fuzzers compare with.
     EXPECT_EQ(kernel.refusals() > 0, row.code == absl::StatusCode::kPermissionDenied);
+    // What is not known to be our commit is another program's.
+    const absl::StatusOr<RulesetChanges> changes = monitor->Drain();
+    ASSERT_THAT(changes, IsOk());
+    EXPECT_EQ(changes->count, status.ok() ? 0U : 1U);
   }
+}
+
+// Or a late error of a batch would be taken for an answer to what is asked next.
+TEST(KernelAnswersTest, NoTwoMessagesHaveTheSameSequenceNumber) {
+  const ScriptedKernel kernel(Script({{}, {FromKernel(Generation(8))}}));
+  ASSERT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
+  std::vector<uint32_t> sequences;
+  for (const std::vector<uint8_t>& datagram : kernel.sent()) {
+    const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.data());
+    int rest = static_cast<int>(datagram.size());
+    for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+      sequences.push_back(message->nlmsg_seq);
+    }
+  }
+  EXPECT_THAT(sequences, SizeIs(5)) << "begin, table, chain, end, and the generation";
+  EXPECT_EQ(std::set<uint32_t>(sequences.begin(), sequences.end()).size(), sequences.size());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <linux/netlink.h>
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,7 +51,9 @@ inline Bytes ChainMessage(const std::string& name, uint32_t sequence = 0, int fl
 // Of handle 7, as part of a dump.
 inline Bytes DumpedRule() {
   Bytes message = RuleMessage(netlink::Family::kIPv4, {});
-  message[6] = NLM_F_MULTI;
+  // The flags are in the host's order of bytes.
+  const uint16_t flags = NLM_F_MULTI;
+  std::memcpy(&message[6], &flags, sizeof(flags));
   return message;
 }
 // Its first attribute is longer than the message.

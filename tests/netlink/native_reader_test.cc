@@ -9,7 +9,7 @@
 #include "netlink/nft_requests.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::native_reader_test {
 namespace {
 
 using ::kipt::testing::Attr;
@@ -205,6 +205,31 @@ INSTANTIATE_TEST_SUITE_P(
             {{Payload(1, 9, 1), Compare(FromHex("7f"))}, kEnd},
             NativeDrop{.source = Match("127.0.0.0/8")},
             false},
+        Row{"AnotherExpressionInTheCountersPlace",
+            {{ExpressionBytes("limit", Attr(1, Zeros(8))), Verdict(kDrop)}},
+            NativeDrop{},
+            false},
+        Row{"ACounterOfMalformedData",
+            {{ExpressionBytes("counter", FromHex("ffff0100")), Verdict(kDrop)}},
+            NativeDrop{},
+            false},
+        Row{"AnOperationThatShifts",
+            {{Payload(1, 12, 4), MaskWithOp(FromHex("fe000000"), 1), Compare(FromHex("7e000000"))},
+             kEnd},
+            NativeDrop{.source = Match("126.0.0.0/7")},
+            false},
+        Row{"AnotherMaskWithItsOperation",
+            {{Payload(1, 12, 4), MaskWithOp(FromHex("ff000000")), Compare(FromHex("7e000000"))},
+             kEnd},
+            NativeDrop{.source = Match("126.0.0.0/7")},
+            false},
+        Row{"AnAttributeMore",
+            {{Payload(1, 12, 1),
+              ExpressionBytes("cmp", Join({Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, FromHex("7f"))),
+                                           Attr(6, 0)}))},
+             kEnd},
+            NativeDrop{.source = Match("127.0.0.0/8")},
+            false},
         Row{"AMatchOfXtables", {{XtMatch("comment", 0, Zeros(256))}, kEnd}, NativeDrop{}, false},
         Row{"AConditionBesideTheExpressions", {kEnd}, NativeDrop{}, false, Attr(5, Attr(1, 6))}),
     [](const auto& row) { return row.param.name; });
@@ -284,9 +309,27 @@ INSTANTIATE_TEST_SUITE_P(
         AlteredRow{
             .name = "ACommentedChain",
             .chain = ChainMessage(HookNest(1, 0), "filter", kFilterPolicy, Attr(12, Text("hm")))},
+        AlteredRow{
+            .name = "AChainThatCounts",
+            .chain = ChainMessage(HookNest(1, 0), "filter", kFilterPolicy, Attr(8, Zeros(8)))},
         AlteredRow{.name = "AHookWithoutAPriority", .chain = ChainMessage(Attr(4, Attr(1, 1)))},
         AlteredRow{.name = "AnEmptyChainMessage", .chain = {}}),
     [](const auto& row) { return row.param.name; });
+
+TEST(NativeComparisonTest, IsAlteredByAChainMoreOrLess) {
+  const NativeTable table = Table({NativeDrop{}});
+  const Bytes ours = ChainMessage(HookNest(1, 0));
+  const Bytes other = Join({Headers(), Attr(3, Text("other")), HookNest(1, 0),
+                            Attr(5, kFilterPolicy), Attr(7, Text("filter"))});
+  for (const std::vector<Bytes>& chains :
+       std::vector<std::vector<Bytes>>{{}, {ours}, {ours, other}, {ours, {}}}) {
+    NativeComparison comparison(table);
+    comparison.AddTable(TableMessage(0, 1));
+    comparison.AddRule(RuleMessage(Family::kIPv4, kEnd));
+    for (const Bytes& chain : chains) comparison.AddChain(chain);
+    EXPECT_EQ(comparison.Finish().altered, chains.size() != 1) << chains.size();
+  }
+}
 
 TEST(NativeComparisonTest, IsAlteredByRulesOfAChainThatIsNotOurs) {
   const NativeTable empty = {.family = Family::kIPv4, .name = "guard"};
@@ -298,4 +341,4 @@ TEST(NativeComparisonTest, IsAlteredByRulesOfAChainThatIsNotOurs) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::native_reader_test

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,7 +16,7 @@
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::native_table_test {
 namespace {
 
 using ::kipt::testing::IsOk;
@@ -196,11 +198,15 @@ TEST(NativeBatchTest, IsReadBackAsTheSameTable) {
     for (uint32_t i = 1; i + 1 < batch->messages().count(); ++i) {
       SCOPED_TRACE(i);
       const WireBytes message = batch->messages().Message(i);
-      EXPECT_EQ(message[0] + 256 * message[1], message.size());
+      EXPECT_EQ(kipt::testing::Bytes(message.begin(), message.begin() + 4),
+                kipt::testing::HostU32(static_cast<uint32_t>(message.size())));
       EXPECT_EQ(message[16], table.family == Family::kIPv4 ? 2 : 10);
       EXPECT_EQ(Attributes::OfMessage(message).Text(1), "guard");
-      if (message[4] == 3) comparison.AddChain(message);  // NFT_MSG_NEWCHAIN
-      if (message[4] == 6) comparison.AddRule(message);   // NFT_MSG_NEWRULE
+      // In the host's order of bytes, with the subsystem in the upper half.
+      uint16_t type = 0;
+      std::memcpy(&type, &message[4], sizeof(type));
+      if (type % 256 == 3) comparison.AddChain(message);  // NFT_MSG_NEWCHAIN
+      if (type % 256 == 6) comparison.AddRule(message);   // NFT_MSG_NEWRULE
     }
     EXPECT_FALSE(comparison.Finish().altered);
   }
@@ -234,4 +240,4 @@ TEST(NativeBatchTest, SaysWhatEachMessageDoes) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::native_table_test

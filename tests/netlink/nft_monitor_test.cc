@@ -6,27 +6,34 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "netlink/backend.h"
+#include "tests/fuzz/scripted_kernel.h"
+#include "tests/netlink/kernel_script.h"
+#include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::nft_monitor_test {
 namespace {
 
-using ::kipt::testing::FailingCall;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::WithFailingCall;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -96,11 +103,130 @@ TEST(OwnCommitsTest, ExplainOnlyWhatIsOursFromBeginningToEnd) {
   EXPECT_TRUE(own.Explain(UINT32_MAX, 2));
 }
 
-// ---- calls that fail ----
+// ---- events ----
 
 FailingCall Option(uint32_t option) {
   return {.number = SYS_setsockopt, .argument = 2, .value = option, .error = EPERM};
 }
+
+constexpr uint32_t kOwnPort = 4711;
+
+Bytes Event(const Bytes& attributes) { return NftMessage(NFT_MSG_NEWGEN, 0, 0, attributes); }
+
+Bytes EventOf(uint32_t generation, uint32_t pid, const std::string& command) {
+  return Event(Join({Attr(NFTA_GEN_ID, generation), Attr(NFTA_GEN_PROC_PID, pid),
+                     Attr(NFTA_GEN_PROC_NAME, Text(command))}));
+}
+
+Bytes OurOwn(Bytes event) {
+  const Bytes port = HostU32(kOwnPort);
+  std::copy(port.begin(), port.end(), event.begin() + offsetof(nlmsghdr, nlmsg_pid));
+  return event;
+}
+
+struct EventRow {
+  std::string name;
+  std::vector<Frame> frames;
+  RulesetChanges changes;
+};
+
+TEST(EventMonitorTest, TellsWhoCommitted) {
+  const Bytes nft = EventOf(8, 42, "nft");
+  const RulesetChange by_nft = {
+      .generation = 8, .first_generation = 8, .pid = 42, .command = "nft"};
+  const EventRow rows[] = {
+      {"nothing", {}, {}},
+      {"a commit", {FromKernel(nft)}, {.count = 1, .writers = {by_nft}}},
+      {"our own", {FromKernel(OurOwn(nft))}, {}},
+      {"ours and another's in one datagram",
+       {FromKernel(Join({OurOwn(nft), nft}))},
+       {.count = 1, .writers = {by_nft}}},
+      {"no event of a commit", {FromKernel(ChainMessage("TEST"))}, {}},
+      {"without a writer", {FromKernel(Event(Attr(NFTA_GEN_ID, 8)))}, {.count = 1, .others = 1}},
+      {"without a generation",
+       {FromKernel(Event(Join({Attr(NFTA_GEN_PROC_PID, 42)})))},
+       {.count = 1, .others = 1}},
+      {"without a name",
+       {FromKernel(Event(Join({Attr(NFTA_GEN_ID, 8), Attr(NFTA_GEN_PROC_PID, 42)})))},
+       {.count = 1,
+        .writers = {{.generation = 8, .first_generation = 8, .pid = 42, .command = ""}}}},
+      {"without a process",
+       {FromKernel(Event(Join({Attr(NFTA_GEN_ID, 8), Attr(NFTA_GEN_PROC_NAME, Text("nft"))})))},
+       {.count = 1,
+        .writers = {{.generation = 8, .first_generation = 8, .pid = 0, .command = "nft"}}}},
+      {"more than one call receives",
+       std::vector<Frame>(Receiver::kAtOnce + 1, FromKernel(nft)),
+       {.count = Receiver::kAtOnce + 1, .writers = {by_nft}}},
+  };
+  for (const EventRow& row : rows) {
+    const ScriptedKernel kernel(row.frames);
+    const auto socket = EventSocket::Open();
+    ASSERT_THAT(socket, IsOk());
+    const auto monitor = (*socket)->Watch(kOwnPort);
+    ASSERT_THAT(monitor, IsOk());
+    const absl::StatusOr<RulesetChanges> changes = (*monitor)->Drain();
+    ASSERT_THAT(changes, IsOk()) << row.name;
+    EXPECT_EQ(*changes, row.changes) << row.name;
+  }
+}
+
+TEST(EventMonitorTest, StopsWhereTheQueueIsEmpty) {
+  const ScriptedKernel kernel({Fails(EAGAIN), FromKernel(EventOf(8, 42, "nft"))});
+  const auto socket = EventSocket::Open();
+  ASSERT_THAT(socket, IsOk());
+  const auto monitor = (*socket)->Watch(kOwnPort);
+  ASSERT_THAT(monitor, IsOk());
+  EXPECT_EQ((*monitor)->Drain().value().count, 0U);
+  EXPECT_EQ((*monitor)->Drain().value().count, 1U);
+}
+
+TEST(EventMonitorTest, AnErrorOfItsSocketIsItsOwn) {
+  const ScriptedKernel kernel({Fails(ENOMEM)});
+  const auto socket = EventSocket::Open();
+  ASSERT_THAT(socket, IsOk());
+  const auto monitor = (*socket)->Watch(kOwnPort);
+  ASSERT_THAT(monitor, IsOk());
+  EXPECT_THAT((*monitor)->Drain().status(), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(EventMonitorTest, OnlyTheNewestHasTheSocket) {
+  const ScriptedKernel kernel({FromKernel(EventOf(8, 42, "nft"))});
+  const auto socket = EventSocket::Open();
+  ASSERT_THAT(socket, IsOk());
+  auto older = (*socket)->Watch(kOwnPort);
+  const auto newer = (*socket)->Watch(kOwnPort);
+  ASSERT_THAT(older, IsOk());
+  ASSERT_THAT(newer, IsOk());
+  EXPECT_THAT((*older)->Drain().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+  older->reset();
+  EXPECT_EQ((*newer)->Drain().value().count, 1U);
+}
+
+TEST(EventMonitorTest, OneThatCouldNotBeReplacedDoesNotListenEither) {
+  const ScriptedKernel kernel({});
+  const auto socket = EventSocket::Open();
+  ASSERT_THAT(socket, IsOk());
+  const auto older = (*socket)->Watch(kOwnPort);
+  ASSERT_THAT(older, IsOk());
+  WithFailingCall(Option(SO_ATTACH_FILTER),
+                  [&] { EXPECT_THAT((*socket)->Watch(kOwnPort).status(), Not(IsOk())); });
+  EXPECT_THAT((*older)->Drain().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+// A sanitizer maps such memory for itself.
+#if !defined(ABSL_HAVE_ADDRESS_SANITIZER) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+TEST(EventMonitorTest, WithoutMemoryForEventsThereIsNone) {
+  const ScriptedKernel kernel({});
+  const auto socket = EventSocket::Open();
+  ASSERT_THAT(socket, IsOk());
+  WithFailingCall({.number = SYS_mmap, .argument = 1, .value = 16 * 256, .error = ENOMEM}, [&] {
+    EXPECT_THAT((*socket)->Watch(kOwnPort).status(),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("receive buffer")));
+  });
+}
+#endif
+
+// ---- calls that fail ----
 
 TEST(EventSocketTest, AnOptionThatIsRefusedIsAnError) {
   for (const uint32_t option : {uint32_t{SO_ATTACH_FILTER}, uint32_t{NETLINK_NO_ENOBUFS},
@@ -132,7 +258,10 @@ TEST(PollMonitorTest, ATimerThatFailsIsAnError) {
   const auto read = [] { return absl::StatusOr<uint32_t>(7); };
   WithFailingCall(
       {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
-      [&] { EXPECT_THAT(NewPollMonitor(read, own).status(), Not(IsOk())); });
+      [&] {
+        EXPECT_THAT(NewPollMonitor(read, own),
+                    StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("making a timer")));
+      });
   WithFailingCall({.number = SYS_timerfd_settime, .argument = 1, .value = 0, .error = EINVAL},
                   [&] { EXPECT_THAT(NewPollMonitor(read, own).status(), Not(IsOk())); });
   EXPECT_THAT(
@@ -177,6 +306,11 @@ TEST(PollMonitorTest, ItsTimerIsItsOwnAndIsClosedWithIt) {
     timer = (*monitor)->fd();
     EXPECT_EQ(fcntl(timer, F_GETFD), FD_CLOEXEC);
     EXPECT_NE(fcntl(timer, F_GETFL) & O_NONBLOCK, 0);
+    itimerspec period = {};
+    ASSERT_EQ(timerfd_gettime(timer, &period), 0);
+    EXPECT_EQ(period.it_interval.tv_sec, 0);
+    EXPECT_EQ(period.it_interval.tv_nsec, 100'000'000);
+    EXPECT_EQ(period.it_value.tv_sec, 0);
     const int no_timer = open("/dev/null", O_WRONLY | O_CLOEXEC);
     ASSERT_EQ(dup2(no_timer, timer), timer);
     close(no_timer);
@@ -186,4 +320,4 @@ TEST(PollMonitorTest, ItsTimerIsItsOwnAndIsClosedWithIt) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::nft_monitor_test

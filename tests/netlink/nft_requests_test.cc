@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "netlink/backend.h"
@@ -19,7 +21,7 @@
 #include "tests/support/failing_call.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::nft_requests_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -64,6 +66,49 @@ TEST(NftSurveyAnswersTest, AMalformedMessageIsNoSurvey) {
         Surveyed({kGeneration, kTables, Dumped({Chain({kOfFilter, kNamed})}), rules, kGeneration}),
         malformed);
   }
+}
+
+TEST(NftSurveyAnswersTest, HasEveryTableWhateverItsFamily) {
+  const std::pair<uint8_t, std::string> families[] = {{NFPROTO_INET, "inet"},
+                                                      {NFPROTO_IPV4, "ip"},
+                                                      {NFPROTO_ARP, "arp"},
+                                                      {NFPROTO_NETDEV, "netdev"},
+                                                      {NFPROTO_BRIDGE, "bridge"},
+                                                      {NFPROTO_IPV6, "ip6"},
+                                                      {77, "77"}};
+  for (const auto& [number, name] : families) {
+    Bytes table = TableMessage();
+    table[16] = number;
+    const absl::StatusOr<Survey> survey =
+        Surveyed({kGeneration, Dumped({table}), kNoRules, kGeneration});
+    ASSERT_THAT(survey, IsOk()) << name;
+    EXPECT_EQ(survey->mode, "nft");
+    EXPECT_EQ(survey->generation, 7U);
+    ASSERT_THAT(survey->tables, SizeIs(1)) << name;
+    EXPECT_EQ(ToString(survey->tables.begin()->first), name + " filter");
+  }
+}
+
+TEST(NftSurveyAnswersTest, ALaterAnswerDoesNotExcuseAnError) {
+  const std::vector<Frame> refused = {FromKernel(Refusal(EPERM))};
+  const Bytes chain = Chain({kOfFilter, kNamed});
+  const Bytes second = Chain({kOfFilter, Attr(NFTA_CHAIN_NAME, Text("D"))});
+  const auto denied = StatusIs(absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Surveyed({kGeneration,
+                        {FromKernel(TableMessage()), FromKernel(Done(EPERM))},
+                        Dumped({chain}),
+                        kNoRules,
+                        kGeneration}),
+              denied);
+  EXPECT_THAT(Surveyed({kGeneration,
+                        kTables,
+                        {FromKernel(chain), FromKernel(Done(EPERM))},
+                        kNoRules,
+                        kGeneration}),
+              denied);
+  EXPECT_THAT(
+      Surveyed({kGeneration, kTables, Dumped({chain, second}), refused, kNoRules, kGeneration}),
+      denied);
 }
 
 struct PolicyRow {
@@ -125,6 +170,14 @@ TEST(NftChainAnswersTest, AListThatWasTornIsReadAgainFromTheBeginning) {
   EXPECT_FALSE((*others)[0].base);
 }
 
+TEST(NftChainAnswersTest, WhatHasNoNameOrIsInNoTableOfOursIsLeftOut) {
+  const auto chains = Listed({Dumped({Chain({kOfFilter}), Chain({kNamed}),
+                                      Chain({Attr(NFTA_CHAIN_TABLE, Text("else")), kNamed}),
+                                      Chain({kOfFilter, kNamed})})});
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, SizeIs(1));
+}
+
 TEST(NftChainAnswersTest, AnErrorIsNoList) {
   EXPECT_THAT(Listed({{FromKernel(Refusal(EPERM))}}),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("listing the chains")));
@@ -132,6 +185,55 @@ TEST(NftChainAnswersTest, AnErrorIsNoList) {
   WithFailingCall(
       {.number = SYS_socket, .argument = 2, .value = NETLINK_NETFILTER, .error = EPROTONOSUPPORT},
       [] { EXPECT_THAT(ListNftChains(Family::kIPv4).status(), Not(IsOk())); });
+}
+
+// ---- the native table ----
+
+TEST(NftNativeAnswersTest, AChainThatIsMissingAltersTheTableAndAnErrorIsNoAnswer) {
+  const NativeTable table = {.family = Family::kIPv4,
+                             .name = "mine",
+                             .chains = {NativeChain{.name = "a"}, NativeChain{.name = "b"}}};
+  const std::vector<Frame> answer = {
+      FromKernel(NftMessage(NFT_MSG_NEWTABLE, 0, 0,
+                            Join({Attr(NFTA_TABLE_NAME, Text("mine")), Attr(NFTA_TABLE_FLAGS, 0),
+                                  Attr(NFTA_TABLE_USE, 2)})))};
+  const auto chain = [](const std::string& name) {
+    return std::vector<Frame>{FromKernel(NftMessage(
+        NFT_MSG_NEWCHAIN, 0, 0,
+        Join(
+            {Attr(NFTA_CHAIN_TABLE, Text("mine")), Attr(NFTA_CHAIN_NAME, Text(name)),
+             Attr(NFTA_CHAIN_HOOK, Join({Attr(NFTA_HOOK_HOOKNUM, 0), Attr(NFTA_HOOK_PRIORITY, 0)})),
+             Attr(NFTA_CHAIN_POLICY, 1), Attr(NFTA_CHAIN_TYPE, Text("filter"))})))};
+  };
+  const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
+  const std::vector<Frame> refused = {FromKernel(Refusal(EPERM))};
+  const std::vector<Frame> lost = {Fails(ENOBUFS)};
+  struct Row {
+    const char* name;
+    std::vector<Frame> first;
+    std::vector<Frame> second;
+    absl::StatusCode code = absl::StatusCode::kOk;
+    bool altered = false;
+  };
+  const Row rows[] = {
+      {"both there", chain("a"), chain("b")},
+      {"the first missing", missing, chain("b"), absl::StatusCode::kOk, true},
+      {"the second missing", chain("a"), missing, absl::StatusCode::kOk, true},
+      {"the first refused", refused, chain("b"), absl::StatusCode::kPermissionDenied},
+      {"the second refused", chain("a"), refused, absl::StatusCode::kPermissionDenied},
+      {"the first lost", lost, chain("b"), absl::StatusCode::kResourceExhausted},
+      {"the second lost", chain("a"), lost, absl::StatusCode::kResourceExhausted},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(
+        Script({kGeneration, answer, kNoRules, row.first, row.second, kGeneration}));
+    const absl::StatusOr<Snapshot> snapshot = Open()->Read({}, &table);
+    ASSERT_EQ(snapshot.status().code(), row.code) << snapshot.status();
+    if (!snapshot.ok()) continue;
+    ASSERT_TRUE(snapshot->native.has_value());
+    EXPECT_EQ(snapshot->native->altered, row.altered);
+  }
 }
 
 // ---- reading rules ----
@@ -147,4 +249,4 @@ TEST(NftRuleAnswersTest, ALaterRuleDoesNotExcuseAMalformedOne) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::nft_requests_test

@@ -13,7 +13,7 @@
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::opaque_rule_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -143,4 +143,4 @@ TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::opaque_rule_test

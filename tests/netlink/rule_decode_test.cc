@@ -11,7 +11,7 @@
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::rule_decode_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -295,6 +295,12 @@ TEST(DecodeRuleTest, ReadsCommentsWhereverTheyAre) {
        Attr(7, Bytes{2, 1, 'x', 0, 2, 'a', 0})},
       {"user data that is none", Family::kIPv4, {drop}, "-j DROP", Attr(7, Bytes{9, 2, 'a', 'b'})},
       {"user data that is cut off", Family::kIPv4, {drop}, "-j DROP", Attr(7, Bytes{0, 9, 'a'})},
+      {"an empty comment", Family::kIPv4, {drop}, "-j DROP", UserDataComment("")},
+      {"a control character",
+       Family::kIPv4,
+       {drop},
+       "-m comment --comment \"\x01\" -j DROP",
+       UserDataComment("\x01")},
       {"two matches", Family::kIPv4, {comment, comment, drop}, ""},
       {"match and user data", Family::kIPv4, {comment, drop}, "", UserDataComment("two words")},
       {"an empty match", Family::kIPv4, {XtMatch("comment", 0, Zeros(256)), drop}, ""},
@@ -402,4 +408,4 @@ TEST(DecodeRuleTest, LeavesEverythingElseOpaque) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::rule_decode_test

@@ -10,7 +10,7 @@
 #include "netlink/statement.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::rule_display_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -88,6 +88,21 @@ TEST(RuleDisplayTest, PutsAddressesInterfacesAndProtocolFirst) {
        {Meta(16), Compare({17}), Payload(2, 0, 2), Compare(FromHex("0035"), 1), Payload(2, 2, 2),
         Compare(FromHex("ffff")), Verdict(1)},
        "-p udp -m udp ! --sport 53 --dport 65535 -j ACCEPT",
+       "decides terminal "},
+      {"every address",
+       Family::kIPv4,
+       {Payload(1, 12, 4), Mask(Zeros(4)), Compare(Zeros(4)), Verdict(1)},
+       "-j ACCEPT",
+       "unconditional decides terminal "},
+      {"no address",
+       Family::kIPv4,
+       {Payload(1, 12, 4), Mask(Zeros(4)), Compare(Zeros(4), 1), Verdict(1)},
+       "! -s 0.0.0.0/0 -j ACCEPT",
+       "decides terminal "},
+      {"half of the addresses",
+       Family::kIPv4,
+       {Payload(1, 12, 4), Mask(FromHex("80000000")), Compare(Zeros(4)), Verdict(1)},
+       "-s 0.0.0.0/1 -j ACCEPT",
        "decides terminal "},
       {"a number for a protocol",
        Family::kIPv4,
@@ -184,6 +199,17 @@ TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
        {XtMatch("conntrack", 3, XtCtStateInfo(0x2001, 1, 6)), Verdict(1)},
        "-m state ! --state RELATED,ESTABLISHED -j ACCEPT",
        "decides terminal "},
+      {"-m conntrack",
+       Family::kIPv4,
+       {XtMatch("conntrack", 3, XtCtStateInfo(1, 0, 6)), Verdict(1)},
+       "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+       "decides terminal "},
+      {"masquerade of two marks",
+       Family::kIPv4,
+       {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), XtMatch("mark", 1, XtMarkInfo(2, 2, 1)),
+        XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0x10))},
+       "-m mark --mark 0x1/0x1 -m mark ! --mark 0x2/0x2 -j MASQUERADE --random-fully",
+       "decides terminal "},
       {"a mark twice",
        Family::kIPv4,
        {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), XtMatch("mark", 1, XtMarkInfo(2, 2, 1)),
@@ -258,6 +284,12 @@ TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
        {Verdict(1)},
        "[nft compat] -j ACCEPT",
        "decides terminal ",
+       Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
+      {"-p and nothing else",
+       Family::kIPv4,
+       {CounterBytes()},
+       "[nft compat]",
+       "",
        Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
   });
 }
@@ -340,6 +372,17 @@ TEST(RuleDisplayTest, SpellsNativeOptionsAsIptables) {
        {tcp, dport, Compare({0, 22}, 1), dport, Compare({0, 23}, 1), accept},
        "-p tcp -m tcp ! --dport 22 -m tcp ! --dport 23 -j ACCEPT",
        facts},
+      {"a port of any protocol",
+       Family::kIPv4,
+       {dport, Compare({0, 22}), accept},
+       "--dport 22 -j ACCEPT",
+       facts},
+      {"ports of two protocols",
+       Family::kIPv4,
+       {tcp, dport, Compare({0, 22}), Meta(16), Compare({17}), Payload(2, 0, 2), Compare({0, 53}),
+        accept},
+       "-p tcp -p udp -m tcp --dport 22 -m udp --sport 53 -j ACCEPT",
+       facts},
       {"a flag without a name",
        Family::kIPv4,
        {tcp, flags, Mask({0x40}), Compare({0}), accept},
@@ -356,6 +399,11 @@ TEST(RuleDisplayTest, SpellsNativeOptionsAsIptables) {
        "-m limit --limit 3/sec --limit-burst 7 -j ACCEPT",
        facts},
       {"over a limit", Family::kIPv4, {limit(3, 1, 7, 1), accept}, "[nft limit] -j ACCEPT", facts},
+      {"a target before a match",
+       Family::kIPv4,
+       {ExpressionBytes("log", Attr(1, {0, 5})), limit(5, 60, 5, 0)},
+       "-m limit --limit 5/min -j NFLOG --nflog-group 5",
+       ""},
       {"log to a group",
        Family::kIPv4,
        {ExpressionBytes("log", Join({Attr(1, {0, 5}), Attr(2, Text("a b"))}))},
@@ -385,4 +433,4 @@ TEST(RuleDisplayTest, StillFindsTheJumpInARuleThatIsBroken) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::rule_display_test

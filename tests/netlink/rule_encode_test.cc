@@ -126,6 +126,37 @@ TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
   }
 }
 
+// nft(8) loads no more bytes than a prefix has, and needs no mask then.
+TEST(EncodeDropTest, LoadsWholeBytesOfAPrefix) {
+  struct Row {
+    const char* prefix;
+    bool negated;
+    std::vector<Bytes> expressions;
+  };
+  const Bytes zeros = Zeros(16);
+  const Row rows[] = {
+      {"::/0", false, {Load(8, 16), MaskWith(zeros), CompareWith(zeros, 0)}},
+      {"fd00::/8", false, {Load(8, 1), CompareWith({0xfd}, 0)}},
+      {"fc00::/7",
+       true,
+       {Load(8, 16), MaskWith(Join({{0xfe}, Zeros(15)})),
+        CompareWith(Join({{0xfc}, Zeros(15)}), 1)}},
+      {"::1/128", false, {Load(8, 16), CompareWith(Join({Zeros(15), {1}}), 0)}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.prefix);
+    Messages messages(1);
+    messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv6), 0);
+    EncodeDrop(Family::kIPv6,
+               {.source = PrefixMatch{*ParsePrefix(Family::kIPv6, row.prefix), row.negated}},
+               messages);
+    std::vector<Bytes> expressions = row.expressions;
+    expressions.insert(expressions.end(), {Counter(), Immediate(0)});
+    const auto bytes = Attributes::OfMessage(messages.bytes()).Bytes(4);
+    EXPECT_EQ(ToHex(Bytes(bytes->begin(), bytes->end())), ToHex(Join(expressions)));
+  }
+}
+
 TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   using namespace std::string_literals;
   struct Row {
@@ -136,6 +167,8 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   };
   Prefix too_long = *ParsePrefix(Family::kIPv4, "10.0.0.0/8");
   too_long.length = 33;
+  Prefix too_long6 = *ParsePrefix(Family::kIPv6, "fd00::/48");
+  too_long6.length = 129;
   Prefix host_bits = *ParsePrefix(Family::kIPv4, "10.0.0.1");
   host_bits.length = 8;
   const Prefix v6 = *ParsePrefix(Family::kIPv6, "fd00::/48");
@@ -145,6 +178,7 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
       {"long comment", kFilter, Rule{.comment = std::string(256, 'x')}, "at most 255 bytes"},
       {"comment with NUL", kFilter, Rule{.comment = "a\0b"s}, "no NUL"},
       {"prefix", kFilter, Rule{.source = PrefixMatch{too_long}}, "prefix of 33 bits"},
+      {"an IPv6 prefix", kFilter6, Rule{.source = PrefixMatch{too_long6}}, "prefix of 129 bits"},
       {"host bits", kFilter, Rule{.destination = PrefixMatch{host_bits}}, "beyond its length"},
       {"an IPv6 prefix in IPv4", kFilter, Rule{.source = PrefixMatch{v6}}, "prefix of 48 bits"},
       {"no state", kFilter, Rule{.ct_state = CtStateMatch{}}, "state"},

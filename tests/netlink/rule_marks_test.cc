@@ -10,7 +10,7 @@
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::rule_marks_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -68,6 +68,13 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
       {"a broken expression", {Attr(1, FromHex("ffff"))}, "ffffffff ffffffff"},
       {"a queue", {Verdict(3)}, "ffffffff ffffffff"},
       {"a queue's number", {Verdict(0x50003)}, "ffffffff ffffffff"},
+      {"another value of the packet",
+       {immediate(HostU32(1)), ExpressionBytes("meta", Join({Attr(2, 2), Attr(3, 1)}))},
+       "0 0"},
+      {"a test, and a set of marks",
+       {mark, Mask(HostU32(1)), Compare(HostU32(1)),
+        ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
+       "ffffffff 0"},
       {"an object", {ExpressionBytes("objref", {})}, "0 0"},
       {"a route by the mark",
        {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))},
@@ -75,6 +82,48 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
       {"a route", {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))}, "0 0"},
   };
   for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
+}
+
+TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
+  // xt_connmark_tginfo1 ends with the mode; xt_connmark_tginfo2 has a shift before it.
+  const auto connmark = [](uint32_t revision, const Bytes& end) {
+    return XtTarget("CONNMARK", revision, Join({HostU32(1), HostU32(0x10), HostU32(0x20), end}));
+  };
+  const auto set = [](uint32_t revision, uint32_t flags) {
+    return XtTarget("SET", revision, Join({Zeros(12), HostU32(flags), Zeros(8)}));
+  };
+  struct MarkRow {
+    std::string name;
+    Bytes expression;
+    std::string marks;
+  };
+  const std::vector<MarkRow> rows = {
+      {"socket", XtMatch("socket", 0, {}), "0 0"},
+      {"socket 1", XtMatch("socket", 1, {1}), "0 0"},
+      {"socket 1 that restores", XtMatch("socket", 1, {4}), "0 ffffffff"},
+      {"socket 3", XtMatch("socket", 3, {3}), "0 0"},
+      {"socket 3 that restores", XtMatch("socket", 3, {4}), "0 ffffffff"},
+      {"socket 3 with another flag", XtMatch("socket", 3, {8}), "0 ffffffff"},
+      {"socket 3 without flags", XtMatch("socket", 3, {}), "0 ffffffff"},
+      {"socket 4", XtMatch("socket", 4, {0}), "0 ffffffff"},
+      {"rpfilter", XtMatch("rpfilter", 0, {1}), "0 0"},
+      {"rpfilter by the mark", XtMatch("rpfilter", 0, {2}), "ffffffff 0"},
+      {"CONNMARK that sets", connmark(1, {0, 0, 0, 0}), "0 0"},
+      {"CONNMARK that saves", connmark(1, {1, 0, 0, 0}), "20 0"},
+      {"CONNMARK that restores", connmark(1, {2, 0, 0, 0}), "0 10"},
+      {"CONNMARK 2 that restores", connmark(2, {0, 0, 2, 0}), "0 10"},
+      {"CONNMARK 2 that shifts", connmark(2, {0, 1, 2, 0}), "0 ffffffff"},
+      {"SET 0", set(0, 0x100), "0 0"},
+      {"SET 0 of any bytes", XtTarget("SET", 0, Bytes(24, 1)), "0 0"},
+      {"SET 1 of any bytes", XtTarget("SET", 1, Bytes(40, 1)), "0 0"},
+      {"SET 2", set(2, 0x100), "0 0"},
+      {"SET 3", set(3, 0x3), "0 0"},
+      {"SET 3 that maps", set(3, 0x100), "0 ffffffff"},
+      {"SET 4", set(4, 0), "0 ffffffff"},
+      {"SET 3 without its struct", XtTarget("SET", 3, {}), "0 ffffffff"},
+      {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})), "0 10"},
+  };
+  for (const MarkRow& row : rows) EXPECT_EQ(Marks({row.expression}), row.marks) << row.name;
 }
 
 // ---- labels ----
@@ -94,8 +143,8 @@ std::string Labels(const std::vector<Bytes>& expressions) {
 }
 
 TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
-  const auto label = [](uint8_t number, uint8_t options) {
-    return XtMatch("connlabel", 0, {number, 0, options, 0});
+  const auto label = [](uint16_t number, uint16_t options) {
+    return XtMatch("connlabel", 0, Join({HostU16(number), HostU16(options)}));
   };
   // `ct ... set`: NFTA_CT_KEY is 2, NFTA_CT_SREG 4.
   const auto ct_store = [](uint32_t key) {
@@ -138,4 +187,4 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::rule_marks_test

@@ -28,6 +28,22 @@ OpaqueRule Opaque(bool unconditional, bool decides, bool terminal,
                     .terminal = terminal};
 }
 
+TEST(ConnectionStatesTest, EachHasItsName) {
+  const std::pair<uint16_t, std::string> states[] = {
+      {kCtInvalid, "INVALID"},         {kCtNew, "NEW"},   {kCtRelated, "RELATED"},
+      {kCtEstablished, "ESTABLISHED"}, {kCtSnat, "SNAT"}, {kCtDnat, "DNAT"},
+      {kCtUntracked, "UNTRACKED"}};
+  for (const auto& [bit, name] : states) {
+    EXPECT_EQ(ToString(Family::kIPv4, Rule{.ct_state = CtStateMatch{bit}, .target = Drop{}}),
+              "-m conntrack --ctstate " + name + " -j DROP");
+  }
+}
+
+TEST(TablesTest, AreFoundByTheirNames) {
+  for (const Table table : kTables) EXPECT_EQ(FindTable(TableName(table)), table);
+  EXPECT_EQ(FindTable("raw"), std::nullopt);
+}
+
 TEST(RulesetTest, NamesFamiliesAndTablesAsNftDoes) {
   EXPECT_EQ(FamilyName(Family::kIPv4), "ip");
   EXPECT_EQ(FamilyName(Family::kIPv6), "ip6");

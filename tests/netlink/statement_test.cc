@@ -17,7 +17,7 @@
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::statement_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -323,4 +323,4 @@ TEST(StatementTest, NoPrefixIsLongerThanAnAddress) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::statement_test

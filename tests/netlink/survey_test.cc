@@ -13,6 +13,10 @@ TEST(SurveyTest, SpellsARuleByItsFamilyOrAsItWasSpelled) {
       {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv6, "fd00::/64")},
                        .target = Drop{}}}};
   EXPECT_EQ(ToString(TableId{"ip6", "filter"}, six), "-s fd00::/64 -j DROP");
+  const SurveyRule four = {
+      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv4, "10.0.0.0/8")},
+                       .target = Drop{}}}};
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, four), "-s 10.0.0.0/8 -j DROP");
   SurveyRule other = {{.content = Rule{.comment = "c", .target = Jump{"X"}}}};
   EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), "-m comment --comment c -j X");
   other.spelling = "-m comment --comment \"c\" -j X";

@@ -35,6 +35,10 @@ TEST(OperationTest, KnowsItsChain) {
   EXPECT_EQ(ChainOf(DeleteRule{.chain = kUser6, .rule = {}}), kUser6);
   EXPECT_EQ(ChainOf(DeleteChain{kUser}), kUser);
   EXPECT_EQ(ChainOf(WakeTable{kInput}), kInput);
+  const ChainId native{Family::kIPv6, Table::kFilter, "mine"};
+  EXPECT_EQ(ChainOf(PutNativeTable{{.family = Family::kIPv6, .name = "mine", .chains = {}}}),
+            native);
+  EXPECT_EQ(ChainOf(DeleteNativeTable{.family = Family::kIPv6, .name = "mine"}), native);
 }
 
 TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {

@@ -8,7 +8,9 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "tests/netlink/wire_bytes.h"
@@ -32,6 +34,15 @@ using ::kipt::testing::Zeros;
 __attribute__((noinline)) void DirtyStack() {
   volatile char garbage[4096];
   for (volatile char& c : garbage) c = '\xff';
+}
+
+TEST(XtInfoTest, KnowsTheStatesThatIptablesNames) {
+  for (const uint16_t bit : std::vector<uint16_t>{0x1, 0x2, 0x4, 0x8, 0x40, 0x80, 0x100}) {
+    EXPECT_TRUE(IsKnownCtState(bit)) << bit;
+  }
+  for (const uint16_t states : std::vector<uint16_t>{0, 0x10, 0x20, 0x200, 0x8000, 0x11}) {
+    EXPECT_FALSE(IsKnownCtState(states)) << states;
+  }
 }
 
 TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
@@ -150,7 +161,10 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
     for (size_t size = 0; size < 300; ++size) {
       Bytes bytes(size, 0);
       // What makes the content valid where it is long enough.
-      if (size > 151) bytes[146] = bytes[150] = 2 - 1;
+      const Bytes one = kipt::testing::HostU16(1);
+      for (const ptrdiff_t at : {146, 150}) {
+        if (size > 151) absl::c_copy(one, bytes.begin() + at);
+      }
       if (decode(bytes)) sizes += std::to_string(size) + " ";
     }
     return sizes;

@@ -272,6 +272,8 @@ conf_dir = "/etc/cni/net.d"
         self.kubelet.start(
             str(self.programs / "kubelet"), f"--config={path}", f"--kubeconfig={self.access}",
             "--container-runtime=remote", f"--node-ip={ADDRESS}", f"--hostname-override={NAME}",
+            # Else in /usr/libexec, which is the machine's.
+            f"--volume-plugin-dir={self.work}/plugins",
             "--container-runtime-endpoint=unix:///run/containerd/containerd.sock", "--v=2")
 
     def proxy_config(self):

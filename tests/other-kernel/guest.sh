@@ -85,6 +85,15 @@ expect_not() {
   if "$@"; then bad "not $*"; else ok "not $*"; fi
 }
 
+# until_true COMMAND...: within a minute, because a busy machine emulates slowly.
+until_true() {
+  for _ in $(seq 600); do
+    if "$@"; then return 0; fi
+    sleep 0.1
+  done
+  return 1
+}
+
 # The rules of all tables, with their handles: the same as long as nobody has written anything.
 ruleset() { nft -a -s list ruleset 2>/dev/null; }
 

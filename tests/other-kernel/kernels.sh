@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 #
-# Debian's cloud kernels, each from the release that has it, kept between runs. Sourced by run, which
-# has `fail` and `cache_root`. Nothing is installed, and this machine's apt keeps its own lists.
-
-all_kernels=(5.10 6.1 6.12)
+# Debian's kernels, each from the release that has it, kept between runs. Sourced by run, which has
+# `fail` and `cache_root`, after architecture.sh. Nothing is installed, and this machine's apt keeps its
+# own lists.
 
 suite_of() {
+  [[ " ${all_kernels[*]} " == *" $1 "* ]] ||
+    fail "there is no Debian release with a kernel $1 here: ${all_kernels[*]}"
   case $1 in
     5.10) echo bullseye ;;
     6.1) echo bookworm ;;
     6.12) echo trixie ;;
-    *) fail "there is no Debian release with a kernel $1 here: ${all_kernels[*]}" ;;
   esac
 }
 
 # kernel_dir VERSION: has boot/vmlinuz-RELEASE and lib/modules/RELEASE.
-kernel_dir() { echo "$cache_root/kernel-$1"; }
+kernel_dir() { echo "$cache_root/kernel-$1${KIPT_ARCHITECTURE:+-$KIPT_ARCHITECTURE}"; }
+kernel_image() { echo "$(kernel_dir "$1")"/boot/vmlinuz-*; }
 kernel_release() { basename "$(kernel_dir "$1")"/lib/modules/*; }
 
 # apt with one suite and nothing else, in the directory $1: whose signatures it checks as always.
@@ -25,7 +26,8 @@ apt_in() {
   shift 2
   "$program" -q -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=- \
     -o Dir::State="$dir/state" -o Dir::State::status=/dev/null -o Dir::Cache="$dir/cache" \
-    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
+    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 \
+    -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" "$@"
 }
 
 # download_kernel VERSION DIR: its package, into DIR.
@@ -34,10 +36,10 @@ download_kernel() {
   suite=$(suite_of "$version")
   mirror=$("$here/../../deploy/debian/mirror")
   mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial"
-  echo "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
+  echo "deb [arch=$architecture signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
     "$mirror $suite main" >"$dir/sources.list"
   apt_in "$dir" apt-get update >&2
-  package=$(apt_in "$dir" apt-cache depends linux-image-cloud-amd64 |
+  package=$(apt_in "$dir" apt-cache depends "$kernel_package" |
     awk '$1 == "Depends:" { print $2; exit }')
   [[ $package == linux-image-"$version".* ]] ||
     fail "$suite has no kernel $version, but '$package'"
@@ -67,7 +69,7 @@ fetch_kernel() {
     fi
     release=$(basename "$tree"/lib/modules/*)
     find "$tree/lib/modules" -name '*.ko.xz' -exec busybox unxz {} +
-    busybox depmod -n -b "$tree" "$release" 2>/dev/null | grep '^kernel/[^ ]*\.ko:' \
+    run_program busybox depmod -n -b "$tree" "$release" 2>/dev/null | grep '^kernel/[^ ]*\.ko:' \
       >"$tree/lib/modules/$release/modules.dep"
     mv -T -- "$tree" "$into"
     rm -rf -- "$making"

@@ -8,14 +8,14 @@ test_programs=(kernel_test kernel_martian_test kernel_node_agent_test kernel_pri
 
 # The guests that bring their own modules.
 own_guests() {
-  grep -L '^# tree:' "$here"/guests/*.sh | sed 's,.*/,,; s,\.sh$,,'
+  grep -LE '^# (tree|once):' "$here"/guests/*.sh | sed 's,.*/,,; s,\.sh$,,'
 }
 
 all_sets() { grep -v '^#' "$here/module-sets" | awk 'NF { print $1 }'; }
 
 # tests_of PROGRAM FILTER: how many these are.
 tests_of() {
-  "$build/tests/kernel/$1" --gtest_list_tests --gtest_filter="$2" | grep -c '^  ' || true
+  run_program "$build/tests/kernel/$1" --gtest_list_tests --gtest_filter="$2" | grep -c '^  ' || true
 }
 
 row() { printf '| %s |\n' "$(printf '%s | ' "$@" | sed 's/ | $//')"; }
@@ -117,8 +117,8 @@ begin_cells() {
   echo "Written by \`tests/other-kernel/run --matrix\`. A guest's tests are its lines; a program's are"
   echo "its googletests. Seconds include booting for a guest, and do not for a program."
   echo
-  echo "Measured with $("$here/../stamp") on Linux $(uname -r) with $(nproc) CPUs; $(iptables --version)," \
-    "$(nft --version | sed 's/ (.*//'), $(qemu-system-x86_64 --version | head -n 1 | sed 's/ (.*//')."
+  echo "Measured with $("$here/../stamp") on Linux $(uname -r) with $(nproc) CPUs; $(run_program iptables --version)," \
+    "$(run_program nft --version | sed 's/ (.*//'), $("${qemu[0]}" --version | head -n 1 | sed 's/ (.*//')."
   echo
   row kernel modules what tests passed failed "not applicable" seconds "failed tests"
   row --- --- --- ---: ---: ---: ---: ---: ---

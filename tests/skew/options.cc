@@ -37,6 +37,7 @@ struct Words {
   std::string paths;
   std::string agent;
   std::string proxy_version;
+  std::string kubelet_version;
   std::string a = "kubelet";
   std::string b = "agent";
   std::string stale_chains = "retire";
@@ -197,6 +198,15 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                  "The same of side B, which must in no cell be worse than A. (default agent)")
       ->type_name("side");
   app.add_option(
+         "--kubelet-program", options.harness.kubelet_program,
+         "A program to run as kubelet, without arguments: a script that starts a kubelet and its "
+         "container runtime. It runs in the cells with a kubelet that writes the same rules, and "
+         "only these cells run.")
+      ->type_name("file");
+  app.add_option("--kubelet-version", words.kubelet_version,
+                 "As which version --kubelet-program is judged, such as 1.20 or 1.27-gate-off.")
+      ->type_name("version");
+  app.add_option(
          "--proxy-program", options.harness.proxy_program,
          "A kube-proxy to run, against an API server of the harness. It runs in the cells with "
          "a kube-proxy that writes the same rules in iptables or nftables mode, and only "
@@ -354,6 +364,18 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (!b.ok()) return b.status();
   options.sides = {*std::move(a), *std::move(b)};
   std::error_code error;
+  // kubelet's cells run without one, too.
+  if (std::filesystem::exists(agent, error)) {
+    options.harness.audit_program = std::filesystem::absolute(agent, error).string();
+  }
+  if (!options.harness.kubelet_program.empty()) {
+    options.harness.kubelet_program =
+        std::filesystem::absolute(options.harness.kubelet_program, error).string();
+    absl::StatusOr<KubeletVersion> version =
+        ParseKubelet("--kubelet-version", words.kubelet_version);
+    if (!version.ok()) return version.status();
+    options.harness.kubelet_version = *version;
+  }
   if (!options.harness.proxy_program.empty()) {
     options.harness.proxy_program =
         std::filesystem::absolute(options.harness.proxy_program, error).string();
@@ -432,6 +454,10 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
     std::erase_if(
         cells, [&options](const Cell& cell) { return !RunsProxyProgram(options.harness, cell); });
   }
+  if (!options.harness.kubelet_program.empty()) {
+    std::erase_if(
+        cells, [&options](const Cell& cell) { return !RunsKubeletProgram(options.harness, cell); });
+  }
   Choice choice;
   const bool no_chroots =
       options.harness.chroot_dir.empty() && options.command == Options::Command::kRun;
@@ -451,6 +477,10 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
   return absl::InvalidArgumentError(
       choice.left_out.empty()
           ? absl::StrCat("--cells=", options.cells, " finds no cell",
+                         options.harness.kubelet_program.empty()
+                             ? ""
+                             : absl::StrCat(" with a kubelet like ",
+                                            ToString(options.harness.kubelet_version)),
                          options.harness.proxy_program.empty()
                              ? ""
                              : absl::StrCat(" with a kube-proxy like ",

@@ -3,32 +3,28 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/support/child.h"
+#include "tests/support/patience.h"
 
 namespace kipt::testing {
 namespace {
 
 constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(5);
-
-// In the child. Only what is safe between fork and exec in a process with threads.
-[[noreturn]] void Become(char* const* argv, char* const* environment, int output, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  dup2(nothing, STDIN_FILENO);
-  dup2(output, STDOUT_FILENO);
-  dup2(output, STDERR_FILENO);
-  execvpe(argv[0], argv, environment);
-  _exit(127);
-}
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -40,7 +36,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 bool WaitUntil(const std::function<bool()>& done, absl::Duration patience) {
-  const absl::Time end = absl::Now() + patience;
+  const absl::Time end = absl::Now() + Patient(patience);
   while (!done()) {
     if (absl::Now() >= end) return false;
     absl::SleepFor(kBetweenQuestions);
@@ -52,21 +48,27 @@ BackgroundProgram::BackgroundProgram(std::vector<std::string> argv,
                                      const std::vector<std::string>& environment) {
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    variables.emplace_back(*variable);
+    // Of two with one name, some programs read the first, and dash the last.
+    const absl::string_view text = *variable;
+    const absl::string_view name = text.substr(0, text.find('=') + 1);
+    const bool given = std::any_of(environment.begin(), environment.end(),
+                                   [name](const auto& one) { return absl::StartsWith(one, name); });
+    if (!given) variables.emplace_back(text);
   }
   const std::vector<char*> arguments = Pointers(argv);
   const std::vector<char*> all_variables = Pointers(variables);
   output_ = memfd_create("output", MFD_CLOEXEC);
   // Appending, so that standard output and standard error do not overwrite each other.
   fcntl(output_, F_SETFL, O_APPEND);
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) Become(arguments.data(), all_variables.data(), output_, parent);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  pid_ = StartChild(arguments.data(), all_variables.data(),
+                    {.in = nothing, .out = output_, .err = output_});
+  close(nothing);
 }
 
 BackgroundProgram::~BackgroundProgram() {
   if (Running()) {
-    Signal(SIGKILL);
+    kill(-pid_, SIGKILL);
     Wait();
   }
   if (output_ >= 0) close(output_);
@@ -88,6 +90,22 @@ bool BackgroundProgram::Prints(absl::string_view text, int count, absl::Duration
 
 void BackgroundProgram::Signal(int signal) const {
   if (pid_ > 0 && !ended_) kill(pid_, signal);
+}
+
+bool BackgroundProgram::Stop() const {
+  Signal(SIGSTOP);
+  return WaitUntil([this] {
+    std::error_code error;
+    for (const auto& task :
+         std::filesystem::directory_iterator(absl::StrCat("/proc/", pid_, "/task"), error)) {
+      std::ifstream file(task.path() / "stat");
+      const std::string stat(std::istreambuf_iterator<char>(file), {});
+      // Behind the name, which may have anything in it.
+      const size_t name_end = stat.rfind(") ");
+      if (name_end != stat.npos && stat[name_end + 2] != 'T') return false;
+    }
+    return !error;
+  });
 }
 
 bool BackgroundProgram::Running() {

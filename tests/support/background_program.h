@@ -24,11 +24,11 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration patience = kPat
 class BackgroundProgram {
  public:
   // Starts argv[0] (looked up in PATH where it has no slash) in the calling thread's namespaces,
-  // with `environment` ("NAME=value") added to this process' own. Standard output and standard
-  // error are kept together. It is killed should this process die.
+  // with `environment` ("NAME=value") added to this process' own or in its place. Standard output
+  // and standard error are kept together. It is killed should this process die (child.h).
   explicit BackgroundProgram(std::vector<std::string> argv,
                              const std::vector<std::string>& environment = {});
-  // Kills it where it still runs.
+  // Kills it, with everything it started in its process group, if it still runs.
   ~BackgroundProgram();
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;
@@ -41,6 +41,9 @@ class BackgroundProgram {
   bool Prints(absl::string_view text, int count = 1, absl::Duration patience = kPatience) const;
 
   void Signal(int signal) const;
+  // SIGSTOP, and returns when every thread has stopped: until the thread that takes the signal is
+  // scheduled, the others run on. False where they do not stop in time.
+  bool Stop() const;
   bool Running();
   // As ProgramResult::exit_code; -1 where it still runs when patience is at its end.
   int Wait(absl::Duration patience = kPatience);

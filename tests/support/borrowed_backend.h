@@ -26,6 +26,10 @@ class BorrowedBackend : public netlink::Backend {
                                          const netlink::NativeTable* native) override {
     return backend_->Read(queries, native);
   }
+  absl::StatusOr<netlink::Snapshot> ReadTorn(absl::Span<const netlink::ChainQuery> queries,
+                                             const netlink::NativeTable* native) override {
+    return backend_->ReadTorn(queries, native);
+  }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     return backend_->TakeSurvey(keep);
   }

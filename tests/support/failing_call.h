@@ -27,15 +27,18 @@ struct FailingCall {
   uint32_t error;  // of errno(3)
 };
 
+// Where a filter finds the lower half of that argument.
+constexpr uint32_t LowHalfOfArgument(uint32_t argument) {
+  return static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument +
+                               (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 4));
+}
+
 // Runs `body` on a thread of its own, on which each such call fails.
 inline void WithFailingCall(const FailingCall& call, const std::function<void()>& body) {
-  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "an argument's low half comes first");
-  const auto argument =
-      static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * call.argument);
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.number, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LowHalfOfArgument(call.argument)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call.value, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | call.error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),

@@ -21,7 +21,13 @@ absl::StatusOr<CommandResult> FakeCommandRunner::Run(const CommandRequest& reque
     if (found == answers_.end()) continue;
     // A copy: an answer may set another for its own program.
     const Answer answer = found->second;
-    return answer(request);
+    absl::StatusOr<CommandResult> result = answer(request);
+    if (result.ok() && request.take_output) {
+      absl::Status status = request.take_output(result->output);
+      if (!status.ok()) return status;
+      result->output.clear();
+    }
+    return result;
   }
   return absl::NotFoundError(absl::StrCat(request.program, ": no such program"));
 }

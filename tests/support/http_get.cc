@@ -9,13 +9,15 @@
 
 #include <cstdlib>
 
+#include "tests/support/patience.h"
+
 namespace kipt::testing {
 
 HttpAnswer HttpGet(int port, const std::string& path, const std::string& method,
                    absl::Duration patience) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
-  const timeval longest = absl::ToTimeval(patience);
+  const timeval longest = absl::ToTimeval(Patient(patience));
   // Of connect() and send(), and of recv().
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));

@@ -12,12 +12,14 @@
 #include <array>
 #include <csignal>
 
+#include "tests/support/child.h"
+
 namespace kipt::testing {
 namespace {
 
-[[noreturn]] void Hold(const char* path, int milliseconds, int ready) {
+[[noreturn]] void Hold(const char* path, int milliseconds, int ready, pid_t parent) {
+  DieWithParent(parent);
   prctl(PR_SET_NAME, "lock-holder");
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || flock(fd, LOCK_EX) != 0 || write(ready, "x", 1) != 1) _exit(1);
   close(ready);
@@ -32,8 +34,9 @@ LockHolder::LockHolder(const std::string& path, absl::Duration time) {
   EXPECT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
   const int milliseconds =
       time == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(time));
+  const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) Hold(path.c_str(), milliseconds, ready[1]);
+  if (pid_ == 0) Hold(path.c_str(), milliseconds, ready[1], parent);
   close(ready[1]);
   char held = 0;
   EXPECT_EQ(read(ready[0], &held, 1), 1) << "the lock " << path << " could not be held";

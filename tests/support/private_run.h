@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A /run of one's own. Network namespaces do not separate /run/xtables.lock, the one lock of
-// all legacy iptables: without this a test waits for the machine's own writers, and they for it.
+// all legacy iptables: without this a test waits for the machine's own writers, and they for it. A
+// daemon's state directory, where the machine has one, is the test's own too.
 #ifndef KIPT_TESTS_SUPPORT_PRIVATE_RUN_H_
 #define KIPT_TESTS_SUPPORT_PRIVATE_RUN_H_
 
@@ -21,6 +22,7 @@ class PrivateRun {
 
  private:
   int mounts_before_;
+  int root_before_;
   int directory_before_;  // setns() goes to the root directory
 };
 

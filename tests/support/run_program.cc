@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "tests/support/child.h"
 
 namespace kipt::testing {
 namespace {
@@ -89,18 +90,12 @@ ProgramResult RunProgram(std::vector<std::string> argv, std::string stdin_text) 
   if (in.fd() < 0 || out.fd() < 0 || err.fd() < 0 || !in.Fill(stdin_text)) {
     return {127, "", std::string("memfd_create: ") + std::strerror(errno)};
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in.fd(), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.fd(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err.fd(), STDERR_FILENO);
-  pid_t pid = -1;
-  const int refused = posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (refused != 0) return {127, "", argv[0] + ": " + std::strerror(refused)};
+  const pid_t pid =
+      StartChild(pointers.data(), environ, {.in = in.fd(), .out = out.fd(), .err = err.fd()});
+  if (pid < 0) return {127, "", argv[0] + ": " + std::strerror(errno)};
 
   const bool ended = WaitForEnd(pid);
-  if (!ended) kill(pid, SIGKILL);
+  if (!ended) kill(-pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_rule.h"
+#include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
+#include "tests/support/patience.h"
 
 namespace kipt::testing {
 
@@ -16,7 +17,7 @@ namespace kipt::testing {
 // fails.
 inline bool TurnUntil(agent::EventLoop& loop, absl::FunctionRef<bool()> done,
                       absl::Duration patience = absl::Seconds(5)) {
-  const agent::SteadyTime deadline = agent::SteadyNow() + patience;
+  const agent::SteadyTime deadline = agent::SteadyNow() + Patient(patience);
   while (!done()) {
     if (agent::SteadyNow() > deadline || !loop.Dispatch().ok()) return false;
     pollfd waited{.fd = loop.fd(), .events = POLLIN, .revents = 0};

@@ -32,6 +32,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/files.h"
 #include "gtest/gtest.h"
+#include "tests/support/failing_call.h"
 
 namespace kipt::testing {
 
@@ -90,18 +91,14 @@ inline bool Refuses(const WriteGuard& guard, const seccomp_notif& call) {
 }
 
 inline int Install() {
-  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "an argument's low half comes first");
-  const auto argument = [](uint32_t number) {
-    return static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * number);
-  };
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendto, 0, 2),
       // Only to an address of netlink's.
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(5)),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LowHalfOfArgument(5)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, sizeof(sockaddr_nl), 3, 4),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsockopt, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument(2)),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, LowHalfOfArgument(2)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kReplace, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),

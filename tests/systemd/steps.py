@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from machine import Failure, Machine, say, until
+from machine import Container, Failure, Guest, say, until
 
 UNIT = "kube-iptables-agent.service"
 SOCKET = "kube-iptables-agent.socket"
@@ -15,6 +15,36 @@ KUBELET = "/var/lib/kubelet"
 DROP_IN = "/etc/systemd/system/kube-iptables-agent.service.d"
 EXAMPLE = "/usr/share/doc/kube-iptables-agent/examples/nft-unprivileged.conf"
 NOTHING = "*mangle\nCOMMIT\n*filter\nCOMMIT\n*nat\nCOMMIT\n"
+
+
+class Martians:
+    """Packets to a loopback address that seem to come from another host, without a pause: none may arrive."""
+
+    ADDRESS = "127.9.9.9"
+    TABLE = (f"table ip kipt-test {{ chain sent {{ type filter hook output priority -500; ip daddr {ADDRESS} counter; }}; "
+             f"chain arrived {{ type filter hook input priority 500; ip daddr {ADDRESS} counter; }}; }}")
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def __enter__(self):
+        steps = self.steps
+        steps.sh("ip address replace 10.9.0.1/32 dev lo && "
+                 f"ip route replace local {self.ADDRESS}/32 dev lo src 10.9.0.1 table local")
+        steps.sh("nft -f -", text=self.TABLE)
+        steps.sh("systemd-run --quiet --unit=martians bash -c "
+                 f"'while true; do echo >/dev/udp/{self.ADDRESS}/9; done 2>/dev/null'")
+        return self
+
+    def count(self, chain):
+        return int(re.search(r"counter packets (\d+)", self.steps.sh(f"nft list chain ip kipt-test {chain}")).group(1))
+
+    def __exit__(self, *error):
+        self.steps.sh("systemctl stop martians")
+        self.sent, arrived = self.count("sent"), self.count("arrived")
+        self.steps.sh("nft delete table ip kipt-test")
+        if error[0] is None and (arrived or self.sent < 100):
+            raise Failure(f"{arrived} of {self.sent} martian packets arrived")
 
 
 class Steps:
@@ -372,6 +402,62 @@ class Steps:
         self.sh(f"systemctl enable --now {UNIT}")
         say("  a unit that was disabled stays so")
 
+    def step_upgrade_from_release(self):
+        """From v0.7.0. Its configuration file had other comments, so dpkg asks which one to keep."""
+        self.kubelet(makes=False)
+        self.sh("dpkg --purge kube-iptables-agent")
+        self.flush()
+        try:
+            with Martians(self):
+                time.sleep(1)
+        except Failure as failure:
+            say(f"  no rules: {failure}")
+        else:
+            raise Failure("martian packets arrive nowhere")
+        self.upgraded_from_release("gate off")
+        self.upgraded_from_release("gate on", emulatedVersion='"1.27"')
+        self.sh(f"dpkg --purge kube-iptables-agent && dpkg --install /debs/release.deb && systemctl disable --now {UNIT}")
+        self.sh("dpkg --force-confold --install /debs/1.deb")
+        if (self.show("ActiveState"), self.show("UnitFileState")) != ("inactive", "disabled"):
+            raise Failure(f"a disabled unit is {self.show('ActiveState')}, {self.show('UnitFileState')}")
+        self.sh(f"systemctl enable --now {UNIT}")
+        say("  a unit that was disabled stays so")
+
+    def upgraded_from_release(self, name, **fields):
+        """Whether the upgrade replaced the native table; it changes nothing else, and a restart after it nothing."""
+        self.sh("dpkg --purge kube-iptables-agent && dpkg --install /debs/release.deb")
+        self.configure(**fields)
+        self.flush()
+        expected = self.await_own_rules("gate on" if fields else "gate off")
+        before, native = self.untouched(), self.native_table()
+        edited, pid = self.sh(f"cat {FOLDER}/config.yaml"), self.pid()
+        with Martians(self) as martians:
+            asked = self.machine.run("dpkg", "--install", "/debs/1.deb")
+            if asked.returncode == 0 or self.pid() != pid:
+                raise Failure(f"dpkg asked nothing: {asked.stdout}")
+            self.same(f"{name}: dpkg's question changed rules", expected, self.saved())
+            self.sh("dpkg --force-confold --configure kube-iptables-agent")
+            self.await_ready()
+            time.sleep(1)
+        if self.pid() in ("0", pid) or self.show("UnitFileState") != "enabled":
+            raise Failure(f"{name}: process {self.pid()}, {self.show('UnitFileState')}\n{self.tail()}")
+        self.same(f"{name}: the configuration", edited, self.sh(f"cat {FOLDER}/config.yaml"))
+        self.same(f"{name}: the upgrade changed rules", expected, self.saved())
+        after, replaced = self.untouched(), self.native_table() != native
+        if not replaced:
+            self.same(f"{name}: the upgrade wrote", before, after)
+        self.sh(f"systemctl restart {UNIT}")
+        self.await_ready()
+        time.sleep(1)
+        self.same(f"{name}: a restart after it wrote", after, self.untouched())
+        say(f"  {name}: {len(expected)} lines, the edited file and the unit's state stay; the native table is "
+            f"{'replaced once' if replaced else 'unchanged' if native else 'not used'}; {martians.sent} martian "
+            f"packets, none arrived")
+        return replaced
+
+    def native_table(self):
+        return self.machine.run("nft", "--handle", "--stateless", "list", "table", "ip", "kube-iptables-agent").stdout
+
     def step_remove_and_purge(self):
         # Other steps enable it.
         self.sh("systemctl --quiet disable nftables")
@@ -408,13 +494,15 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("--work", "--iptables"):
         parser.add_argument(name, required=True)
-    parser.add_argument("--only", default="")
+    for name in ("--kernel", "--only"):
+        parser.add_argument(name, default="")
     given = parser.parse_args()
     steps = [name for name in vars(Steps) if name.startswith("step_") and
              re.search(given.only, name[5:].replace("_", "-"))]
     if not steps:
         raise Failure(f"no step matches {given.only}")
-    machine, started = Machine(given.work, given.iptables), time.monotonic()
+    machine = Guest(given.work, given.iptables, given.kernel) if given.kernel else Container(given.work, given.iptables)
+    started = time.monotonic()
     try:
         say(f"== The machine, with iptables-{given.iptables}")
         machine.start()

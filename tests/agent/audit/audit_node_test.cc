@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,25 @@ TEST(AuditNodeTest, RoutingRulesThatWantOurBitsAreAWarning) {
   EXPECT_THAT(Lines(report), ElementsAre("warning IpRuleFwmark", "info IpRuleFwmark"));
   EXPECT_THAT(report.findings[0].details, ElementsAre(view.ip_rules[0].text));
   EXPECT_THAT(report.findings[1].message, HasSubstr("only packets without mark bit 0xc000"));
+}
+
+TEST(AuditNodeTest, AnInvertedRoutingRuleSparesPacketsWithOurBits) {
+  const auto message_of = [](uint32_t mark, uint32_t mask) {
+    NodeView view;
+    view.ip_rules = {Fwmark(mark, mask)};
+    view.ip_rules[0].inverted = true;
+    const AuditReport report = Audit(view, kLegacy);
+    return absl::StrCat(Line(report.findings.at(0)), ": ", report.findings[0].message);
+  };
+  const std::string warning = "warning IpRuleFwmark: routing rules ";
+  // wg-quick's, and one for marked packets alone.
+  EXPECT_THAT(message_of(0xca6c, 0xffffffff),
+              HasSubstr(warning + "leave out packets with mark bit 0xc000"));
+  EXPECT_THAT(message_of(0, 0x4000),
+              HasSubstr(warning + "match only packets with mark bit 0x4000"));
+  EXPECT_THAT(
+      message_of(1, 0xffffffff),
+      HasSubstr("info IpRuleFwmark: routing rules leave out packets without mark bit 0xc000"));
 }
 
 // ---- CNI ----
@@ -154,6 +174,31 @@ TEST(AuditNodeTest, AnEntryThatMatchesNothingIsInformation) {
   EXPECT_THAT(Lines(report),
               ElementsAre("error ChainUser nat/KUBE-MARK-MASQ", "info AllowEntryUnused"));
   EXPECT_THAT(report.findings[1].message, HasSubstr("line 1: ChainUser nat/KUBE-MARK-DROP"));
+}
+
+TEST(AuditNodeTest, AnUnusedEntryIsReportedByAuditsThatCanFindItsKind) {
+  const AllowList allow = *ParseAllowList(
+      "ChainUser *\nKubeProxy *\nRouteLocalnetExposed *\nCleanupBlocked *\nLocalhostNodePorts *\n"
+      "SavedRules *\nKernelTooOld *\nIpvsInUse *\nLegacyRulesStay *\n* nat/KUBE-NODEPORTS\n");
+  struct {
+    NodeChange change;
+    std::vector<int> unused;  // lines
+  } const rows[] = {{NodeChange::kOwnershipCleanup, {1, 2, 3, 10}},
+                    {NodeChange::kKubeProxyNftables, {1, 2, 3, 4, 5, 6, 7, 8, 10}},
+                    {NodeChange::kKubeProxyIpvsRemoval, {2, 3, 4, 6, 8, 10}},
+                    {NodeChange::kIptablesNft, {2, 3, 6, 9, 10}}};
+  for (const auto& row : rows) {
+    AuditOptions options;
+    options.allow = allow;
+    options.change = row.change;
+    std::vector<int> unused;
+    for (const AuditFinding& finding : Audit(NodeView(), options).findings) {
+      int line = 0;
+      ASSERT_EQ(sscanf(finding.message.c_str(), "the allow list's line %d:", &line), 1);
+      unused.push_back(line);
+    }
+    EXPECT_EQ(unused, row.unused) << ChangeName(row.change);
+  }
 }
 
 TEST(AuditNodeTest, KindsHaveNamesThatCanBeReadBack) {

@@ -10,7 +10,7 @@
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
-namespace kipt::agent {
+namespace kipt::agent::audit_test {
 namespace {
 
 using ::testing::AllOf;
@@ -310,4 +310,4 @@ TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::audit_test

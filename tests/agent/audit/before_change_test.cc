@@ -148,6 +148,26 @@ TEST(BeforeChangeTest, UsersOfMarkMasqBreakWithNftablesModeAlone) {
   EXPECT_THAT(Bad(Audit(view, kToNft)), IsEmpty());
 }
 
+TEST(BeforeChangeTest, WithTheGateOffKubeletKeepsItsChainsNextToNftablesMode) {
+  NodeView view = ViewOf(
+      Next({"KUBE-MARK-DROP", "OWN"}, {"-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000",
+                                       "-A OWN -j KUBE-MARK-MASQ", "-A OWN -j KUBE-MARK-DROP"}));
+  view.cni.references = {{.file = "/etc/cni/net.d/10-azure.conflist",
+                          .plugin = "portmap",
+                          .chain = "KUBE-MARK-MASQ",
+                          .backend = {}}};
+  AuditOptions gate_off = kNftables;
+  gate_off.mode = Mode::kLegacy;
+  const AuditReport report = Audit(view, gate_off);
+  EXPECT_THAT(Bad(report),
+              ::testing::UnorderedElementsAre("warning ChainUser nat/KUBE-MARK-MASQ",
+                                              "warning ChainUser nat/KUBE-MARK-DROP",
+                                              "warning CniConfig nat/KUBE-MARK-MASQ",
+                                              "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(report.findings[0].consequence,
+              HasSubstr("keeps nat/KUBE-MARK-MASQ while IPTablesOwnershipCleanup is off"));
+}
+
 TEST(BeforeChangeTest, AConflistThatNamesMarkMasqFailsAfterTheChange) {
   NodeView view = ViewOf(Next({}, {}));
   view.cni.references = {{.file = "/etc/cni/net.d/10-azure.conflist",
@@ -261,13 +281,16 @@ INSTANTIATE_TEST_SUITE_P(
         HostRow{"Kernel5_13", {.kernel = "5.13.0"}, {}},
         HostRow{"Kernel6_1", {.kernel = "6.1-rc1"}, {}},
         HostRow{"LacksModules",
-                {.kernel = "6.1.0", .missing = {"nft_numgen", "nft_fib_ipv4"}},
+                {.kernel = "6.1.0",
+                 .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
+                             {.feature = "nft fib, IPv6",
+                              .module = "nft_fib_ipv6",
+                              .family = netlink::Family::kIPv6}}},
                 {"error KernelLacksModules"}},
         HostRow{"NftOfBullseye",
                 {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
-                {"error NftTooOld"}},
-        HostRow{
-            "Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}, {"error NftTooOld"}},
+                {"warning NftTooOld"}},
+        HostRow{"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}, {}},
         HostRow{"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}, {}},
         HostRow{"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}, {}},
         HostRow{"NeedsTheWorkaround",
@@ -288,6 +311,70 @@ INSTANTIATE_TEST_SUITE_P(
                             .undeclared = true}}},
                 {"error SavedRules"}}),
     [](const auto& row) { return row.param.name; });
+
+TEST(BeforeChangeTest, AModuleOfAFamilyThatTheNodeLacksIsNotMissed) {
+  NodeView view;
+  view.facts.missing = {{.feature = "nft reject, IPv6",
+                         .module = "nft_reject_ipv6",
+                         .family = netlink::Family::kIPv6,
+                         .reason = "nft_reject_ipv6 is not loaded"}};
+  AuditOptions ipv4 = kNftables;
+  ipv4.families = {kFamily};
+  EXPECT_THAT(Bad(Audit(view, ipv4)), IsEmpty());
+  const AuditReport report = Audit(view, kNftables);
+  ASSERT_THAT(Bad(report), ElementsAre("error KernelLacksModules"));
+  EXPECT_THAT(report.findings[0].details,
+              ElementsAre("nft reject, IPv6: nft_reject_ipv6 is not loaded"));
+}
+
+TEST(BeforeChangeTest, AnOldNftIsAnErrorWhereTablesOfNftExist) {
+  NodeView view = ViewOf(Next({}, {}));
+  view.surveys[0].tables[{"ip", "kube-proxy"}]["services"] = {};
+  view.surveys[0].tables[{"ip", "kube-iptables-agent"}]["input"] = {};
+  view.surveys[0].tables[{"ip6", "security"}]["INPUT"] = {};
+  view.facts = {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"};
+  EXPECT_THAT(Bad(Audit(view, kNftables)), ElementsAre("warning NftTooOld"));
+  view.surveys[0].tables[{"inet", "filter"}] = {};
+  const AuditReport report = Audit(view, kNftables);
+  ASSERT_THAT(Bad(report), ElementsAre("error NftTooOld"));
+  EXPECT_THAT(report.findings[0].details, ElementsAre("/usr/sbin/nft: 0.9.8", "table inet filter"));
+  EXPECT_THAT(report.findings[0].consequence, HasSubstr("So do firewalls"));
+  view.facts.nft_version = "1.0.0";
+  const AuditReport newer = Audit(view, kNftables);
+  EXPECT_THAT(Bad(newer), IsEmpty());
+  EXPECT_NE(FindKind(newer, AuditKind::kNftTooOld), nullptr);
+}
+
+TEST(BeforeChangeTest, AFindingShowsTwentyDetailsAndCountsAll) {
+  NodeView view;
+  for (int i = 0; i < 1000; ++i) view.problems.push_back(absl::StrCat("problem ", i));
+  AuditReport report = Audit(view, kNftables);
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_THAT(report.findings[0].details, SizeIs(kMostDetails));
+  EXPECT_EQ(report.findings[0].count, 1000U);
+  EXPECT_THAT(AuditText(report), HasSubstr("980 more"));
+  // A finding that comes with its details.
+  std::string text;
+  for (const char* table : {"nat", "filter"}) {
+    std::string chains = absl::StrCat("*", table, "\n:INPUT ACCEPT [0:0]\n");
+    std::string rules;
+    for (const char* name :
+         {"SERVICES", "NODEPORTS", "EXTERNAL-SERVICES", "FORWARD", "PROXY-FIREWALL", "MARK-MASQ",
+          "MARK-DROP", "POSTROUTING", "FIREWALL", "LOAD-BALANCER", "NODE-PORT", "IPVS-FILTER",
+          "PROXY-CANARY", "SVC-1", "SEP-1", "FW-1", "XLB-1", "SVL-1", "EXT-1"}) {
+      absl::StrAppend(&chains, ":KUBE-", name, " - [0:0]\n");
+      absl::StrAppend(&rules, "-A INPUT -j KUBE-", name, "\n-A KUBE-", name, " -j ACCEPT\n");
+    }
+    absl::StrAppend(&text, chains, rules, "COMMIT\n");
+  }
+  NodeView both = ViewOf(SurveyOf("nft", text));
+  both.surveys.push_back(SurveyOf("legacy", text));
+  report = Audit(both, {});
+  const AuditFinding* same = FindKind(report, AuditKind::kSameChainInBothModes);
+  ASSERT_NE(same, nullptr);
+  EXPECT_THAT(same->details, SizeIs(kMostDetails));
+  EXPECT_GT(same->count, kMostDetails);
+}
 
 // ---- IPVS ----
 
@@ -402,7 +489,7 @@ TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
 TEST(BeforeChangeTest, AHeldLockAndAMissingTableAreFound) {
   NodeView view;
   view.facts = {.lock_holder = "/run/xtables.lock: held by process 7 (iptables)",
-                .no_nat = "ip6table_nat"};
+                .no_nat = "table nat, IPv6"};
   EXPECT_THAT(Bad(Audit(view, kToNft)),
               ElementsAre("warning IptablesProbeFails", "warning IptablesProbeFails"));
   AuditOptions ipv4 = kToNft;
@@ -445,12 +532,22 @@ TEST_F(ChangeFactsTest, ReadTheVersionInTheProgramAndRunNothing) {
 }
 
 TEST_F(ChangeFactsTest, NameTheModulesThatTheKernelLacks) {
-  const std::vector<std::string> missing = Gather(NodeChange::kKubeProxyNftables).facts.missing;
-  EXPECT_THAT(missing, Contains("nft_numgen"));
-  EXPECT_THAT(missing, Not(Contains("nft_ct")));
+  const auto missing = [&] {
+    std::vector<std::string> modules;
+    for (const Capability& one : Gather(NodeChange::kKubeProxyNftables).facts.missing) {
+      modules.emplace_back(one.module);
+    }
+    return modules;
+  };
+  // conntrack's netlink is needed by the other modes, too.
+  EXPECT_THAT(missing(),
+              ElementsAre("nf_tables", "nft_chain_nat", "nft_nat", "nft_masq", "nft_numgen",
+                          "nft_fib_ipv4", "nft_fib_ipv6", "nft_reject_ipv4", "nft_reject_ipv6"));
+  tree_.Write("proc/modules", "nft_numgen 1 - Live 0x0\n");
+  EXPECT_THAT(missing(), Not(Contains("nft_numgen")));
   // What cannot be read is not missing.
   tree_.Remove("lib/modules.dep");
-  EXPECT_THAT(Gather(NodeChange::kKubeProxyNftables).facts.missing, IsEmpty());
+  EXPECT_THAT(missing(), IsEmpty());
 }
 
 TEST_F(ChangeFactsTest, FindLinesOfSavedRulesAndTheirUndeclaredChains) {

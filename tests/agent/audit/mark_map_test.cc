@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
-namespace kipt::agent {
+namespace kipt::agent::mark_map_test {
 namespace {
 
 using ::kipt::testing::FindUnescaped;
@@ -77,7 +79,7 @@ TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
   const auto parsed = ParseKnownMarks(text.str());
   ASSERT_THAT(parsed, testing::IsOk());
   EXPECT_EQ(*parsed, KnownMarks());
-  EXPECT_GE(KnownMarks().size(), 28U);
+  EXPECT_GE(KnownMarks().size(), 31U);
   // No quotes and no escapes are needed.
   EXPECT_EQ(text.str().find_first_of("\"\r\t\\@"), std::string::npos);
   std::set<std::string> names;
@@ -102,6 +104,48 @@ TEST(KnownMarksTest, HaveTheValuesThatBrokeClusters) {
   EXPECT_EQ(bits_of("Docker"), 0xD0C4E3U);
   EXPECT_EQ(bits_of("flannel"), 0x4000U);
   EXPECT_EQ(bits_of("Tailscale"), 0xc0000U);
+}
+
+// Lines of npm/pkg/dataplane/testdata in github.com/Azure/azure-container-networking, v1.8.12. The
+// file of v2 is older than the masks, which are of npm/util/const.go.
+TEST(KnownMarksTest, ThoseOfAzureNpmAreWhatItsRulesDo) {
+  const std::vector<std::string> v1 = {
+      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
+      "-A AZURE-NPM-EGRESS-PORT -p tcp -m tcp --dport 53 -j MARK --set-xmark 0x1000/0x1000",
+      "-A AZURE-NPM-INGRESS-FROM -j MARK --set-xmark 0x2000/0xffffffff"};
+  const std::vector<std::string> early_v2 = {
+      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
+      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x5000/0xffffffff",
+      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x4000/0xffffffff",
+      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x2000/0xffffffff"};
+  const std::vector<std::string> v2 = {
+      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x800/0x800",
+      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x400/0x400",
+      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x200/0x200"};
+  const struct {
+    std::string use;
+    std::vector<std::string> rules;
+  } rows[] = {
+      {"v1: network policies", v1}, {"v2 before v1.4.24", early_v2}, {"v2: network policies", v2}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.use);
+    std::string text = "*filter\n";
+    for (const std::string& rule : row.rules) {
+      absl::StrAppend(&text, ":", std::vector<std::string>(absl::StrSplit(rule, ' '))[1],
+                      " - [0:0]\n");
+    }
+    absl::StrAppend(&text, absl::StrJoin(row.rules, "\n"), "\nCOMMIT\n");
+    const MarkMap map = MapOf(ViewOf(SurveyOf("nft", text)));
+    ASSERT_THAT(map.users, SizeIs(1));
+    EXPECT_EQ(map.users[0].who, "nft ip filter: Azure NPM");
+    const auto known = std::find_if(
+        KnownMarks().begin(), KnownMarks().end(),
+        [&](const KnownMark& mark) { return mark.software == "Azure NPM" && mark.use == row.use; });
+    ASSERT_NE(known, KnownMarks().end());
+    EXPECT_EQ(map.users[0].marks.set, known->bits);
+    EXPECT_EQ(map.users[0].overwrites, known->mask == kAll);
+    EXPECT_EQ(map.users[0].marks.set | map.users[0].marks.cleared, known->mask);
+  }
 }
 
 TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
@@ -335,6 +379,8 @@ TEST(MarkMapTest, ThePictureIsXmlWhateverTheNames) {
   EXPECT_EQ(FindUnescaped(svg), "");
   EXPECT_THAT(
       svg, AllOf(StartsWith("<svg "), HasSubstr("&lt;script&gt;&amp;"), Not(HasSubstr("<script"))));
+  // A long name ends before the grid.
+  EXPECT_THAT(svg, HasSubstr("xxx...</text>"));
   // Every element is closed.
   EXPECT_EQ(std::count(svg.begin(), svg.end(), '<'), std::count(svg.begin(), svg.end(), '>'));
 }
@@ -367,4 +413,4 @@ TEST(MarkMapTest, TenThousandRoutingRulesAreOneRowAndAFewFindings) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::mark_map_test

@@ -15,7 +15,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::testing {
+namespace kipt::testing::node_view_test {
 namespace {
 
 using agent::BackendOrError;
@@ -172,4 +172,4 @@ TEST_F(NodeViewTest, SaysWhereNobodyKnowsWhetherNfTablesIsThere) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::node_view_test

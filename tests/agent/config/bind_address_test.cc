@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace kipt::agent {
+namespace kipt::agent::bind_address_test {
 namespace {
 
 constexpr auto RowName = [](const auto& row) { return row.param.name; };
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(
     RowName);
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::bind_address_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace kipt::agent {
+namespace kipt::agent::command_line_test {
 namespace {
 
 using ::testing::AllOf;
@@ -78,6 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
                    .metrics_bind_address = ""}}},
         GoodCase{"Retire", {"retire"}, {Command::kRetire, {}}},
         GoodCase{"RetireYes", {"retire", "--yes"}, {Command::kRetire, {.yes = true}}},
+        GoodCase{"AllIncidents", {"incidents", "--all"}, {Command::kIncidents, {.all = true}}},
         GoodCase{"Colour", {"plan", "--color=never"}, {Command::kPlan, {.color = "never"}}},
         GoodCase{"RetireNotYet", {"--yes=false", "retire"}, {Command::kRetire, {}}},
         GoodCase{"Audit",
@@ -169,6 +170,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"AFlagOfACommandWithTheDaemon",
                 {"--all-netns"},
                 "the flag --all-netns belongs to the command audit, not to run"},
+        BadCase{"AllIncidentsInAStatus",
+                {"status", "--all"},
+                "the flag --all belongs to the command incidents, not to status"},
         BadCase{"APictureOfAPlan",
                 {"plan", "--output=dot"},
                 "--output=dot belongs to the command audit, not to plan"},
@@ -337,4 +341,4 @@ TEST(HelpTest, FitsIntoAHundredColumns) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::command_line_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::agent {
+namespace kipt::agent::config_file_test {
 namespace {
 
 using ::testing::AllOf;
@@ -321,8 +321,8 @@ TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
   const std::string directory = directory_.string();
   const std::vector<WriterRow> rows = {
       {0644, 0755, ""},
-      {0646, 0755, path + " can be written by everybody"},
-      {0644, 0757, directory + "/ can be written by everybody"},
+      {0646, 0755, path + " can be written by every user"},
+      {0644, 0757, directory + "/ can be written by every user"},
       {0644, 01757, ""},
   };
   for (const WriterRow& row : rows) {
@@ -410,4 +410,4 @@ TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::config_file_test

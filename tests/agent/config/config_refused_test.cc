@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
 
-namespace kipt::agent {
+namespace kipt::agent::config_refused_test {
 namespace {
 
 constexpr auto RowName = [](const auto& row) { return row.param.name; };
@@ -197,6 +197,14 @@ INSTANTIATE_TEST_SUITE_P(
                 {},
                 Agent("iptablesSyncPeriod: -1m\n"),
                 {"f.yaml:3: iptablesSyncPeriod: -1m0s is not between 1s and 24h"}},
+        BadCase{"AnAuditPeriodThatIsTooShort",
+                {.audit_period = absl::Milliseconds(999)},
+                "",
+                {"--audit-period: 999ms is not between 1s and 24h, or 0s"}},
+        BadCase{"AnAuditPeriodThatIsTooLong",
+                {},
+                Agent("auditPeriod: 25h\n"),
+                {"f.yaml:3: auditPeriod: 25h0m0s is not between 1s and 24h, or 0s"}},
         BadCase{"AnUnknownWayToWatch",
                 {.watch = "inotify"},
                 Agent("watch: poll\n"),
@@ -229,4 +237,4 @@ TEST(ConfigBlameTest, IsTheFlagsWhereItOverridesTheFile) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::config_refused_test

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
 
-namespace kipt::agent {
+namespace kipt::agent::config_test {
 namespace {
 
 using netlink::Family;
@@ -385,6 +385,7 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "incidentsFile: /var/lib/kube-iptables-agent/incidents\n"
             "foreignRules: auto\n"
             "expectedRules: (none)\n"
+            "auditPeriod: 10m0s\n"
             "config: (none)\n");
 }
 
@@ -404,4 +405,4 @@ TEST(ConfigTextTest, EqualFlagsGiveEqualConfigurations) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::config_test

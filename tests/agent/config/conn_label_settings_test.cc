@@ -10,7 +10,7 @@
 #include "agent/config/config.h"
 #include "tests/agent/config/config_files.h"
 
-namespace kipt::agent {
+namespace kipt::agent::conn_label_settings_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(ConnLabelSettingsTest, RefusesWhatIsNoPairOfLabels) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::conn_label_settings_test

@@ -97,7 +97,7 @@ TEST(PackagedConfigTest, NamesEveryField) {
 TEST(PackagedConfigTest, ShowsTheDefaultsInItsComments) {
   const std::string text = ReadDebianFile("config.yaml");
   Config commented = Load(text);
-  // The one default that depends on the node: what it shows is the first place of several.
+  // What depends on the node: the first place of several.
   commented.cni_conf_dirs = {"/etc/cni/net.d"};
   EXPECT_EQ(ToString(Load(Uncommented(text))), ToString(commented));
 }

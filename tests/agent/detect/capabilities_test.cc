@@ -28,7 +28,7 @@
 #include "tests/support/temporary_tree.h"
 #include "tests/support/unescaped.h"
 
-namespace kipt::agent {
+namespace kipt::agent::capabilities_test {
 namespace {
 
 using ::kipt::testing::FindUnescaped;
@@ -243,6 +243,20 @@ TEST(CapabilityTest, NfacctIsAFindingOnlyWhereTheKernelCountsAndTheMatchIsMissin
   EXPECT_THAT(CapabilitiesText(none), HasSubstr("two metrics, optional  # xt_nfacct is not"));
 }
 
+TEST(CapabilityTest, OneFeatureIsAskedForByItsName) {
+  const TemporaryTree tree;
+  for (const auto& [name, text] : Modular("6.1.0", {"nft_chain_nat"})) tree.Write(name, text);
+  const KernelPaths paths = {.proc = tree.root(),
+                             .sys_module = tree.Path("sys_module"),
+                             .module_directories = {tree.Path("lib")}};
+  // Those that other code asks for.
+  EXPECT_EQ(FeatureState(paths, "nft table nat"), ModuleState::kMissing);
+  for (const char* name : {"table nat, IPv6", "nfacct counters", "IPVS"}) {
+    EXPECT_EQ(FeatureState(paths, name), ModuleState::kLoadable) << name;
+  }
+  EXPECT_EQ(FeatureState(paths, "no such feature"), ModuleState::kUnknown);
+}
+
 TEST(CapabilityTest, OnlyTheSoftwareThatIsAskedForIsJudged) {
   for (const absl::string_view one : absl::StrSplit(kCapabilitySoftware, ", ")) {
     const CapabilityReport report = ReadTree(Modular("6.1.0", {}), one);
@@ -386,4 +400,4 @@ TEST(CapabilityTest, ReadsFilesAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::capabilities_test

@@ -64,6 +64,7 @@ void ExpectTexts(const std::vector<TextRow>& rows) {
     ASSERT_THAT(read, IsOk());
     ASSERT_EQ(read->size(), 1U);
     EXPECT_EQ(read->front().text, row.text);
+    EXPECT_EQ(read->front().inverted, (row.header.flags & FIB_RULE_INVERT) != 0);
   }
 }
 

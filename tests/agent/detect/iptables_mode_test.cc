@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace kipt::agent {
+namespace kipt::agent::iptables_mode_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -352,4 +352,4 @@ TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::iptables_mode_test

@@ -12,7 +12,7 @@
 #include "agent/detect/rule_support.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::agent {
+namespace kipt::agent::kernel_modules_test {
 namespace {
 
 using ::kipt::testing::TemporaryTree;
@@ -132,4 +132,4 @@ TEST(SystemKernelPathsTest, LooksIntoTheHostsDirectoriesFirst) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::kernel_modules_test

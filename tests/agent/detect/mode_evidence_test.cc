@@ -20,7 +20,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::agent {
+namespace kipt::agent::mode_evidence_test {
 namespace {
 
 using ::kipt::testing::FakeBackend;
@@ -378,4 +378,4 @@ TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::mode_evidence_test

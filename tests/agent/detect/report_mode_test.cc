@@ -12,7 +12,7 @@
 #include "agent/report/report.h"
 #include "tests/support/observed.h"
 
-namespace kipt::agent {
+namespace kipt::agent::report_mode_test {
 namespace {
 
 using ::kipt::testing::Mangle;
@@ -132,4 +132,4 @@ TEST(OtherModeReportTest, NothingThereIsNoSectionButAnEmptyListInJson) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::report_mode_test

@@ -10,7 +10,7 @@
 #include "agent/process/files.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::agent {
+namespace kipt::agent::xt_compat_test {
 namespace {
 
 using ::kipt::testing::TemporaryTree;
@@ -300,4 +300,4 @@ TEST(XtCompatOfThisMachineTest, IsPresent) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::xt_compat_test

@@ -25,7 +25,7 @@
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::agent {
+namespace kipt::agent::endpoints_test {
 namespace {
 
 using ::kipt::testing::Filter;
@@ -311,7 +311,7 @@ TEST_F(EndpointsTest, IsReadyExactlyWhereTheStateIs) {
 
 TEST_F(EndpointsTest, EachAddressHasItsOwnPaths) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
-  for (const char* path : {"/metrics", "/statusz", "/flagz", "/configz"}) {
+  for (const char* path : {"/metrics", "/statusz", "/auditz", "/flagz", "/configz"}) {
     EXPECT_EQ(endpoints->Inspect({path}).status, 200) << path;
     EXPECT_EQ(endpoints->Health({path}).status, 404) << path;
   }
@@ -335,9 +335,10 @@ TEST_F(EndpointsTest, TheIndexListsThePathsOfBothAddresses) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
   const std::string body = endpoints->Health({"/"}).body;
   EXPECT_EQ(endpoints->Inspect({"/"}).body, body);
-  EXPECT_EQ(body,
-            "health (127.0.0.1:10270):\n  /healthz\n  /livez\n  /readyz\n"
-            "metrics (127.0.0.1:10271):\n  /configz\n  /flagz\n  /metrics\n  /statusz\n");
+  EXPECT_EQ(
+      body,
+      "health (127.0.0.1:10270):\n  /healthz\n  /livez\n  /readyz\n"
+      "metrics (127.0.0.1:10271):\n  /auditz\n  /configz\n  /flagz\n  /metrics\n  /statusz\n");
 }
 
 TEST_F(EndpointsTest, MetricsHaveTheirContentType) {
@@ -547,4 +548,4 @@ TEST(FlagzTest, ItsDefaultsAreThoseOfTheHelp) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::endpoints_test

@@ -12,10 +12,11 @@
 #include "agent/loop/round.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/damping_plans.h"
 #include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::agent {
+namespace kipt::agent::cleanup_test {
 namespace {
 
 using ::kipt::testing::Filter;
@@ -25,27 +26,6 @@ using netlink::Family;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
-constexpr absl::Duration kSyncPeriod = absl::Minutes(1);
-
-Change Add(netlink::ChainId chain, netlink::Rule rule) {
-  return {netlink::AddRule{.chain = std::move(chain), .rule = std::move(rule)}, "why"};
-}
-Change Create(netlink::ChainId chain) { return {netlink::CreateChain{std::move(chain)}, "why"}; }
-Change InputJump() { return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL")); }
-Change DropMark() { return Add(Filter("KUBE-FIREWALL"), DropMarked(15)); }
-
-Plan Wants(std::vector<Change> changes) {
-  Plan plan;
-  plan.families.assign(netlink::kFamilies.begin(), netlink::kFamilies.end());
-  plan.diff.changes = std::move(changes);
-  return plan;
-}
-
-std::vector<Change> Allow(Damping& damping, const Plan& plan, SteadyTime now) {
-  return damping.Allow(plan, now);
-}
 
 Change PostroutingJump(Family family = Family::kIPv4) {
   return Add(Nat("POSTROUTING", family), JumpTo("KUBE-POSTROUTING"));
@@ -267,4 +247,4 @@ TEST_F(CleanupLoopTest, PutsTheJumpBackAfterFiveSecondsWhateverKubeProxyDoes) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::cleanup_test

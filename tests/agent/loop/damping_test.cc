@@ -4,6 +4,7 @@
 
 #include "agent/loop/round.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/loop/damping_plans.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -17,28 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
-constexpr absl::Duration kSyncPeriod = absl::Minutes(1);
-
-Change Add(netlink::ChainId chain, netlink::Rule rule) {
-  return {netlink::AddRule{.chain = std::move(chain), .rule = std::move(rule)}, "why"};
-}
-Change Create(netlink::ChainId chain) { return {netlink::CreateChain{std::move(chain)}, "why"}; }
-
-Change InputJump() { return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL")); }
 Change OutputJump() { return Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL")); }
-Change DropMark() { return Add(Filter("KUBE-FIREWALL"), DropMarked(15)); }
-
-Plan Wants(std::vector<Change> changes) {
-  Plan plan;
-  plan.families.assign(netlink::kFamilies.begin(), netlink::kFamilies.end());
-  plan.diff.changes = std::move(changes);
-  return plan;
-}
-
-std::vector<Change> Allow(Damping& damping, const Plan& plan, SteadyTime now) {
-  return damping.Allow(plan, now);
-}
 
 // Somebody undoes `plan` again and again, `after` our repair each time. Returns how long each
 // repair had to wait after the damage was seen.

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace kipt::agent {
+namespace kipt::agent::foreign_rules_test {
 namespace {
 
 using netlink::ChainId;
@@ -89,6 +89,12 @@ TEST_F(ForeignRulesTest, EachKindIsKnownAndOthersAreNone) {
            {kPrerouting, Opaque("-j DNAT", "DNAT"), ForeignRuleKind::kDnat},
            {kPrerouting, Opaque("[nft nat]", ""), ForeignRuleKind::kDnat},
            {kPostrouting, Opaque("[nft nat]", ""), std::nullopt},
+           {kPrerouting, Opaque("-j REDIRECT --to-ports 1", "REDIRECT"),
+            ForeignRuleKind::kRedirect},
+           {kPrerouting, Opaque("-j NETMAP --to 10.0.0.0/8", "NETMAP"), ForeignRuleKind::kRedirect},
+           {kPrerouting, Opaque("-j TPROXY --on-port 1", "TPROXY"), ForeignRuleKind::kRedirect},
+           {kPrerouting, Opaque("[nft redir]", ""), ForeignRuleKind::kRedirect},
+           {kPrerouting, Opaque("[nft tproxy]", ""), ForeignRuleKind::kRedirect},
            {kInput, Known(netlink::SetMark{.value = 1}), ForeignRuleKind::kMark},
            {kInput, Known(netlink::SetMark{.value = 1, .mask = 1}), std::nullopt},
            {kInput, Opaque("-j MARK", "MARK", whole), ForeignRuleKind::kMark},
@@ -103,6 +109,15 @@ TEST_F(ForeignRulesTest, EachKindIsKnownAndOthersAreNone) {
     EXPECT_EQ(ForeignKindOf(row.chain, row.rule), row.kind)
         << netlink::ToString(Family::kIPv4, row.rule);
   }
+}
+
+TEST_F(ForeignRulesTest, ARulesTextHasABound) {
+  Check({Dropping(1)});
+  ObservedRule longest = Opaque(std::string(60000, 'x') + " -j DROP", "DROP");
+  longest.handle = 2;
+  Check({Dropping(1), longest});
+  ASSERT_EQ(rules_.news().size(), 1U);
+  EXPECT_EQ(rules_.news()[0].text, std::string(512, 'x') + "...");
 }
 
 TEST_F(ForeignRulesTest, WhatWasThereFirstIsNotNewAndWhatComesIsNewOnce) {
@@ -215,4 +230,4 @@ TEST_F(ForeignRulesTest, InAChainThatComesLaterRulesAreNew) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::foreign_rules_test

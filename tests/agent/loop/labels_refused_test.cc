@@ -175,20 +175,20 @@ struct Outcome {
   std::string out;
 };
 
-Outcome Invoke(ExitCode (*command)(const CommandInput&), FakeBackend& backend,
+Outcome Invoke(ExitOrError (*command)(const CommandInput&), FakeBackend& backend,
                XtCompatReading known) {
   std::ostringstream out;
   const Subject subject = {
       .emulated_version = {1, 27}, .iptables_mode = "nft", .input = Labelled(Mode::kLegacy)};
   const auto support =
       std::make_shared<SupportSource>([] { return XtCompatReading(); }, [known] { return known; });
-  const ExitCode code = command({.subject = subject,
-                                 .backend = backend,
-                                 .clock = StandingClock(),
-                                 .node = {.support = support},
-                                 .out = out,
-                                 .err = out});
-  return {code, out.str()};
+  const ExitOrError ended = command({.subject = subject,
+                                     .backend = backend,
+                                     .clock = StandingClock(),
+                                     .node = {.support = support},
+                                     .out = out,
+                                     .err = out});
+  return {ended.value_or(kExitFailed), out.str()};
 }
 
 const XtCompatReading kMissing = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel: none"};

@@ -18,7 +18,7 @@
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::agent {
+namespace kipt::agent::reconciler_families_test {
 namespace {
 
 using ::kipt::testing::BorrowedBackend;
@@ -337,4 +337,4 @@ TEST(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::reconciler_families_test

@@ -18,7 +18,7 @@
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::agent {
+namespace kipt::agent::reconciler_retire_test {
 namespace {
 
 using ::kipt::testing::BorrowedBackend;
@@ -279,4 +279,4 @@ TEST_F(RetirerTest, ARefusedAttemptIsMadeAgainAfterTenMinutes) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::reconciler_retire_test

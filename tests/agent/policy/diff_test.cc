@@ -13,7 +13,7 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/observed.h"
 
-namespace kipt::agent {
+namespace kipt::agent::diff_test {
 namespace {
 
 using ::kipt::testing::BareDrop;
@@ -597,4 +597,4 @@ TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::diff_test

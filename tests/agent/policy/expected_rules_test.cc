@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::agent {
+namespace kipt::agent::expected_rules_test {
 namespace {
 
 using ::kipt::testing::IsOk;
@@ -64,4 +64,4 @@ TEST(ExpectedRulesTest, OthersAreRefusedWithTheirLine) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::expected_rules_test

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"

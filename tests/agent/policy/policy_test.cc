@@ -14,7 +14,7 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
-namespace kipt::agent {
+namespace kipt::agent::policy_test {
 namespace {
 
 using ::kipt::testing::Filter;
@@ -419,4 +419,4 @@ TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::policy_test

@@ -14,7 +14,7 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/observed.h"
 
-namespace kipt::agent {
+namespace kipt::agent::retirement_test {
 namespace {
 
 using ::kipt::testing::Filter;
@@ -446,4 +446,4 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
 }
 
 }  // namespace
-}  // namespace kipt::agent
+}  // namespace kipt::agent::retirement_test

@@ -21,7 +21,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::testing {
+namespace kipt::testing::command_test {
 namespace {
 
 using agent::CommandRequest;
@@ -242,4 +242,4 @@ TEST(CommandTest, WorksWhereOurOwnStandardStreamsAreClosed) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::command_test

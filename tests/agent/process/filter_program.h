@@ -61,8 +61,9 @@ inline std::array<uint32_t, sizeof(seccomp_data) / 4> Words(
 // What the program returns; 0, which no filter of ours does, where it is no program.
 inline uint32_t Interpret(std::vector<sock_filter> program, bool big_endian,
                           const std::array<uint32_t, sizeof(seccomp_data) / 4>& data) {
-  if (big_endian) {
-    for (sock_filter& one : program) one = {be16toh(one.code), one.jt, one.jf, be32toh(one.k)};
+  for (sock_filter& one : program) {
+    one.code = big_endian ? be16toh(one.code) : le16toh(one.code);
+    one.k = big_endian ? be32toh(one.k) : le32toh(one.k);
   }
   uint32_t accumulator = 0;
   for (size_t at = 0; at < program.size(); ++at) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/child.h"
 
 namespace kipt::testing {
 
@@ -21,8 +22,10 @@ namespace kipt::testing {
 inline std::string InChild(const std::function<std::string()>& body) {
   int ends[2];
   if (pipe(ends) != 0) return "pipe";
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
+    DieWithParent(parent);
     const std::string wrong = body();
     const bool told =
         write(ends[1], wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());

@@ -13,7 +13,7 @@
 
 #include "tests/support/temporary_tree.h"
 
-namespace kipt::testing {
+namespace kipt::testing::network_namespaces_test {
 namespace {
 
 using agent::ListNetworkNamespaces;
@@ -89,4 +89,4 @@ TEST_F(NetworkNamespacesTest, ReportsWhatItCannotLookAt) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::network_namespaces_test

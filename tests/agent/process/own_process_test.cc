@@ -158,6 +158,17 @@ TEST(FinishOutputTest, ReturnsTheExitCodeWhereAllWasWritten) {
   EXPECT_EQ(Finished("/dev/full", [] {}), "3 ") << "nothing had to be written";
 }
 
+TEST(FinishOutputTest, TheExitCodeOfAFailureCanBeChosen) {
+  std::cout.flush();
+  EXPECT_EQ(InChild([]() -> std::string {
+              const int full = open("/dev/full", O_WRONLY);
+              if (dup2(full, STDOUT_FILENO) < 0) return "dup2";
+              std::cout << "text";
+              return absl::StrCat(FinishOutput(3, 2));
+            }),
+            "2");
+}
+
 TEST(FinishOutputTest, IsAFailureWithItsReasonWhereSomethingWasNot) {
   const std::string why = "1 Error: writing to standard output: ";
   EXPECT_EQ(Finished("/dev/full", [] { std::cout << "text"; }),

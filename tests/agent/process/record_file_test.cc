@@ -10,8 +10,11 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/support/background_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -149,22 +152,44 @@ TEST_F(RecordFileTest, WhatDoesNotFitIsLeftOut) {
   EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(ElementsAre(longest)));
 }
 
-// As a file system that has become full in spite of the room, or read-only.
-TEST_F(RecordFileTest, AWriteThatFailsIsReportedOnceAndNothingIsWrittenFromThenOn) {
-  auto file = Open();
-  ASSERT_THAT(file, IsOk());
+// Adds a record that cannot be written, and waits for `failed`.
+void AddInVain(RecordFile& file, const std::function<bool()>& failed) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
-  (*file)->Add("one");
-  EXPECT_TRUE(kipt::testing::WaitUntil([&] { return failures_ > 0; }));
+  file.Add("one");
+  EXPECT_TRUE(kipt::testing::WaitUntil(failed));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+// As a file system that has become full in spite of the room, or read-only.
+TEST_F(RecordFileTest, AWriteThatFailsIsReportedOnceAndNothingIsWrittenFromThenOn) {
+  auto file = Open();
+  ASSERT_THAT(file, IsOk());
+  AddInVain(**file, [&] { return failures_ > 0; });
   for (int i = 0; i < 100; ++i) (*file)->Add("more");
   *file = nullptr;
   EXPECT_EQ(failures_, 1);
   EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(IsEmpty()));
+}
+
+// The thread hangs in the report of a failed write, as it would in a write.
+TEST_F(RecordFileTest, TheEndWaitsOnlySoLongForAThreadThatHangs) {
+  std::atomic<bool> hangs = false;
+  std::atomic<bool> release = false;
+  auto file = RecordFile::Open(path_, [&](const absl::Status&) {
+    hangs = true;
+    while (!release) absl::SleepFor(absl::Milliseconds(5));
+  });
+  ASSERT_THAT(file, IsOk());
+  AddInVain(**file, [&] { return hangs.load(); });
+  const absl::Time begin = absl::Now();
+  EXPECT_FALSE((*file)->Finish(absl::Milliseconds(50)));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(5));
+  release = true;
+  EXPECT_TRUE((*file)->Finish(absl::Seconds(30)));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_legacy_chains_test {
 namespace {
 
 using netlink::ChainId;
@@ -176,4 +176,4 @@ TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_legacy_chains_test

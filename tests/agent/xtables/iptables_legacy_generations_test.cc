@@ -22,7 +22,7 @@
 #include "tests/support/fake_command_runner.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_legacy_generations_test {
 namespace {
 
 using netlink::ChainId;
@@ -150,4 +150,4 @@ TEST_F(LegacyGenerationsTest, BothFamiliesAreReadWhereNoThreadCanBeMade) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_legacy_generations_test

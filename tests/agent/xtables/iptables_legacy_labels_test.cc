@@ -12,7 +12,7 @@
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/surveyed.h"
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_legacy_labels_test {
 namespace {
 
 using netlink::ChainId;
@@ -68,4 +68,4 @@ TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_legacy_labels_test

@@ -11,7 +11,7 @@
 #include "agent/xtables/iptables_save.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_save_text_test {
 namespace {
 
 using agent::SavedSelection;
@@ -129,4 +129,4 @@ TEST(SavedTextTest, TakesAQuoteAtTheBeginOfANameForItself) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_save_text_test

@@ -14,7 +14,7 @@
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::testing {
+namespace kipt::testing::restore_plan_test {
 namespace {
 
 using agent::ObservedChains;
@@ -338,4 +338,4 @@ TEST(RestorePlanTest, RefusesToDeleteAChainAndMakeItAgain) {
 }
 
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::restore_plan_test

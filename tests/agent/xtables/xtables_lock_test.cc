@@ -183,7 +183,7 @@ TEST_F(XtablesLockTest, SaysWhenTheProcessThatTookTheLockHasEndedAndItsChildHold
     if (fd < 0 || flock(fd, LOCK_EX) != 0) _exit(1);
     const pid_t child = fork();
     if (child == 0) {
-      pause();
+      sleep(60);
       _exit(0);
     }
     _exit(write(ends[1], &child, sizeof child) == sizeof child ? 0 : 1);

@@ -53,10 +53,9 @@ expect_exit 1 nft list chain ip nat KUBE-MARK-DROP
 
 kube-iptables-agent run $mode --healthz-bind-address= --metrics-bind-address= >/tmp/daemon 2>&1 &
 daemon=$!
-sleep 2
+expect until_true grep -q "Watching" /tmp/daemon
 nft delete table ip kube-iptables-agent
-sleep 1
-if has_native_table; then ok "the daemon repairs it"; else
+if until_true has_native_table; then ok "the daemon repairs it"; else
   bad "the daemon does not repair it"
   cat /tmp/daemon
 fi

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 #
-# A kernel that would load modules for whoever asks it anything; `detect --capabilities` asks nothing.
+# A kernel that would load modules for every program that asks it anything; `detect --capabilities` asks nothing.
 # later: nf_tables nft_counter? nft_compat nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat nfnetlink_acct
 . /guest.sh
 

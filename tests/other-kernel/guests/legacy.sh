@@ -61,12 +61,11 @@ done
 
 kube-iptables-agent run --healthz-bind-address= --metrics-bind-address= >/tmp/daemon 2>&1 &
 daemon=$!
-sleep 3
+expect until_true grep -q "Watching" /tmp/daemon
 iptables-legacy -F KUBE-FIREWALL
 ip6tables-legacy -t mangle -X KUBE-IPTABLES-HINT
-sleep 3
-expect has_martian_rule
-expect hints
+expect until_true has_martian_rule
+expect until_true hints
 kill "$daemon"
 wait "$daemon"
 expect_same "the daemon's exit code" "$?" 0

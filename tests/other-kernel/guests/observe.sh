@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 #
-# A kernel that would load nf_tables for whoever asks it anything, and an agent that only observes.
+# A kernel that would load nf_tables for every program that asks it anything, and an agent that only observes.
 # later: nf_tables nft_counter? nft_compat nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat
 . /guest.sh
 

@@ -7,6 +7,8 @@
 # tree: tests/agent/testdata/rulesets
 . /guest.sh
 
+# A guest is emulated.
+export KIPT_TEST_PATIENCE=10
 mkdir -p /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 
@@ -25,7 +27,7 @@ for file in /filters/*; do
   filter=$(cat "$file")
   : >/tmp/all
   while :; do
-    timeout 1000 "$program" --gtest_filter="$filter" >/tmp/out 2>&1
+    timeout "$(cat /deadline)" "$program" --gtest_filter="$filter" >/tmp/out 2>&1
     code=$?
     failed_only </tmp/out
     cat /tmp/out >>/tmp/all

@@ -33,6 +33,13 @@ struct KubeletSettings {
 // its canary in mangle, and there alone, and starts over where that is gone.
 std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
 
+// A kubelet program, judged as that version. It is started without arguments; a kubelet needs its
+// flags and a container runtime, so this is a script that starts both. Its iptables is that of
+// settings.iptables, without a chroot. It is stopped between acts, and has synced when its canaries
+// are in all three tables again: it checks once a minute, so Tick() takes up to that long.
+std::unique_ptr<NodeAgent> NewProgramKubelet(const std::string& program,
+                                             const KubeletSettings& settings);
+
 struct AgentDaemonSettings {
   // Absolute path of kube-iptables-agent.
   std::string program;

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/child.h"
 
 namespace kipt::skew {
 namespace {
@@ -41,9 +41,9 @@ Act ActOf(const std::string& text) {
           .calls = {calls, parts.end()}};
 }
 
-[[noreturn]] void Run(const char* name, const std::function<Act()>& act, int output) {
+[[noreturn]] void Run(const char* name, const std::function<Act()>& act, int output, pid_t parent) {
+  testing::DieWithParent(parent);
   prctl(PR_SET_NAME, name);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string text = TextOf(act());
   for (size_t at = 0; at < text.size();) {
     const ssize_t written = write(output, text.data() + at, text.size() - at);
@@ -58,8 +58,9 @@ Act ActOf(const std::string& text) {
 Act InProcess(const char* name, const std::function<Act()>& act) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return {.ok = false, .error = "pipe2 failed"};
+  const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) Run(name, act, ends[1]);
+  if (child == 0) Run(name, act, ends[1], parent);
   close(ends[1]);
   std::string text;
   char part[4096];

@@ -5,22 +5,17 @@
 //   * After all services of a sync comes a marker, with an address and an endpoint that no earlier
 //     one had. When the kernel's rules have both, they have all that came before.
 //   * A sync period, in which it repairs lost canaries, is one second. The canaries come back last.
-//   * Between acts it is stopped (SIGSTOP), so it does nothing while the node is asked.
 #include <algorithm>
-#include <csignal>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
+#include "tests/skew/actors/stopped_program.h"
 #include "tests/skew/api_server/api_server.h"
 #include "tests/support/background_program.h"
 #include "tests/support/run_program.h"
@@ -31,18 +26,11 @@ namespace {
 
 using testing::BackgroundProgram;
 using testing::IpFamily;
-using testing::WaitUntil;
 
 constexpr char kNodeName[] = "node";
 constexpr absl::Duration kSyncPatience = absl::Minutes(1);
 constexpr absl::Duration kCleanupPatience = absl::Seconds(60);
 constexpr int kMarkers = 250;
-
-std::string LastLines(const std::string& text, size_t count) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
-  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(count));
-  return absl::StrJoin(lines, " | ");
-}
 
 // Endpoints of documentation's networks: nobody sends anything there.
 ServicePort Marker(IpFamily family, int number) {
@@ -65,24 +53,12 @@ class Surroundings {
   explicit Surroundings(const ProxyActorSettings& settings) : settings_(settings) {}
 
   bool Make(int api_port) const {
-    if (!directory_.MakeDirectory("bin")) return false;
-    for (const char* family : {"iptables", "ip6tables"}) {
-      for (const char* suffix : {"", "-save", "-restore"}) {
-        std::error_code error;
-        std::filesystem::create_symlink(
-            absl::StrCat("/usr/sbin/", family, "-", testing::NameOf(settings_.iptables.mode),
-                         suffix),
-            directory_.Path(absl::StrCat("bin/", family, suffix)), error);
-        if (error) return false;
-      }
-    }
+    if (!LinkIptables(directory_, settings_.iptables.mode)) return false;
     return directory_.WriteFile("kubeconfig", KubeConfig(api_port)) &&
            directory_.WriteFile("config.yaml", Config());
   }
 
-  std::vector<std::string> Environment() const {
-    return {absl::StrCat("PATH=", directory_.Path("bin"), ":/usr/sbin:/usr/bin:/sbin:/bin")};
-  }
+  std::vector<std::string> Environment() const { return PathWith(directory_); }
   std::string ConfigPath() const { return directory_.Path("config.yaml"); }
 
  private:
@@ -137,44 +113,27 @@ class ProgramProxy : public ServiceProxy {
     // Rules of an earlier one may still name its last marker.
     while (marker_ < kMarkers && HasMarker(IpFamily::kIpv4)) ++marker_;
     SetObjects(ipv4, ipv6);
-    proxy_ = std::make_unique<BackgroundProgram>(
-        std::vector<std::string>{program_, "--config=" + surroundings_.ConfigPath(), "-v=2"},
-        surroundings_.Environment());
+    proxy_.Start({program_, "--config=" + surroundings_.ConfigPath(), "-v=2"},
+                 surroundings_.Environment());
     return AwaitMarker();
   }
 
   Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
-    if (Act act; !Continue(act)) return act;
+    if (server_ == nullptr) return Failure("not started");
     ++marker_;
     SetObjects(ipv4, ipv6);
     return AwaitMarker();
   }
 
   Act Tick() override {
-    Act act;
-    if (!Continue(act)) return act;
-    const bool over =
-        WaitUntil([this] { return !proxy_->Running() || HasCanaries(); }, kSyncPatience);
-    if (!over) act = Failure("its canaries do not come back: " + Log());
-    proxy_->Signal(SIGSTOP);
-    return act;
+    return proxy_.RunUntil([this] { return HasCanaries(); }, kSyncPatience,
+                           "its canaries do not come back");
   }
 
   Act SyncAfterAnHour() override { return Failure("an hour does not pass for a program"); }
 
  private:
   static Act Failure(std::string error) { return {.ok = false, .error = std::move(error)}; }
-  std::string Log() const { return LastLines(proxy_->Output(), 8); }
-
-  bool Continue(Act& act) {
-    if (proxy_ != nullptr && proxy_->Running()) {
-      proxy_->Signal(SIGCONT);
-      return true;
-    }
-    act = Failure(proxy_ == nullptr ? "not started"
-                                    : absl::StrCat("ended with ", proxy_->Wait(), ": ", Log()));
-    return false;
-  }
 
   void SetObjects(std::vector<ServicePort> ipv4, std::vector<ServicePort> ipv6) {
     ipv4.push_back(Marker(IpFamily::kIpv4, marker_));
@@ -188,17 +147,11 @@ class ProgramProxy : public ServiceProxy {
   }
 
   Act AwaitMarker() {
-    const bool over = WaitUntil(
-        [this] {
-          return !proxy_->Running() || (HasMarker(IpFamily::kIpv4) && HasMarker(IpFamily::kIpv6));
-        },
-        kSyncPatience);
-    if (!proxy_->Running()) {
-      return Failure(absl::StrCat("ended with ", proxy_->Wait(), ": ", Log()));
-    }
-    proxy_->Signal(SIGSTOP);
-    if (!over) return Failure("its rules do not have all services: " + Log());
-    return {.done = {absl::StrCat(program_, " has synced")}};
+    Act act =
+        proxy_.RunUntil([this] { return HasMarker(IpFamily::kIpv4) && HasMarker(IpFamily::kIpv6); },
+                        kSyncPatience, "its rules do not have all services");
+    if (act.ok) act.done.push_back(absl::StrCat(program_, " has synced"));
+    return act;
   }
 
   std::string RulesOf(IpFamily family) const {
@@ -233,7 +186,7 @@ class ProgramProxy : public ServiceProxy {
   int marker_ = 1;
   // Outlives the program, which asks it.
   std::unique_ptr<ApiServer> server_;
-  std::unique_ptr<BackgroundProgram> proxy_;
+  StoppedProgram proxy_;
 };
 
 }  // namespace
@@ -250,9 +203,8 @@ Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& setti
                             surroundings.Environment());
   const int code = cleanup.Wait(kCleanupPatience);
   if (code == 0) return {.done = {program + " --cleanup"}};
-  return {
-      .ok = false,
-      .error = absl::StrCat("--cleanup: exit code ", code, ": ", LastLines(cleanup.Output(), 8))};
+  return {.ok = false,
+          .error = absl::StrCat("--cleanup: exit code ", code, ": ", LastLines(cleanup.Output()))};
 }
 
 }  // namespace kipt::skew

@@ -15,9 +15,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-// The worker's own /run.
-constexpr char kCniConfDir[] = "/run/cni/net.d";
-
 // The first kube-proxy that does not listen at its node ports (kubernetes #108496).
 constexpr Version kNoNodePortSockets = {1, 24};
 
@@ -114,7 +111,9 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     KubeletSettings settings;
     settings.version = version;
     settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)};
-    agent_ = NewKubelet(settings);
+    agent_ = RunsKubeletProgram(options_, cell_) && RunsKubeletProgram(options_, version)
+                 ? NewProgramKubelet(options_.kubelet_program, settings)
+                 : NewKubelet(settings);
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
     AgentDaemonSettings settings;
@@ -244,7 +243,12 @@ absl::Status CellRun::ReplaceKubelet(const KubeletVersion& version) {
 
 absl::Status CellRun::ReplaceProxy(const ProxyVersion& version) {
   return Step(absl::StrCat("kube-proxy ", ToString(proxy_version_), " becomes ", ToString(version)),
-              [&](Done done) { StartProxy(version, done); });
+              [&](Done done) {
+                if (version.mode == ProxyMode::kNftables && proxy_version_.mode != version.mode) {
+                  AuditBeforeNftables(done);
+                }
+                StartProxy(version, done);
+              });
 }
 
 absl::Status CellRun::ServicesAppear() {
@@ -312,6 +316,7 @@ absl::Status CellRun::ThirdPartiesAdd() {
     KnownError no_portmap = no_masq;
     for (size_t family = 0; family < facts_.size(); ++family) {
       const UsersAdded now = UsersAdd(facts_[family]);
+      JudgePrediction(facts_[family], now.masq, done);
       no_drop.families[family] = !now.drop;
       no_masq.families[family] = !now.masq;
       // portmap is asked for IPv4 alone.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@
 #include "tests/support/netns.h"
 
 namespace kipt::skew {
+
+// The worker's own /run.
+inline constexpr char kCniConfDir[] = "/run/cni/net.d";
 
 class CellRun {
  public:
@@ -81,6 +85,11 @@ class CellRun {
   std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
+  // Of kube-proxy's change to nftables mode (cell_audit.cc).
+  void AuditBeforeNftables(Done done);
+  std::set<std::string> ExpectedFindings() const;
+  // After that change: whether new users of KUBE-MARK-MASQ work as was reported.
+  void JudgePrediction(const FamilyFacts& facts, bool works, Done done) const;
   bool OpensNodePorts() const;
   // Then what comes to a node port of the node reaches kube-proxy's socket, or none.
   void ExpectNoListener(Check& check) const;
@@ -109,6 +118,8 @@ class CellRun {
   bool flushed_in_this_step_ = false;
   bool moved_in_this_step_ = false;
   bool proxy_changed_mode_in_this_step_ = false;
+  // What audit reported before kube-proxy's change to nftables mode.
+  std::optional<std::set<std::string>> predicted_ = {};
   // IPv4, IPv6.
   std::vector<FamilyFacts> facts_;
 };

@@ -67,6 +67,9 @@ class Search {
       OneOf({options_.proxy_program}, "name it with --proxy-program");
       OneOf({kConntrack}, Package("conntrack"));
     }
+    if (cell.actor == Actor::kKubelet && RunsKubeletProgram(options_, cell)) {
+      OneOf({options_.kubelet_program}, "name it with --kubelet-program");
+    }
     if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
     if (cell.company == Company::kThirdParties) {
       Paths paths;

@@ -58,6 +58,10 @@ class PathOf {
       case Path::kFromNftables:
         Boot(cell_.from, true);
         Proxy(cell_.from, cell_.pair);
+        // With the gate off kubelet keeps what they use.
+        if (cell_.company == Company::kThirdParties && CleansUp(cell_.pair.kubelet)) {
+          RulesFromAnew();
+        }
         break;
       case Path::kProxyCleanup:
         Boot(cell_.pair, true);
@@ -99,6 +103,12 @@ class PathOf {
   void ProxyThenKubelet(const Pair& from, const Pair& to) {
     Proxy(from, to);
     Kubelet(from, to);
+  }
+  // What a reboot makes of third parties' rules.
+  void RulesFromAnew() {
+    steps_.push_back([run = &run_] { return run->FlushEverything(); });
+    steps_.push_back([run = &run_] { return run->MinutePasses(); });
+    steps_.push_back([run = &run_] { return run->ThirdPartiesAdd(); });
   }
   void LabelsOnAndOff(bool user_stays) {
     CellRun* run = &run_;
@@ -167,6 +177,18 @@ bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
   const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
   return RunsProxyProgram(options, cell.pair.proxy) ||
          (from && RunsProxyProgram(options, cell.from.proxy));
+}
+
+bool RunsKubeletProgram(const HarnessOptions& options, const KubeletVersion& kubelet) {
+  return !options.kubelet_program.empty() &&
+         GenerationOf(kubelet) == GenerationOf(options.kubelet_version);
+}
+
+bool RunsKubeletProgram(const HarnessOptions& options, const Cell& cell) {
+  if (*TraitsOf(cell.company).kubelet_release != '\0' || cell.instead.has_value()) return false;
+  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
+  return RunsKubeletProgram(options, cell.pair.kubelet) ||
+         (from && RunsKubeletProgram(options, cell.from.kubelet));
 }
 
 CellReport ReportOf(const Cell& cell) {

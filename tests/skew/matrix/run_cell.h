@@ -15,6 +15,9 @@ namespace kipt::skew {
 struct HarnessOptions {
   // Whether an agent runs with --stale-chains=retire.
   bool retire = true;
+  // Absolute path of the agent that audits the node of a cell without an agent, before kube-proxy
+  // changes its mode. Empty: none does.
+  std::string audit_program = {};
   // Where the other Debian releases are: DIR/bullseye, DIR/trixie. Empty: there are none, and cells
   // that need them are broken.
   std::string chroot_dir = {};
@@ -22,6 +25,9 @@ struct HarnessOptions {
   // writes the same rules, in its iptables or nftables mode. Empty: there is none.
   std::string proxy_program = {};
   Version proxy_version = {};
+  // The same of a kubelet, where a kubelet keeps its chains (Side::version is none).
+  std::string kubelet_program = {};
+  KubeletVersion kubelet_version = {};
   // Packets per second of each stream.
   int stream_rate = 200;
 };
@@ -30,6 +36,10 @@ struct HarnessOptions {
 bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy);
 // Whether it runs at some time in this cell.
 bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell);
+
+bool RunsKubeletProgram(const HarnessOptions& options, const KubeletVersion& kubelet);
+// Whether it runs at some time in this cell, or would on its side with a kubelet.
+bool RunsKubeletProgram(const HarnessOptions& options, const Cell& cell);
 
 // Which cell it is, and nothing of what was found.
 CellReport ReportOf(const Cell& cell);

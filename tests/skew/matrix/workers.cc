@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/process/files.h"
+#include "tests/support/child.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::skew {
@@ -105,8 +105,7 @@ class Pool {
 
  private:
   [[noreturn]] void Work(size_t cell, const OwnedFd& output, pid_t parent) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);
+    testing::DieWithParent(parent);
     {
       const testing::PrivateRun private_run;
       WriteAll(output, CellJson(run_(cells_[cell])));

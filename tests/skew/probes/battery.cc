@@ -126,6 +126,8 @@ class RealBattery : public Battery {
       if (!over.ok()) return over.status();
       if (*over == nullptr) break;
     }
+    // A SYN that is repeated after the reading would be the next probe's.
+    if (absl::Status status = round.HangUp(); !status.ok()) return status;
     absl::StatusOr<DropCounters> after = ReadCounters(mode, probes[probe].family);
     if (!after.ok()) return after.status();
     const auto silent = static_cast<uint64_t>(

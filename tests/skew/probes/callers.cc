@@ -183,6 +183,11 @@ absl::StatusOr<const Call*> Round::Next() {
   return call;
 }
 
+absl::Status Round::HangUp() {
+  callers_.clear();
+  return tools_.barrier.Pass();
+}
+
 bool Round::Serve() {
   std::array<epoll_event, 64> events = {};
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
@@ -201,7 +206,13 @@ void Round::Hear(Caller& caller) {
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(caller.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error == 0) error = QueuedError(caller.fd);
+    // No packet says that it timed out: TCP gave up, because this program was held up for seconds.
+    const bool gave_up = error == ETIMEDOUT;
+    if (error == 0 || gave_up) error = QueuedError(caller.fd);
+    if (error == 0 && gave_up) {
+      callers_.erase(caller.fd.get());
+      return;
+    }
     caller.connecting = false;
     call.error = error;
     if (error == 0) {

@@ -67,6 +67,9 @@ class Round {
   // Does what there is to do until a call is over: that one. Null: all packets are where they go,
   // and nobody has anything to tell any more.
   absl::StatusOr<const Call*> Next();
+  // After the last call: closes their sockets, so that no kernel repeats a packet for one that got
+  // no answer, and awaits what is under way.
+  absl::Status HangUp();
 
   // In the order in which they were started.
   const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/skew/report/grid.h"
@@ -32,7 +32,8 @@ class Table {
   const std::vector<Value>& values() const { return values_; }
 
  private:
-  std::map<Value, size_t> index_;
+  // Hashed: g++ 12 orders vectors of unsigned numbers wrongly on big-endian machines.
+  absl::flat_hash_map<Value, size_t> index_;
   std::vector<Value> values_;
 };
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -16,8 +19,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/skew/probes/callers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
@@ -293,6 +298,63 @@ TEST_P(BatteryTest, AsksEightyProbesInNoTime) {
   }
   EXPECT_LT(took, absl::Seconds(2));
   std::cout << "80 probes in " << took << "\n";
+}
+
+// As on a machine that holds the harness up.
+class SlowBatteryTest : public BatteryTest {};
+
+INSTANTIATE_TEST_SUITE_P(All, SlowBatteryTest,
+                         ::testing::Values(std::tuple(IptablesMode::kNft, IpFamily::kIpv4),
+                                           std::tuple(IptablesMode::kLegacy, IpFamily::kIpv6)),
+                         Name);
+
+// The kernel repeats a SYN after a second, and gives up one or two later.
+TEST_P(SlowBatteryTest, TakesAConnectionThatTimedOutForASilentOne) {
+  LoadRules(Protocol::kTcp);
+  absl::StatusOr<std::unique_ptr<Listeners>> listeners =
+      Listeners::Open(*node_, {{Place::kPodB, {8096}}});
+  ASSERT_TRUE(listeners.ok()) << listeners.status();
+  absl::StatusOr<PacketBarrier> barrier = PacketBarrier::Create();
+  ASSERT_TRUE(barrier.ok()) << barrier.status();
+  CallTools tools = {*std::move(listeners), *std::move(barrier)};
+  const std::string pod = AddressOf(Place::kPodA, family());
+  const std::vector<Probe> probes = {To(Place::kRefusedClient, Protocol::kTcp, pod, 8091),
+                                     To(Place::kRefusedClient, Protocol::kTcp, pod, 8093)};
+  Round round(*node_, probes, tools, Message());
+  for (size_t probe = 0; probe < probes.size(); ++probe) {
+    const absl::Status started = round.Start(probe, 0);
+    ASSERT_TRUE(started.ok()) << started;
+  }
+  absl::SleepFor(absl::Seconds(4));
+  std::vector<const Call*> over;
+  for (absl::StatusOr<const Call*> call = round.Next(); call.ok() && *call != nullptr;
+       call = round.Next()) {
+    over.push_back(*call);
+  }
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_EQ(over[0]->probe, 1U);
+  EXPECT_EQ(over[0]->error, ECONNREFUSED);
+  EXPECT_TRUE(round.calls()[0]->Silent()) << round.calls()[0]->error;
+}
+
+TEST_P(SlowBatteryTest, CountsARepeatedSynForNoOtherProbe) {
+  const bool v6 = family() == IpFamily::kIpv6;
+  const std::string save =
+      absl::StrCat(v6 ? "ip6tables-" : "iptables-", testing::NameOf(mode()), "-save");
+  const testing::TemporaryTree programs;
+  programs.Write(save, absl::StrCat("#!/bin/sh\n/usr/sbin/", save, " \"$@\"\nsleep 1.3\n"));
+  std::filesystem::permissions(programs.Path(save), std::filesystem::perms::owner_all);
+  const std::string path = getenv("PATH");
+  setenv("PATH", absl::StrCat(programs.Path(""), ":", path).c_str(), 1);
+  const std::string pod = AddressOf(Place::kPodA, family());
+  Load("*filter\n-F FORWARD\n-A FORWARD -j DROP\nCOMMIT\n");
+  const std::vector<ProbeResult> results =
+      Ask({To(Place::kRefusedClient, Protocol::kTcp, pod, 8091),
+           To(Place::kRefusedClient, Protocol::kUdp, pod, 8091)});
+  setenv("PATH", path.c_str(), 1);
+  for (const ProbeResult& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::kDropped) << Shown(result);
+  }
 }
 
 // Packets of before, and of a battery that is gone, are nobody's answers.

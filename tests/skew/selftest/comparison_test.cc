@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace kipt::skew {
+namespace kipt::skew::comparison_test {
 namespace {
 
 using ::testing::Each;
@@ -249,4 +249,4 @@ TEST(CompareStreamsTest, MissesNoStreamThatKubeletDidNotHave) {
 }
 
 }  // namespace
-}  // namespace kipt::skew
+}  // namespace kipt::skew::comparison_test

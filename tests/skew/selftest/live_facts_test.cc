@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_survey.h"
 
 namespace kipt::skew {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program as a user runs it: a sample of the matrix, all of it (long), and with agents that are
-// broken on purpose.
+// The program as a user runs it: a sample of the matrix, and all of it (long).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "tests/interop/agent_fixture.h"
+#include "tests/skew/selftest/matrix_run.h"
 #include "tests/support/background_program.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
@@ -39,89 +39,6 @@ using ::testing::Not;
 using ::testing::Pair;
 using testing::ProgramResult;
 using ::testing::UnorderedElementsAre;
-
-// One run of the program, and what it reported.
-class Matrix {
- public:
-  Matrix(const std::vector<std::string>& flags, const std::string& agent) {
-    const testing::TemporaryTree tree;
-    std::vector<std::string> command = {KIPT_SKEW_PROGRAM, "--agent=" + agent,
-                                        "--json=" + tree.Path("report.json")};
-    command.insert(command.end(), flags.begin(), flags.end());
-    testing::BackgroundProgram program(command);
-    // RunProgram's minute is too short for all of it.
-    exit_code_ = program.Wait(absl::Hours(1));
-    output_ = program.Output();
-    std::ifstream file(tree.Path("report.json"));
-    report_ = nlohmann::json::parse(file, nullptr, false);
-    if (report_.is_discarded())
-      report_ = {{"cells", nlohmann::json::array()}, {"problems", nlohmann::json::array()}};
-  }
-
-  int exit_code() const { return exit_code_; }
-  const std::string& output() const { return output_; }
-
-  // By id, the verdict.
-  std::map<std::string, std::string> Verdicts() const {
-    std::map<std::string, std::string> verdicts;
-    for (const auto& cell : report_["cells"]) verdicts[cell["id"]] = cell["verdict"];
-    return verdicts;
-  }
-  // Of a cell, the names of the probes and streams that went otherwise than expected.
-  std::set<std::string> Unexpected(const std::string& id) const {
-    std::set<std::string> names;
-    for (const auto& cell : report_["cells"]) {
-      if (cell["id"] != id) continue;
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          if (check["result"]["outcome"] != check["expected"]) names.insert(check["probe"]["name"]);
-        }
-        for (const auto& stream : step["streams"]) {
-          if (stream["bad"] > stream["allowed"]) names.insert(stream["count"]["probe"]);
-        }
-      }
-    }
-    return names;
-  }
-  // What is wrong with it as a whole.
-  std::vector<std::string> Problems() const { return report_["problems"]; }
-  // Of a cell, what became of each probe, step by step.
-  std::map<std::string, std::vector<std::string>> Outcomes(const std::string& id) const {
-    std::map<std::string, std::vector<std::string>> outcomes;
-    for (const auto& cell : report_["cells"]) {
-      if (cell["id"] != id) continue;
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          outcomes[check["probe"]["name"]].push_back(check["result"]["outcome"]);
-        }
-      }
-    }
-    return outcomes;
-  }
-  // Packets that were sent, and of these the ones somebody received.
-  std::pair<uint64_t, uint64_t> Packets() const {
-    uint64_t sent = 0;
-    uint64_t received = 0;
-    for (const auto& cell : report_["cells"]) {
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          sent += check["result"]["sent"].get<uint64_t>();
-          received += check["result"]["received"].get<uint64_t>();
-        }
-      }
-    }
-    return {sent, received};
-  }
-
- private:
-  int exit_code_ = -1;
-  std::string output_;
-  nlohmann::json report_;
-};
-
-std::string Mutant(const std::string& name) {
-  return absl::StrCat(KIPT_MUTANTS_DIR, "/kube-iptables-agent-", name);
-}
 
 std::string Chroots() {
   return std::filesystem::path(testing::ChrootDir("bullseye")).parent_path().string();
@@ -157,6 +74,11 @@ constexpr SampleRow kSample[] = {
     {"KubeProxyMovesToNftablesNextToAChainThatBothHave",
      "^to-nftables/kubelet-1.27-gate-off/proxy-1.36-nftables/legacy/", "to-nftables",
      "known failure", "known failure"},
+    {"WhatAuditReportedBeforeNftablesModeFails",
+     "^to-nftables/kubelet-1.36/proxy-1.36-nftables/third-parties/nft/", "to-nftables",
+     "known failure", "known failure"},
+    {"AndOfACleanNodeItReportsNoMoreThanFails",
+     "^to-nftables/kubelet-1.33/proxy-1.33-nftables/legacy/", "to-nftables", nullptr, nullptr},
     {"AndBack", "^from-nftables/kubelet-1.31/proxy-1.31/nft/", "from-nftables", "known failure",
      "known failure"},
     {"ACleanupTakesServicesAndNothingOfKubelets", "^proxy-cleanup/kubelet-1.33/proxy-1.33/nft/",
@@ -229,151 +151,7 @@ TEST(WholeMatrixLongTest, IsAsExpected) {
   EXPECT_GT(matrix.Verdicts().size(), 600U);
 }
 
-// ---- broken agents ----
-
-struct MutantRow {
-  const char* mutant;
-  const char* paths;
-  const char* cells;
-  // Where it shows, and in what.
-  std::vector<std::pair<std::string, std::string>> red;
-  // Where the defect makes no difference to a packet.
-  std::vector<std::string> green;
-  // In what the agent is then found worse than kubelet: parts of a problem of the matrix.
-  std::vector<std::string> worse = {};
-  // Of a defect that only takes time: on a busy machine that much may be the machine's.
-  int attempts = 1;
-};
-const MutantRow kMutants[] = {
-    {"no-return",
-     "boot,flush",
-     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|flush/kubelet-1.2(4/proxy-1.24/nft/|7/proxy-1.27/"
-     "nft/"
-     "agent))",
-     {{"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/tcp/ipv4"},
-      {"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/udp/ipv6"}},
-     {"boot/kubelet-1.27/proxy-1.27/nft/agent", "flush/kubelet-1.27/proxy-1.27/nft/agent",
-      "flush/kubelet-1.24/proxy-1.24/nft/kubelet"}},
-    {"inverted-martian",
-     "boot",
-     "^boot/kubelet-1.26/proxy-1.26/(nft|legacy)/",
-     {{"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/tcp/ipv4"},
-      {"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/udp/ipv4"},
-      {"boot/kubelet-1.26/proxy-1.26/legacy/agent", "martian/udp/ipv4"}},
-     {"boot/kubelet-1.26/proxy-1.26/nft/kubelet", "boot/kubelet-1.26/proxy-1.26/legacy/kubelet"}},
-    {"no-claims",
-     "boot,upgrade-kubelet-first",
-     "^(boot|upgrade-kubelet-first)/kubelet-1.2[67]/proxy-1.2[46]/nft/agent",
-     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "load-balancer-refused/tcp/ipv4"},
-      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent",
-       "node-port-local-elsewhere/udp/ipv6"},
-      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "hairpin/tcp/ipv4"},
-      {"boot/kubelet-1.27/proxy-1.24/nft/agent", "stream-service/ipv4"}},
-     {"boot/kubelet-1.26/proxy-1.26/nft/agent",
-      "upgrade-kubelet-first/kubelet-1.26/proxy-1.26/nft/agent"}},
-    {"window",
-     "boot,upgrade-kubelet-first",
-     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24/(nft|"
-     "legacy)/agent|7/proxy-1.27/(nft/|legacy/agent)))",
-     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
-      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
-      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
-     {"boot/kubelet-1.27/proxy-1.27/nft/agent"},
-     {"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4",
-      "reached the host, with kubelet 0 of"},
-     3},
-    {"late",
-     "flush",
-     "^flush/kubelet-1.27/proxy-1.27/nft/agent",
-     {{"flush/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"}},
-     {}},
-    {"no-label-forward",
-     "boot,label-flip",
-     "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",
-     {{"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-forwarded/tcp/ipv4"},
-      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-between-pods/udp/ipv6"},
-      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "stream-label-drop/ipv4"}},
-     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
-};
-
-std::vector<std::string> Flags(const MutantRow& row) {
-  return {absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths)};
-}
-
-// So that what the rows below show is the mutants' doing.
-TEST(SoundAgentTest, IsGreenInAllCellsOfTheBrokenOnes) {
-  std::set<std::string> paths;
-  std::set<std::string> cells;
-  for (const MutantRow& row : kMutants) {
-    for (absl::string_view path : absl::StrSplit(row.paths, ',')) paths.emplace(path);
-    cells.emplace(row.cells);
-  }
-  const Matrix sound({absl::StrCat("--cells=", absl::StrJoin(cells, "|")),
-                      absl::StrCat("--paths=", absl::StrJoin(paths, ","))},
-                     KIPT_AGENT_PROGRAM);
-  EXPECT_EQ(sound.exit_code(), 0) << sound.output();
-  for (const MutantRow& row : kMutants) {
-    for (const auto& [cell, probe] : row.red) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
-    for (const std::string& cell : row.green) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
-  }
-}
-
-class BrokenAgentTest : public ::testing::TestWithParam<MutantRow> {};
-
-TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
-  const MutantRow& row = GetParam();
-  const auto shows = [&row](const Matrix& matrix) {
-    return std::all_of(row.red.begin(), row.red.end(), [&matrix](const auto& red) {
-      return matrix.Unexpected(red.first).contains(red.second);
-    });
-  };
-  Matrix broken(Flags(row), Mutant(row.mutant));
-  for (int attempt = 1; attempt < row.attempts && !shows(broken); ++attempt) {
-    broken = Matrix(Flags(row), Mutant(row.mutant));
-  }
-  EXPECT_EQ(broken.exit_code(), 2) << broken.output();
-  std::map<std::string, std::string> verdicts = broken.Verdicts();
-  for (const auto& [cell, probe] : row.red) {
-    EXPECT_EQ(verdicts[cell], "unexpected") << cell << "\n" << broken.output();
-    EXPECT_THAT(broken.Unexpected(cell), Contains(probe)) << cell << "\n" << broken.output();
-  }
-  if (!row.worse.empty()) {
-    const std::vector<std::string> problems = broken.Problems();
-    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&row](const std::string& problem) {
-      return std::all_of(row.worse.begin(), row.worse.end(), [&problem](const std::string& part) {
-        return absl::StrContains(problem, part);
-      });
-    })) << broken.output();
-  }
-  for (const std::string& cell : row.green) {
-    EXPECT_THAT(verdicts[cell], AnyOf("sound", "known failure")) << cell << "\n" << broken.output();
-    EXPECT_THAT(broken.Unexpected(cell), IsEmpty()) << cell;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants),
-                         [](const auto& row) {
-                           std::string name = row.param.mutant;
-                           std::erase(name, '-');
-                           return name;
-                         });
-
 // ---- as a program ----
-
-// A broken agent against the sound one, either way round.
-TEST(SidesTest, FindTheWorseOfTwoAgents) {
-  const std::string broken = absl::StrCat("agent:", Mutant("inverted-martian"));
-  const std::string cells = "--cells=^boot/kubelet-1.26/proxy-1.26/nft/";
-  const Matrix worse({"--b=" + broken, "--a=agent", "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
-  EXPECT_THAT(worse.Problems(),
-              Contains(HasSubstr("agent-b is worse than agent-a in "
-                                 "boot/kubelet-1.26/proxy-1.26/nft/agent-b, after \"")));
-  EXPECT_THAT(worse.output(), HasSubstr("B (agent-b) is worse than A (agent-a): 1 cells"));
-  const Matrix better({"--a=" + broken, "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
-  EXPECT_THAT(better.Problems(), IsEmpty());
-  EXPECT_THAT(better.output(),
-              HasSubstr("B (agent-b) is in no cell worse than A (agent-a): 1 cells"));
-}
 
 // 1.24 drops what kube-proxy 1.24 marks, and 1.27 does not.
 TEST(SidesTest, FindTheWorseOfTwoKubeletsOnEveryPath) {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::skew {
+namespace kipt::skew::options_test {
 namespace {
 
 using ::testing::AllOf;
@@ -136,6 +136,30 @@ TEST(ChosenCellsTest, AreThoseThatRunTheProxyProgram) {
               HasSubstr("finds no cell with a kube-proxy like 1.20"));
 }
 
+TEST(ChosenCellsTest, AreThoseThatRunTheKubeletProgram) {
+  const std::vector<std::string> flags = {"--kubelet-program=/opt/kubelet",
+                                          "--kubelet-version=1.24", "--paths=boot,flush"};
+  const Options options = Parsed(flags);
+  const absl::StatusOr<Choice> choice = ChosenCells(options);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_GE(choice->cells.size(), 8U);
+  for (const Cell& cell : choice->cells) {
+    EXPECT_THAT(CellId(cell), HasSubstr("/kubelet-1.24/")) << "not one of 1.24's rules";
+  }
+  std::vector<std::string> other = flags;
+  other.emplace_back("--cells=/kubelet-1.27/");
+  EXPECT_THAT(std::string(ChosenCells(Parsed(other)).status().message()),
+              HasSubstr("finds no cell with a kubelet like 1.24"));
+  // Side A has a version of its own, and no cell has the program's.
+  other = flags;
+  other.emplace_back("--a=kubelet:1.31");
+  const auto agents = ChosenCells(Parsed(other));
+  ASSERT_TRUE(agents.ok()) << agents.status();
+  for (const Cell& cell : agents->cells) {
+    EXPECT_TRUE(cell.actor == Actor::kAgent) << CellId(cell);
+  }
+}
+
 struct RefusedRow {
   const char* name;
   std::vector<std::string> arguments;
@@ -157,6 +181,9 @@ const RefusedRow kRefused[] = {
     {"a kube-proxy that does not say its version",
      {"--proxy-program=/bin/true"},
      "--proxy-version"},
+    {"a kubelet program without its version",
+     {"--kubelet-program=/opt/kubelet"},
+     "--kubelet-version"},
     {"where kube-proxy comes from and not where it goes",
      {"advise", "--from=1.24", "--to=1.27", "--proxy-from=1.23"},
      "--proxy-from needs --proxy"},
@@ -220,4 +247,4 @@ TEST(ChosenCellsTest, AreRefusedWhereNoneCanBeRun) {
 }
 
 }  // namespace
-}  // namespace kipt::skew
+}  // namespace kipt::skew::options_test

@@ -194,6 +194,24 @@ TEST(HasProgramsTest, AsksForAProxyProgramAndWhatItRunsOnlyWhereACellRunsIt) {
                     HasSubstr("conntrack (Debian package conntrack)")));
 }
 
+TEST(HasProgramsTest, AsksForAKubeletProgramOnlyWhereACellRunsIt) {
+  const auto nothing_of_it = [](const std::string& path) { return path != "/opt/kubelet"; };
+  HarnessOptions options = kOptions;
+  options.kubelet_program = "/opt/kubelet";
+  options.kubelet_version = {{1, 24}, {}};
+  Cell cell;
+  cell.actor = Actor::kKubelet;
+  cell.pair.kubelet = {{1, 27}, {}};
+  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
+  cell.pair.kubelet = {{1, 24}, {}};
+  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
+              HasSubstr("/opt/kubelet (name it with --kubelet-program)"));
+  Cell with_agent = cell;
+  with_agent.actor = Actor::kAgent;
+  with_agent.program = "/bin/true";
+  EXPECT_TRUE(HasPrograms({with_agent}, options, nothing_of_it).ok());
+}
+
 TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
   EXPECT_TRUE(CanRunHere("sh"));
   EXPECT_TRUE(CanRunHere("/bin/sh"));

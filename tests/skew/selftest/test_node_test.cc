@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +25,7 @@
 #include "absl/time/time.h"
 #include "agent/process/files.h"
 #include "tests/support/background_program.h"
+#include "tests/support/child.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 
@@ -192,10 +192,11 @@ TEST_F(TestNodeTest, LeavesNothingBehind) {
 TEST_F(TestNodeTest, LeavesNothingBehindWhenItsProcessIsKilled) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
+  const pid_t parent = getpid();
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    testing::DieWithParent(parent);
     const absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
     if (!node.ok()) _exit(1);
     std::string paths;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/support/background_program.h"
+#include "tests/support/child.h"
 
 namespace kipt::skew {
 namespace {
@@ -101,8 +102,10 @@ TEST(WorkersTest, HaveARunOfTheirOwn) {
 TEST(WorkersTest, DieWithTheHarness) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = getpid();
   const pid_t harness = fork();
   if (harness == 0) {
+    testing::DieWithParent(parent);
     close(ends[0]);
     RunThree([](const Cell& cell) {
       sleep(60);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/audit_sieve.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/chain_owner.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::SurveyRule;
+
+// kube-proxy's rules do these; whatever else is one more form.
+constexpr size_t kMostForms = 64;
+
+}  // namespace
+
+absl::Status AuditSieve::Begin(const netlink::TableId& table, const std::string& chain, bool base) {
+  table_ = table;
+  chain_ = chain;
+  base_ = base;
+  owner_ = OwnerOfChain(table, chain, base);
+  proxys_ = IsKubernetes(owner_) && owner_ != Owner::kKubelet;
+  // A table of its own has one chain and more per service, by the service's name.
+  const bool own_table = owner_ == Owner::kKubeProxyNftables;
+  const absl::string_view group = own_table ? "" : ChainGroup(chain);
+  one_of_many_ = group != chain;
+  group_ = {table.family, table.name, std::string(group)};
+  any_kept_ = false;
+  kept_of_form_.clear();
+  return options_.pause();
+}
+
+bool AuditSieve::Keep(const SurveyRule& rule) {
+  left_out_.counted |= rule.counters.packets != 0;
+  bool keep = false;
+  if (proxys_) {
+    keep = KeepOfProxy(rule);
+  } else if (IsNeeded(rule)) {
+    keep = HasRoom();
+  } else {
+    const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
+    keep = examples_[{table_.family, owner}]++ < kMostExamples;
+    if (!keep) Count(owner, rule);
+  }
+  if (keep && !any_kept_) {
+    any_kept_ = true;
+    ++samples_[group_];
+  }
+  return keep;
+}
+
+bool AuditSieve::KeepOfProxy(const SurveyRule& rule) {
+  const absl::string_view jump = JumpOf(rule);
+  const Owner of_jump = jump.empty() ? Owner::kUnknown : OwnerOfChain(table_, jump);
+  std::string form = jump.empty() ? TargetName(rule) : std::string(ChainGroup(jump));
+  // Rules that use the private chains, and those that a firewall's policy would undo.
+  if (of_jump == Owner::kThisAgent || (!one_of_many_ && form == "ACCEPT")) return HasRoom();
+  if (any_kept_ || !one_of_many_ || samples_[group_] < kSamples) {
+    if (kept_of_form_.size() >= kMostForms && !kept_of_form_.contains(form)) form.clear();
+    size_t& kept = kept_of_form_[form];
+    if (kept < kSamples) return ++kept, true;
+  }
+  Count(owner_, rule);
+  if (of_jump == Owner::kKubelet) {
+    LeftOutRules& uses = left_out_.uses[{table_.family, absl::StrCat(table_.name, "/", jump)}];
+    ++uses.count;
+    uses.packets += rule.counters.packets;
+  }
+  return false;
+}
+
+bool AuditSieve::KeepBare() {
+  if (base_ || IsKubeletsOrOurs(owner_)) return true;
+  if (!proxys_) return false;
+  return !one_of_many_ || bare_samples_[group_]++ < kSamples;
+}
+
+bool AuditSieve::IsNeeded(const SurveyRule& rule) const {
+  // What kubelet's probe cannot list matters there alone.
+  if (rule.unlistable && table_.name == "nat" && chain_ == "POSTROUTING") return true;
+  if (IsKubeletsOrOurs(owner_)) return true;
+  if (((MarksSet(rule) | MarksTested(rule)) & options_.marks) != 0) return true;
+  if (base_ && IsUnconditionalTerminal(rule)) return true;
+  if (const absl::string_view jump = JumpOf(rule); !jump.empty()) {
+    const Owner of_jump = OwnerOfChain(table_, jump);
+    return IsKubernetes(of_jump) || IsKubeletsOrOurs(of_jump);
+  }
+  return TargetName(rule) == "CLUSTERIP" ||
+         (rule.opaque() != nullptr && absl::StartsWith(rule.opaque()->set, "KUBE-"));
+}
+
+bool AuditSieve::HasRoom() {
+  if (needed_ < kMostNeeded) return ++needed_, true;
+  ++left_out_.too_many;
+  return false;
+}
+
+void AuditSieve::Count(Owner owner, const SurveyRule& rule) {
+  LeftOutRules& rules = left_out_.rules[{table_.family, owner}];
+  ++rules.count;
+  rules.packets += rule.counters.packets;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/capi/reports.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "agent/audit/audit.h"
+#include "agent/commands.h"
+#include "agent/loop/reconciler.h"
+#include "agent/node/node.h"
+#include "agent/report/report.h"
+
+namespace kipt::agent {
+
+absl::Status CheckNamespace(NodeAgent& agent) { return HostedBy(agent).CheckNamespace(); }
+
+absl::StatusOr<std::string> StateJsonOf(NodeAgent& agent) { return AgentStateJson(agent.state()); }
+
+absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent) {
+  const HostedAgent& hosted = HostedBy(agent);
+  if (!hosted.last_report()) {
+    return absl::FailedPreconditionError("no round has ended yet: dispatch first");
+  }
+  return SyncJson(SubjectOf(hosted.node()), *hosted.last_report());
+}
+
+absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent) {
+  absl::StatusOr<std::string> json = absl::UnknownError("");
+  absl::Status status = HostedBy(agent).Ask([&](Node& node) { json = PlanReport(node); });
+  return status.ok() ? json : status;
+}
+
+absl::StatusOr<std::string> AuditJsonOf(NodeAgent& agent) {
+  std::string json;
+  absl::Status status = HostedBy(agent).Ask([&](const Node& node) {
+    const std::vector<NodeView> views = {GatherNodeView(node.sources(), node.ReadCniConfigs())};
+    json = AuditJson(Audit(views, {.bits = node.config().bits,
+                                   .mode = node.config().mode,
+                                   .families = node.config().families}));
+  });
+  if (!status.ok()) return status;
+  return json;
+}
+
+}  // namespace kipt::agent

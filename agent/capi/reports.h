@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A NodeAgent's reports as the program's JSON.
+#ifndef KIPT_AGENT_CAPI_REPORTS_H_
+#define KIPT_AGENT_CAPI_REPORTS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "agent/node_agent.h"
+
+namespace kipt::agent {
+
+// HostedAgent::CheckNamespace.
+absl::Status CheckNamespace(NodeAgent& agent);
+
+// AgentStateJson.
+absl::StatusOr<std::string> StateJsonOf(NodeAgent& agent);
+// SyncJson of the last round. FailedPrecondition: there was none.
+absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent);
+// PlanJson. Errors are HostedAgent::Ask's and Backend::Read's.
+absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent);
+// AuditJson. Errors are HostedAgent::Ask's.
+absl::StatusOr<std::string> AuditJsonOf(NodeAgent& agent);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_CAPI_REPORTS_H_

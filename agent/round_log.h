@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the daemon logs.
+#ifndef KIPT_AGENT_ROUND_LOG_H_
+#define KIPT_AGENT_ROUND_LOG_H_
+
+#include <map>
+#include <string>
+
+#include "agent/audit/node_audit.h"
+#include "agent/config/config.h"
+#include "agent/loop/events.h"
+#include "agent/loop/plan.h"
+#include "agent/loop/round.h"
+
+namespace kipt::agent {
+
+// Warnings; --v=1: the effective configuration; --v=2: gates that are ignored.
+void LogConfig(const Config& config);
+
+// One line per incident and per change of state, none per attempt. An incident is a warning; a
+// failed family is an error, a degraded one a warning, one that is in place again information.
+// --v=1: every change that is made; --v=2: refills and every round.
+void LogRound(const Round& round, const AgentState& state);
+
+// One line for each error or warning that came or is gone; 20 at most, and how many more.
+void LogAudit(const NodeAudit& before, const NodeAudit& after);
+
+// Logs what was retired, what failed, and whenever it changes what is kept for which claims.
+// `kept_items`, by iptables mode, is what was last logged as kept.
+void LogRetirement(const RetireReport& report, std::map<std::string, std::string>& kept_items);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_ROUND_LOG_H_

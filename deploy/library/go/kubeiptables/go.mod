@@ -1,0 +1,3 @@
+module kube-iptables-agent.example/kubeiptables
+
+go 1.19

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An audit of what the sieve keeps reports what an audit of everything reports, in bounded memory.
+#include "agent/audit/audit_sieve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/audit/audit.h"
+#include "tests/agent/audit/audited.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using netlink::Family;
+using netlink::Survey;
+using netlink::SurveyRule;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables,
+                                   NodeChange::kKubeProxyIpvsRemoval, NodeChange::kIptablesNft};
+
+uint32_t EveryMark() { return AuditOptions{.change = NodeChange::kKubeProxyNftables}.OurMarks(); }
+
+// A view of what is kept, as SiftedNodeView makes it.
+NodeView Sifted(const Survey& survey) {
+  const SiftOptions options = {.marks = EveryMark()};
+  AuditSieve sieve(options);
+  absl::StatusOr<Survey> kept = netlink::Sifted(survey, sieve);
+  EXPECT_THAT(kept, IsOk());
+  NodeView view = ViewOf(*std::move(kept));
+  view.left_out[survey.mode] = sieve.left_out();
+  return view;
+}
+
+size_t RulesIn(const Survey& survey) {
+  size_t count = 0;
+  for (const auto& [table, chains] : survey.tables) {
+    for (const auto& [name, chain] : chains) count += chain.rules.size();
+  }
+  return count;
+}
+
+size_t ChainsIn(const Survey& survey) {
+  size_t count = 0;
+  for (const auto& [table, chains] : survey.tables) count += chains.size();
+  return count;
+}
+
+class AuditSieveTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AuditSieveTest, AnAuditOfWhatIsKeptSaysTheSame) {
+  const Family family = absl::StrContains(GetParam(), "-v6") ? Family::kIPv6 : Family::kIPv4;
+  for (const char* mode : {"nft", "legacy"}) {
+    const Survey whole = SurveyOfText(mode, family, ReadTestdata(GetParam()));
+    ASSERT_NE(RulesIn(whole), 0U);
+    NodeView view = ViewOf(whole);
+    NodeView sifted = Sifted(whole);
+    view.facts.kernel = sifted.facts.kernel = "4.19.0";
+    view.route_localnet = sifted.route_localnet = {"all"};
+    for (const NodeChange change : kChanges) {
+      const AuditOptions options = {.change = change, .families = {Family::kIPv4, Family::kIPv6}};
+      EXPECT_EQ(AuditText(Audit(sifted, options)), AuditText(Audit(view, options)))
+          << ChangeName(change);
+    }
+  }
+}
+
+std::vector<std::string> Rulesets() {
+  std::vector<std::string> names;
+  for (const char* room : {"rulesets", "audited"}) {
+    for (const auto& file :
+         std::filesystem::directory_iterator(absl::StrCat(KIPT_TESTDATA_DIR, "/", room))) {
+      if (file.path().extension() == ".save") {
+        names.push_back(absl::StrCat(room, "/", file.path().filename().string()));
+      }
+    }
+  }
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Of, AuditSieveTest, ::testing::ValuesIn(Rulesets()), [](const auto& row) {
+  std::string name;
+  for (const char each : row.param) {
+    if (std::isalnum(static_cast<unsigned char>(each)) != 0) name += each;
+  }
+  return name;
+});
+
+// 100 services of two endpoints, and what others may do to them.
+Survey ManyServices(int services) {
+  Survey survey = SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"));
+  auto& nat = survey.tables[{"ip", "nat"}];
+  for (int i = 0; i < services; ++i) {
+    const std::string service = absl::StrCat("KUBE-SVC-", 1000 + i);
+    const std::string endpoint = absl::StrCat("KUBE-SEP-", 1000 + i);
+    nat["KUBE-SERVICES"].rules.insert(
+        nat["KUBE-SERVICES"].rules.begin(),
+        testing::Surveyed(absl::StrCat("-d 10.0.0.1/32 -j ", service), service));
+    nat[service].rules = {testing::Surveyed(absl::StrCat("-j ", endpoint), endpoint)};
+    nat[endpoint].rules = {testing::Surveyed("-s 10.1.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+    nat[endpoint].rules[0].counters = {.packets = 3, .bytes = 180};
+  }
+  return survey;
+}
+
+TEST(AuditSieveManyTest, KeepsAFewServicesAndCountsTheOthers) {
+  const Survey whole = ManyServices(2000);
+  const NodeView sifted = Sifted(whole);
+  EXPECT_LT(RulesIn(sifted.surveys[0]), 200U);
+  EXPECT_LT(ChainsIn(sifted.surveys[0]), 200U);
+  EXPECT_EQ(sifted.left_out.at("nft").too_many, 0U);
+  for (const NodeChange change : kChanges) {
+    EXPECT_EQ(AuditText(Audit(sifted, {.change = change})),
+              AuditText(Audit(ViewOf(whole), {.change = change})))
+        << ChangeName(change);
+  }
+}
+
+TEST(AuditSieveManyTest, FindsWhatIsForeignAmongThem) {
+  Survey whole = ManyServices(2000);
+  auto& nat = whole.tables[{"ip", "nat"}];
+  nat["KUBE-SEP-2999"].rules.push_back(
+      testing::Surveyed("-j KUBELET-MARK-MASQ", "KUBELET-MARK-MASQ"));
+  nat["KUBELET-MARK-MASQ"];
+  nat["VPN"].rules.push_back(testing::Surveyed("-j KUBE-SVC-2998", "KUBE-SVC-2998"));
+  const NodeView sifted = Sifted(whole);
+  const AuditReport now = Audit(sifted, {});
+  ASSERT_NE(FindKind(now, AuditKind::kPrivateChainUser), nullptr);
+  const AuditReport later = Audit(sifted, {.change = NodeChange::kKubeProxyNftables});
+  const AuditFinding* const blocked = FindKind(later, AuditKind::kCleanupBlocked);
+  ASSERT_NE(blocked, nullptr);
+  EXPECT_EQ(blocked->chain, "nat/KUBE-SVC-2998");
+}
+
+TEST(AuditSieveManyTest, KeepsNothingOfForeignChainsThatDoNotConcernKubelet) {
+  Survey whole = SurveyOf("nft", NatText({}, {}));
+  auto& nat = whole.tables[{"ip", "nat"}];
+  for (int i = 0; i < 100000; ++i) {
+    nat[absl::StrCat("FLOOD-", i)].rules = {testing::Surveyed("-s 192.0.2.1/32 -j RETURN")};
+  }
+  const NodeView sifted = Sifted(whole);
+  EXPECT_LT(ChainsIn(sifted.surveys[0]), 20U);
+  EXPECT_EQ(sifted.left_out.at("nft").rules.at({"ip", Owner::kUnknown}).count, 100000U - 3);
+}
+
+TEST(AuditSieveManyTest, HoldsAThousandRulesThatMatterAndCountsMore) {
+  Survey whole = SurveyOf("nft", NatText({}, {}));
+  auto& nat = whole.tables[{"ip", "nat"}];
+  nat["KUBE-MARK-MASQ"];
+  for (int i = 0; i < 100000; ++i) {
+    nat[absl::StrCat("FLOOD-", i)].rules = {
+        testing::Surveyed("-j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+  }
+  const NodeView sifted = Sifted(whole);
+  EXPECT_EQ(RulesIn(sifted.surveys[0]), AuditSieve::kMostNeeded);
+  EXPECT_EQ(sifted.left_out.at("nft").too_many, 100000U - AuditSieve::kMostNeeded);
+}
+
+TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
+  Survey whole = ManyServices(1);
+  auto& services = whole.tables[{"ip", "nat"}]["KUBE-SERVICES"].rules;
+  for (int i = 0; i < 100000; ++i) {
+    const std::string chain = absl::StrCat("X", i);
+    services.push_back(testing::Surveyed(absl::StrCat("-j ", chain), chain));
+  }
+  EXPECT_LT(RulesIn(Sifted(whole).surveys[0]), 2000U);
+}
+
+TEST(AuditSieveManyTest, ChainsOfAProxysOwnTableAreFew) {
+  Survey whole = SurveyOf("nft", NatText({}, {}));
+  auto& table = whole.tables[{"ip", "kube-proxy"}];
+  for (int i = 0; i < 10000; ++i) {
+    table[absl::StrCat("service-", i, "-ns/web")].rules = {testing::Surveyed("-j RETURN")};
+  }
+  const NodeView sifted = Sifted(whole);
+  EXPECT_LT(ChainsIn(sifted.surveys[0]), 40U);
+  EXPECT_EQ(Audit(sifted, {}).kube_proxy[0].mode, KubeProxyMode::kNftables);
+}
+
+TEST(AuditSieveManyTest, EndsWithThePausesError) {
+  const SiftOptions options = {.pause = [] { return absl::CancelledError("enough"); }};
+  AuditSieve sieve(options);
+  EXPECT_THAT(netlink::Sifted(ManyServices(1), sieve), StatusIs(absl::StatusCode::kCancelled));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State and events as JSON, as the C API returns them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "agent/loop/events.h"
+#include "agent/report/report.h"
+
+namespace kipt::agent {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+const netlink::ChainId kInput = {netlink::Family::kIPv6, netlink::Table::kFilter, "INPUT"};
+const absl::Time kNoon = absl::FromUnixMillis(1'800'000'000'123);
+
+Suspected By() {
+  return {.writers = {{.pid = 42,
+                       .command = "nft",
+                       .command_line = "nft --password hunter2",
+                       .unit = "a.service",
+                       .parent_pid = 41,
+                       .parent_command = "bash"}},
+          .others = false};
+}
+
+// With something in every list.
+AgentState FullState() {
+  const Standing standing = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
+  return {.started = kNoon,
+          .emulated_version = {1, 27},
+          .mode = Mode::kLegacy,
+          .iptables_mode = "nft",
+          .watching = "kernel events",
+          .families = {{.family = netlink::Family::kIPv6,
+                        .phase = FamilyPhase::kFailed,
+                        .since = kNoon,
+                        .reason = "not permitted",
+                        .pending_changes = 3}},
+          .findings = {{.condition = Condition::kBitConflict, .chain = kInput, .message = "m"}},
+          .in_place = {standing},
+          .stale = {standing},
+          .fights = {{.chain = kInput,
+                      .item = "-A INPUT -j KUBE-FIREWALL",
+                      .rounds = 10,
+                      .since = kNoon,
+                      .wait = absl::Milliseconds(200),
+                      .by = By(),
+                      .missing = true}},
+          .claimed = {{.standing = standing, .claims = {{ClaimKind::kForeignJump, "-j X"}}}},
+          .foreign_references = {{kInput, 2}},
+          .route_localnet = {"all"},
+          .martians_dropped = 9,
+          .last_look = kNoon,
+          .looks = 5,
+          .incidents = 1,
+          .recent_incidents = {"then it was repaired"},
+          .foreign_rules = 7,
+          .recent_foreign_rules = {"-j DROP"},
+          .config_problem = "a typo"};
+}
+
+Event FullEvent(int damage) {
+  Event event = {.trigger = Trigger::kChange, .duration = absl::Microseconds(1500)};
+  Incident incident = {.by = By(), .latency = absl::Microseconds(900)};
+  for (int i = 0; i < damage; ++i) {
+    incident.damage.push_back({kInput, DamageKind::kJumpMissing, absl::StrCat("-A INPUT ", i)});
+    incident.lost_jumps.push_back({kInput, absl::StrCat("cali-", i)});
+  }
+  event.incident = incident;
+  event.fights_begun = FullState().fights;
+  event.foreign_rules =
+      NewForeignRules{.rules = {{kInput, ForeignRuleKind::kDrop, "-s 10.0.0.0/8 -j DROP"}},
+                      .counts = {{{kInput, ForeignRuleKind::kDrop}, 1}},
+                      .by = By()};
+  event.changed_families = FullState().families;
+  return event;
+}
+
+TEST(AgentStateJsonTest, HasEveryValue) {
+  const std::string line = AgentStateJson(FullState());
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  EXPECT_THAT(line, Not(HasSubstr("hunter2"))) << "arguments may hold secrets";
+  const Json json = Json::parse(line);
+  EXPECT_EQ(json["apiVersion"], "kube-iptables-agent/v1");
+  EXPECT_EQ(json["kind"], "State");
+  EXPECT_EQ(json["ready"], false);
+  EXPECT_THAT(json["reason"].get<std::string>(), HasSubstr("not permitted"));
+  EXPECT_EQ(json["started"], "2027-01-15T08:00:00.123Z");
+  EXPECT_EQ(json["lastSuccess"], nullptr) << "never";
+  EXPECT_EQ(json["families"], Json::parse(R"([{"family": "ip6", "phase": "failed",
+      "since": "2027-01-15T08:00:00.123Z", "reason": "not permitted",
+      "pendingChanges": 3, "notReadyBecause": "not permitted"}])"));
+  EXPECT_EQ(json["findings"][0]["condition"], "BitConflict");
+  EXPECT_EQ(json["inPlace"], json["stale"]);
+  EXPECT_EQ(json["kept"][0]["claims"][0]["kind"], "foreignJump");
+  EXPECT_EQ(json["foreignReferences"], Json::parse(R"([{"family": "ip6", "table": "filter",
+      "chain": "INPUT", "count": 2}])"));
+  EXPECT_EQ(json["fights"], Json::parse(R"([{"family": "ip6", "table": "filter",
+      "chain": "INPUT", "writers": [{"pid": 42, "command": "nft", "unit": "a.service",
+      "parentPid": 41, "parentCommand": "bash"}], "otherWriters": false,
+      "text": "-A INPUT -j KUBE-FIREWALL", "missing": true, "rounds": 10,
+      "since": "2027-01-15T08:00:00.123Z", "waitMilliseconds": 200}])"));
+  EXPECT_EQ(json["martians"], Json::parse(R"({"ruleStands": false, "packetsDropped": 9,
+      "routeLocalnet": ["all"], "exposed": true})"));
+  EXPECT_EQ(json["checks"], 5);
+  EXPECT_EQ(json["incidentCount"], 1);
+  EXPECT_EQ(json["recentIncidents"][0], "then it was repaired");
+  EXPECT_EQ(json["foreignRuleCount"], 7);
+  EXPECT_EQ(json["configProblem"], "a typo");
+  EXPECT_EQ(json["mustRestart"], "");
+}
+
+TEST(AgentStateJsonTest, NothingKnownIsNullOrEmptyAndEveryFieldIsThere) {
+  const Json empty = Json::parse(AgentStateJson({}));
+  const Json full = Json::parse(AgentStateJson(FullState()));
+  for (const auto& [name, value] : full.items()) EXPECT_TRUE(empty.contains(name)) << name;
+  EXPECT_EQ(empty["foreignRuleCount"], nullptr);
+  EXPECT_EQ(empty["started"], nullptr);
+  EXPECT_EQ(empty["families"], Json::array());
+}
+
+TEST(EventJsonTest, HasEveryValue) {
+  const std::string line = EventJson(kNoon, FullEvent(1));
+  EXPECT_THAT(line, AllOf(Not(HasSubstr("\n")), Not(HasSubstr("hunter2"))));
+  const Json json = Json::parse(line);
+  EXPECT_EQ(json["kind"], "Event");
+  EXPECT_EQ(json["time"], "2027-01-15T08:00:00.123Z");
+  EXPECT_EQ(json["trigger"], "change");
+  EXPECT_EQ(json["durationMicroseconds"], 1500);
+  EXPECT_EQ(json["incident"]["damage"], Json::parse(R"([{"family": "ip6", "table": "filter",
+      "chain": "INPUT", "kind": "jump_missing", "text": "-A INPUT 0"}])"));
+  EXPECT_EQ(json["incident"]["repairMicroseconds"], 900);
+  EXPECT_EQ(json["fightsBegun"], Json::parse(AgentStateJson(FullState()))["fights"]);
+  EXPECT_EQ(json["fightsEnded"], Json::array());
+  EXPECT_EQ(json["newForeignRules"]["rules"][0]["text"], "-s 10.0.0.0/8 -j DROP");
+  EXPECT_EQ(json["newForeignRules"]["counts"][0]["count"], 1);
+  EXPECT_EQ(json["changedFamilies"][0]["phase"], "failed");
+}
+
+TEST(EventJsonTest, AQuietRoundHasNulls) {
+  const Json json = Json::parse(EventJson(kNoon, {}));
+  EXPECT_EQ(json["incident"], nullptr);
+  EXPECT_EQ(json["newForeignRules"], nullptr);
+}
+
+TEST(EventJsonTest, ListsAreCutUntilTheyFit) {
+  const std::string line = EventJson(kNoon, FullEvent(10'000), 4096);
+  EXPECT_THAT(line, SizeIs(Le(4096)));
+  const Json incident = Json::parse(line)["incident"];
+  EXPECT_EQ(incident["damageCount"], 10'000) << "what was cut is counted";
+  EXPECT_GT(incident["damage"].size(), 0);
+  EXPECT_LT(incident["damage"].size(), 64);
+  EXPECT_THAT(EventJson(kNoon, FullEvent(10'000)), SizeIs(Le(64 << 10)));
+}
+
+TEST(StateJsonTest, BytesOfOthersAreEscaped) {
+  AgentState state = FullState();
+  state.fights[0].by.writers[0].command = "a\xff\x1b[31m\u202e";
+  const std::string line = AgentStateJson(state);
+  for (const char byte : line) ASSERT_TRUE(byte >= ' ' && byte < 0x7f) << line;
+}
+
+// deploy/reference.md has every field, as `name` or `name[]`.
+TEST(StateJsonTest, EveryFieldIsInTheReference) {
+  std::ifstream file(KIPT_DEPLOY_DIR "/reference.md");
+  const std::string reference((std::istreambuf_iterator<char>(file)), {});
+  const auto section = reference.substr(reference.find("## JSON"));
+  const std::string json = section.substr(0, section.find("\n## "));
+  std::set<std::string> missing;
+  const auto visit = [&](const auto& self, const Json& value) -> void {
+    for (const auto& [name, inner] : value.items()) {
+      if (value.is_object() && !absl::StrContains(json, absl::StrCat("`", name, "`")) &&
+          !absl::StrContains(json, absl::StrCat("`", name, "[]`"))) {
+        missing.insert(name);
+      }
+      if (inner.is_structured()) self(self, inner);
+    }
+  };
+  visit(visit, Json::parse(AgentStateJson(FullState())));
+  visit(visit, Json::parse(EventJson(kNoon, FullEvent(1))));
+  EXPECT_EQ(missing, std::set<std::string>());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's own audits: what they find and show, and that they cost no repair any time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "tests/interop/audited_host.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/process_cost.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kDone[] = "kube_iptables_agent_audits_total";
+constexpr char kFindings[] = "kube_iptables_agent_audit_findings";
+constexpr char kWarm[] = "result=\"done\"";
+
+class AuditDaemonTest : public DaemonTest {
+ protected:
+  void StartAuditing(const std::string& period) { Start({}, host_.Flags(period)); }
+
+  // Audits that begin from now on have ended.
+  bool AuditsAgain(int audits = 2) {
+    return MetricReaches(kDone, Metric(kDone, kWarm) + audits, kWarm);
+  }
+  static std::string Auditz(const std::string& query = "") {
+    return HttpGet(kMetricsPort, "/auditz" + query).body;
+  }
+  static void Nft(const std::string& commands) {
+    const ProgramResult result = RunProgram({"nft", commands});
+    ASSERT_EQ(result.exit_code, 0) << result;
+  }
+  static size_t CountOf(const std::string& text, const std::string& part) {
+    return std::vector<std::string>(absl::StrSplit(text, part)).size() - 1;
+  }
+
+  const AuditedHost host_;
+  const TemporaryTree& no_cni_ = host_.files();
+};
+
+TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
+  StartAuditing("1s");
+  ASSERT_TRUE(AuditsAgain()) << daemon().Output();
+  EXPECT_EQ(Metric(kFindings, "kind=\"ChainUser\""), 0);
+  ASSERT_EQ(Iptables{}.Run({"-t", "nat", "-N", "KUBE-MARK-MASQ"}).exit_code, 0);
+  ASSERT_EQ(Iptables{}.Run({"-t", "nat", "-N", "OFFICE"}).exit_code, 0);
+  ASSERT_EQ(Iptables{}
+                .Run({"-t", "nat", "-A", "OFFICE", "-s", "192.0.2.7", "-j", "KUBE-MARK-MASQ"})
+                .exit_code,
+            0);
+  ASSERT_TRUE(MetricReaches(kFindings, 2, "kind=\"ChainUser\"")) << Auditz();
+  EXPECT_EQ(Metric(kFindings,
+                   "{backend=\"nft\",chain=\"KUBE-MARK-MASQ\",change=\"ownership-cleanup\","
+                   "family=\"ip\",kind=\"ChainUser\",owner=\"unknown\",severity=\"error\","
+                   "table=\"nat\"}"),
+            1);
+  // The words of the command.
+  const ProgramResult command =
+      RunProgram({AgentProgramPath(), "audit", "--cni-conf-dir=" + no_cni_.root(),
+                  "--host-root=" + no_cni_.root()});
+  EXPECT_THAT(Auditz(), AllOf(HasSubstr("\nBefore ownership-cleanup:\n\n" + command.out),
+                              HasSubstr("-A OFFICE -s 192.0.2.7/32 -j KUBE-MARK-MASQ")));
+  const auto json = nlohmann::json::parse(Auditz("?output=json"));
+  EXPECT_EQ(json["audits"].size(), 4U);
+  EXPECT_GE(json["audits"][0]["errors"], 1);
+  ASSERT_TRUE(AuditsAgain());
+  const std::string line =
+      "Finding: error ChainUser nft ip nat/KUBE-MARK-MASQ, before ownership-cleanup, "
+      "kube-proxy-nftables: rules in OFFICE";
+  EXPECT_EQ(CountOf(daemon().Output(), line), 1U) << daemon().Output();
+  ASSERT_EQ(Iptables{}.Run({"-t", "nat", "-F", "OFFICE"}).exit_code, 0);
+  ASSERT_TRUE(AuditsAgain());
+  EXPECT_EQ(Metric(kFindings, "kind=\"ChainUser\""), 0);
+  EXPECT_EQ(CountOf(daemon().Output(), "Finding gone: error ChainUser nft ip nat/KUBE-MARK-MASQ"),
+            1U)
+      << daemon().Output();
+}
+
+TEST_F(AuditDaemonTest, EscapesWhatOthersCallTheirChains) {
+  StartAuditing("1s");
+  const std::string chain = "X\x1b[2Jz";
+  const std::vector<std::vector<std::string>> commands = {
+      {"-t", "nat", "-N", "KUBE-MARK-MASQ"},
+      {"-t", "nat", "-N", chain},
+      {"-t", "nat", "-A", chain, "-j", "KUBE-MARK-MASQ"}};
+  for (const auto& command : commands) ASSERT_EQ(Iptables{}.Run(command).exit_code, 0);
+  ASSERT_TRUE(MetricReaches(kFindings, 1, "kind=\"ChainUser\"")) << Auditz();
+  EXPECT_THAT(Auditz(), HasSubstr("X\\x1b[2Jz"));
+  for (const std::string& text : {Auditz(), Auditz("?output=json"),
+                                  HttpGet(kMetricsPort, "/metrics").body, daemon().Output()}) {
+    EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  }
+}
+
+TEST_F(AuditDaemonTest, AWriterWithoutAPauseTearsAuditsQuietlyAndRepairsGoOn) {
+  StartAuditing("1s");
+  // Its nft ends with it, when the pipe does.
+  BackgroundProgram writer(
+      {"/bin/bash", "-c",
+       "nft add table ip busy; while :; do echo 'add chain ip busy c; delete chain ip busy c'; "
+       "done > >(exec nft -i >/dev/null)"});
+  // An audit of a few chains may end between two commits, so there are many.
+  std::string flood = "add table ip flood; ";
+  for (int i = 0; i < 2000; ++i) absl::StrAppend(&flood, "add chain ip flood c", i, "; ");
+  ASSERT_NO_FATAL_FAILURE(Nft(flood));
+  EXPECT_TRUE(MetricReaches(kDone, 1, "result=\"torn\"")) << daemon().Output();
+  ASSERT_EQ(Iptables{}.Run({"-t", "mangle", "-F"}).exit_code, 0);
+  ASSERT_EQ(Iptables{}.Run({"-t", "mangle", "-X"}).exit_code, 0);
+  EXPECT_TRUE(MetricReaches("kube_iptables_agent_drift_detected_total", 1)) << daemon().Output();
+  // Findings of an audit before the first of these commits are logged.
+  EXPECT_THAT(daemon().Output(), Not(HasSubstr("kept changing")));
+  writer.Signal(SIGKILL);
+}
+
+TEST_F(AuditDaemonTest, AFloodOfForeignChainsTakesNoMemory) {
+  std::string flood = "add table ip flood\n";
+  for (int i = 0; i < 100000; ++i) {
+    absl::StrAppend(&flood, "add chain ip flood a-name-of-usual-length-", i, "\n");
+  }
+  const TemporaryTree files;
+  files.Write("flood", flood);
+  ASSERT_EQ(RunProgram({"nft", "-f", files.Path("flood")}).exit_code, 0);
+  StartAuditing("1s");
+  int64_t peak = 0;
+  const absl::Time deadline = absl::Now() + absl::Seconds(90);
+  while (Metric(kDone, kWarm) < 1 && absl::Now() < deadline) {
+    peak = std::max<int64_t>(peak, MemoryOf(daemon().pid()).anonymous_kib);
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_GE(Metric(kDone, kWarm), 1) << daemon().Output();
+  RecordProperty("peak_kib", static_cast<int>(peak));
+  EXPECT_LT(peak, 8 * 1024);
+}
+
+TEST_F(AuditDaemonTest, AReloadChangesThePeriodAndZeroSwitchesItOff) {
+  const TemporaryTree files;
+  const std::string head = kConfigHead;
+  files.Write("config.yaml", head + "auditPeriod: 1h\n");
+  Start({}, {"--config=" + files.Path("config.yaml"), "--cni-conf-dir=" + no_cni_.root(),
+             "--host-root=" + no_cni_.root()});
+  EXPECT_EQ(Metric("kube_iptables_agent_audit_period_seconds"), 3600);
+  EXPECT_THAT(Auditz(), HasSubstr("none has ended yet"));
+  files.Write("config.yaml", head + "auditPeriod: 1s\n");
+  ASSERT_TRUE(MetricReaches(kDone, 2, kWarm)) << daemon().Output();
+  EXPECT_GT(Metric("kube_iptables_agent_audit_last_success_timestamp_seconds"), 0);
+  files.Write("config.yaml", head + "auditPeriod: 0s\n");
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!absl::StrContains(Auditz(), "Off: --audit-period is 0") && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_THAT(Auditz(), HasSubstr("Off: --audit-period is 0"));
+  EXPECT_EQ(Metric("kube_iptables_agent_audit_last_success_timestamp_seconds"), 0);
+  EXPECT_EQ(Stop(SIGTERM), 0);
+}
+
+TEST_F(AuditDaemonTest, StartedWithoutAuditsItMustRestartToHaveThem) {
+  const TemporaryTree files;
+  const std::string head = kConfigHead;
+  files.Write("config.yaml", head + "auditPeriod: 0s\n");
+  Start({}, {"--config=" + files.Path("config.yaml")});
+  files.Write("config.yaml", head + "auditPeriod: 1s\n");
+  EXPECT_EQ(daemon().Wait(), 1);
+  EXPECT_THAT(daemon().Output(), HasSubstr("audit-period: 0s at start"));
+}
+
+TEST_F(AuditDaemonTest, ItReadsAsTheDaemonMay) {
+  // Another user's file that only that user may read.
+  no_cni_.Write("10.conflist", "{\"name\": \"a\", \"plugins\": []}");
+  ASSERT_EQ(chown(no_cni_.Path("10.conflist").c_str(), 12345, 12345), 0);
+  ASSERT_EQ(chmod(no_cni_.Path("10.conflist").c_str(), 0600), 0);
+  StartAuditing("1s");
+  EXPECT_TRUE(MetricReaches(kFindings, 1, "kind=\"CniConfigUnreadable\"")) << Auditz();
+  // Routing rules, WireGuard and tc are read.
+  EXPECT_THAT(Auditz(), Not(HasSubstr("NotSeen"))) << Auditz();
+}
+
+}  // namespace
+}  // namespace kipt::testing

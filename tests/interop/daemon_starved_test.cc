@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Others commit so often that no check reads all of a long chain at one generation.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "netlink/backend.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/foreign_writer.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::ChainQuery;
+using netlink::Family;
+using netlink::Table;
+
+class DaemonStarvedTest : public DaemonTest {
+ protected:
+  // The thread inherits this one's network namespace.
+  void OthersCommitAllTheTime() {
+    others_ = std::jthread([](const std::stop_token& stop) {
+      const auto writer = ForeignWriter::Create();
+      while (writer.ok() && !stop.stop_requested()) {
+        (void)(*writer)->CommitChain();
+        absl::SleepFor(absl::Milliseconds(20));
+      }
+    });
+  }
+  void OthersStop() { others_ = std::jthread(); }
+
+ private:
+  std::jthread others_;
+};
+
+TEST_F(DaemonStarvedTest, WhatIsDeletedComesBackAndOnceOnly) {
+  const AgentSettings settings{.ownership_cleanup = false};
+  Start(settings);
+  auto writer = ForeignWriter::Create();
+  ASSERT_THAT(writer, IsOk());
+  const auto backend = netlink::NewNftBackend();
+  ASSERT_THAT(backend, IsOk());
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  const ChainId firewall{Family::kIPv4, Table::kFilter, "KUBE-FIREWALL"};
+  const ChainQuery queries[] = {{.chain = input}, {.chain = firewall}};
+  const auto before = (*backend)->Read(queries);
+  ASSERT_THAT(before, IsOk());
+  ASSERT_NO_FATAL_FAILURE(FillInput(100'000));
+  OthersCommitAllTheTime();
+  Output({"/usr/sbin/nft", "flush chain ip filter KUBE-FIREWALL"});
+  const auto jump = before->Find(input)->rules.at(0);
+  ASSERT_THAT((*writer)->Commit({netlink::DeleteRule{
+                  .chain = input, .handle = jump.handle, .number = 1, .rule = *jump.rule()}}),
+              IsOk());
+  const absl::Time damaged = absl::Now();
+  const auto jumps_first = [&](const netlink::ObservedChain& chain) {
+    const std::string* target = JumpTarget(chain.rules[0]);
+    return target != nullptr && *target == firewall.name;
+  };
+  EXPECT_TRUE(WaitUntil([&] {
+    const auto now = (*backend)->ReadTorn(queries, nullptr);
+    return now.ok() && !now->Find(input)->rules.empty() && jumps_first(*now->Find(input)) &&
+           now->Find(firewall)->rules.size() == before->Find(firewall)->rules.size();
+  })) << daemon().Output();
+  std::cout << "repaired after " << absl::Now() - damaged << "\n";
+  OthersStop();
+  EXPECT_TRUE(BecomesClean(settings)) << daemon().Output();
+  EXPECT_EQ(CountOf("-j KUBE-FIREWALL\n", Output({"/usr/sbin/iptables-nft", "-S", "INPUT"})), 1);
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A test that lacks a program says which package brings it, and tests/run installs that package.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/support/child.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+
+class MissingProgramTest : public ::testing::TestWithParam<ProgramPackage> {};
+
+TEST_P(MissingProgramTest, IsNamedWithItsPackage) {
+  ASSERT_EQ(setenv("PATH", "/nonexistent", 1), 0);
+  const ProgramResult result = RunProgram({GetParam().program});
+  EXPECT_EQ(result.exit_code, 127);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("; Debian's package ", GetParam().package, " ")));
+}
+
+TEST_P(MissingProgramTest, IsBroughtByThatPackage) {
+  const ProgramResult result = RunProgram(
+      {"bash", "-c", "dpkg -S \"$(realpath \"$(command -v \"$0\")\")\"", GetParam().program});
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(result.out, ':')),
+              Contains(Eq(GetParam().package)))
+      << result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, MissingProgramTest, ::testing::ValuesIn(kProgramPackages),
+                         [](const auto& row) {
+                           std::string name = row.param.program;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+TEST(MissingProgramsTest, AreInstalledByTestsRun) {
+  const ProgramResult listed =
+      RunProgram({KIPT_INSTALL_PACKAGES, "--list", "build", "look", "skew", "test", "monitoring"});
+  const std::vector<std::string> packages = absl::StrSplit(listed.out, '\n');
+  for (const ProgramPackage& row : kProgramPackages) {
+    const std::string package = row.package;
+    EXPECT_THAT(packages, Contains(Eq(package == "python3-minimal" ? "python3" : package)));
+  }
+}
+
+}  // namespace
+}  // namespace kipt::testing

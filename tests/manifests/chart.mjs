@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The chart of deploy/helm, rendered with the values that mean an overlay and its components. It must
+// make the same objects as kustomize does.
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import { parse, stringify } from "yaml";
+import { read } from "./render.mjs";
+
+export const valuesOf = ({ overlay, chosen }) => ({
+  config: overlay === "observe" ? {} : { observe: false, staleChains: "keep" },
+  attribution: chosen.includes("attribution"),
+  iptablesLegacy: chosen.includes("legacy"),
+  podMonitor: chosen.includes("podmonitor"),
+});
+
+export function renderChart(chart, values, work) {
+  const file = join(work, "values.yaml");
+  writeFileSync(file, stringify(values));
+  return read(execFileSync(join(work, "render"), [chart, "kube-system", file], { encoding: "utf8" }));
+}
+
+// What is the tool's, and not the object's.
+function bare(object, configMap) {
+  const { metadata } = object;
+  delete metadata.annotations?.["helm.sh/resource-policy"];
+  for (const key of ["helm.sh/chart", "app.kubernetes.io/managed-by"]) delete metadata.labels?.[key];
+  for (const key of ["annotations", "labels"]) {
+    if (Object.keys(metadata[key] ?? {}).length === 0) delete metadata[key];
+  }
+  if (object.kind === "ConfigMap") {
+    metadata.name = "by its content";
+    object.data["config.yaml"] = parse(object.data["config.yaml"]);
+  }
+  // kustomize puts what a component adds first.
+  const byName = (_, value) => Array.isArray(value) && value.every((one) => one?.name)
+    ? value.sort((a, b) => (a.name < b.name ? -1 : 1)) : value;
+  return JSON.parse(JSON.stringify(object).replaceAll(configMap, "by its content"), byName);
+}
+
+const sorted = (objects) => {
+  const name = objects.find(({ kind }) => kind === "ConfigMap").metadata.name;
+  return structuredClone(objects)
+    .map((object) => bare(object, name))
+    .sort((a, b) => (a.kind < b.kind ? -1 : 1));
+};
+
+const differences = (is, shall, path) => {
+  if (isDeepStrictEqual(is, shall)) return [];
+  const inner = (value) => typeof value === "object" && value !== null;
+  if (!inner(is) || !inner(shall)) return [`${path} is ${JSON.stringify(is)}, not ${JSON.stringify(shall)}`];
+  return [...new Set([...Object.keys(is), ...Object.keys(shall)])].flatMap((key) =>
+    differences(is[key], shall[key], `${path}.${key}`));
+};
+
+// `render`: of kustomize; `objects`: of the chart.
+export function problemsOfChart(render, objects) {
+  const [is, shall] = [sorted(objects), sorted(render.objects)];
+  if (is.length !== shall.length) return [`${is.length} objects, not ${shall.length}`];
+  return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
+}
+
+// Every value that the schema names is one of values.yaml, and the other way round.
+export function problemsOfValues(chart) {
+  const values = parse(readFileSync(join(chart, "values.yaml"), "utf8"));
+  const schema = JSON.parse(readFileSync(join(chart, "values.schema.json"), "utf8"));
+  const compare = (value, of, path) => {
+    if (of.additionalProperties !== false) return [];
+    const known = Object.keys(of.properties).filter((key) => key !== "global");
+    const problems = isDeepStrictEqual(known.sort(), Object.keys(value).sort())
+      ? [] : [`${path}: the schema has ${known}, values.yaml ${Object.keys(value)}`];
+    return [...problems, ...known.flatMap((key) => compare(value[key], of.properties[key], `${path}.${key}`))];
+  };
+  return compare(values, schema, "values");
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Debian's Prometheus over 200 nodes, whose /metrics the product writes from audits: how many would
+// break at which change, by whose software and at which chain; alerts that fire and resolve; every
+// query of the dashboard.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/node_audit.h"
+#include "agent/config/settings.h"
+#include "agent/endpoints/metrics.h"
+#include "tests/monitoring/monitoring_files.h"
+#include "tests/monitoring/prometheus_server.h"
+#include "tests/support/background_program.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::AuditOptions;
+using agent::NodeAudit;
+using agent::NodeChange;
+using agent::NodeView;
+using ::testing::IsEmpty;
+
+constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables,
+                                   NodeChange::kKubeProxyIpvsRemoval, NodeChange::kIptablesNft};
+
+NodeView ViewOf(const std::string& mode, const std::string& text) {
+  const auto survey = agent::ParseSurvey(mode, netlink::Family::kIPv4, text, {});
+  EXPECT_THAT(survey, IsOk());
+  NodeView view;
+  if (survey.ok()) view.surveys.push_back(*survey);
+  return view;
+}
+
+NodeAudit AuditOf(const NodeView& view, agent::Mode mode, absl::Time time) {
+  std::vector<agent::AuditReport> reports;
+  for (const NodeChange change : kChanges) {
+    reports.push_back(agent::Audit({&view, 1}, {.mode = mode, .change = change}));
+  }
+  return agent::MakeNodeAudit(std::move(reports), time);
+}
+
+// What a node of a kind has; and how many there are.
+struct Kind {
+  int nodes;
+  NodeView view;
+  bool gate_is_on = false;
+  absl::Duration age = absl::ZeroDuration();
+};
+
+std::string Nat(const std::string& chains, const std::string& rules) {
+  return absl::StrCat("*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n", chains, rules,
+                      "COMMIT\n");
+}
+
+std::vector<Kind> Fleet() {
+  const NodeView portmap =
+      ViewOf("nft", Nat(":KUBE-MARK-MASQ - [0:0]\n:CNI-DN-0123 - [0:0]\n",
+                        "-A CNI-DN-0123 -s 10.1.0.0/16 -p tcp -j KUBE-MARK-MASQ\n"));
+  const NodeView office = ViewOf("nft", Nat(":KUBE-MARK-DROP - [0:0]\n:OFFICE - [0:0]\n",
+                                            "-A OFFICE -s 192.0.2.0/24 -j KUBE-MARK-DROP\n"));
+  NodeView old_kernel = ViewOf("nft", Nat("", ""));
+  old_kernel.facts.kernel = "4.19.0";
+  const NodeView docker =
+      ViewOf("legacy",
+             "*filter\n:FORWARD ACCEPT [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DOCKER\n"
+             "-A DOCKER -j RETURN\nCOMMIT\n");
+  return {{.nodes = 110, .view = ViewOf("nft", Nat("", ""))},
+          {.nodes = 50, .view = portmap},
+          {.nodes = 5, .view = office, .gate_is_on = true},
+          {.nodes = 20, .view = old_kernel},
+          {.nodes = 10, .view = docker},
+          // The last audit is of three hours ago.
+          {.nodes = 5, .view = ViewOf("nft", Nat("", "")), .age = absl::Hours(3)}};
+}
+
+class FleetAuditsTest : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    Write(Fleet());
+    server_.emplace(std::vector<std::string>{"/usr/bin/python3", "-m", "http.server", "9000",
+                                             "--bind", "127.0.0.1", "--directory", nodes_.root()});
+    const std::string scrape =
+        "global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}\n"
+        "rule_files: [alerts.yaml, recording_rules.yaml]\n"
+        "scrape_configs:\n  - job_name: kube-iptables-agent\n    honor_labels: true\n"
+        "    metrics_path: /fleet\n    static_configs: [{targets: [\"127.0.0.1:9000\"]}]\n";
+    // Unchanged except for their patience, which promtool tests.
+    const std::string alerts = absl::StrReplaceAll(
+        DeployText("prometheus/alerts.yaml"), {{"for: 30m", "for: 1s"}, {"for: 1h", "for: 1s"}});
+    prometheus_ = std::make_unique<PrometheusServer>(
+        scrape, std::map<std::string, std::string>{
+                    {"alerts.yaml", alerts},
+                    {"recording_rules.yaml", DeployText("prometheus/recording_rules.yaml")}});
+    ASSERT_TRUE(prometheus_->BecomesReady()) << prometheus_->Output();
+  }
+
+  void Write(const std::vector<Kind>& fleet) {
+    nodes_written_ = 0;
+    std::string text;
+    for (const Kind& kind : fleet) {
+      const agent::Mode mode = kind.gate_is_on ? agent::Mode::kCleanup : agent::Mode::kLegacy;
+      const NodeAudit audit = AuditOf(kind.view, mode, absl::Now() - kind.age);
+      agent::Metrics metrics("test");
+      metrics.SetConfig(agent::DefaultConfig());
+      metrics.SetAudit(audit);
+      agent::Round round;
+      agent::AgentState state;
+      state.mode = mode;
+      metrics.Record(round, state);
+      // The other 300 series of each node would only take time.
+      std::vector<std::string> lines;
+      for (const absl::string_view line : absl::StrSplit(metrics.Serialize(), '\n')) {
+        if (absl::StartsWith(line, "#")) continue;
+        for (const char* part : {"_audit", "_mode_info", "_build_info"}) {
+          if (absl::StrContains(line, part)) lines.emplace_back(line);
+        }
+      }
+      for (int i = 0; i < kind.nodes; ++i, ++nodes_written_) {
+        // As one target's, because 200 targets take a processor of their own.
+        const std::string name = absl::StrCat("node-", nodes_written_);
+        for (const std::string& line : lines) {
+          const size_t end = line.find_first_of("{ ");
+          const bool labelled = line[end] == '{';
+          absl::StrAppend(&text, line.substr(0, end), "{instance=\"", name, "\",node=\"", name,
+                          labelled ? "\"," : "\"}", line.substr(end + (labelled ? 1 : 0)), "\n");
+        }
+      }
+    }
+    nodes_.Write("fleet", text);
+  }
+
+  bool Becomes(const std::string& expr, double number) {
+    const bool became =
+        WaitUntil([&] { return prometheus_->Number(expr) == number; }, absl::Seconds(60));
+    EXPECT_TRUE(became) << expr << " is " << prometheus_->Number(expr) << ", not " << number;
+    return became;
+  }
+
+  const TemporaryTree nodes_;
+  int nodes_written_ = 0;
+  std::optional<BackgroundProgram> server_;
+  std::unique_ptr<PrometheusServer> prometheus_;
+};
+
+TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChainAndAlertsUntilTheyAreMended) {
+  ASSERT_EQ(nodes_written_, 200);
+  const std::string affected = ":kube_iptables_agent_affected_nodes:count";
+  Becomes("job:kube_iptables_agent_audited_nodes:count", 200);
+  const auto errors = [&](const std::string& change) {
+    return absl::StrCat("job_change_severity", affected, "{change=\"", change,
+                        "\",severity=\"error\"}");
+  };
+  // Without a kube-proxy nothing keeps the chains; the office's nodes are among them.
+  Becomes(errors("ownership-cleanup"), 55);
+  // With the gate off kubelet keeps the chains.
+  Becomes(errors("kube-proxy-nftables"), 25);
+  Becomes(absl::StrCat("job_change_severity", affected,
+                       "{change=\"iptables-nft\",severity=\"warning\"}"),
+          10);
+  Becomes(absl::StrCat("job_change_severity_owner", affected,
+                       "{change=\"ownership-cleanup\",owner=\"the CNI plugin portmap\","
+                       "severity=\"error\"}"),
+          50);
+  Becomes(absl::StrCat("job_change_severity_kind_chain", affected,
+                       "{change=\"ownership-cleanup\",kind=\"ChainUser\",table=\"nat\","
+                       "chain=\"KUBE-MARK-DROP\",severity=\"error\"}"),
+          5);
+
+  const auto firing = [](const std::string& alert, const std::string& labels = "") {
+    return absl::StrCat("count(ALERTS{alertstate=\"firing\",alertname=\"", alert, "\"", labels,
+                        "})");
+  };
+  // One for each cause, not for each node.
+  Becomes(firing("KubeIPTablesAgentChangeWouldBreak",
+                 ",change=\"ownership-cleanup\",kind=\"ChainUser\""),
+          1);
+  Becomes(firing("KubeIPTablesAgentChangeWouldBreak",
+                 ",change=\"kube-proxy-nftables\",kind=\"KernelTooOld\""),
+          1);
+  // A user of the chain, and that it is empty, on each of five nodes.
+  Becomes(firing("KubeIPTablesAgentBrokenDependent"), 10);
+  Becomes(firing("KubeIPTablesAgentAuditStale"), 5);
+
+  const auto queries = DashboardQueries(DeployText("grafana/changes.json"));
+  ASSERT_THAT(queries, IsOk());
+  EXPECT_GE(queries->size(), 10U);
+  // None is unaudited here, and no audit was torn.
+  const std::map<std::string, bool> no_answer = {{"Audited nodes/B", true}};
+  std::vector<std::string> unanswered;
+  for (const DashboardQuery& query : *queries) {
+    const std::string expr = Substitute(query.expr, {{"job", "kube-iptables-agent"},
+                                                     {"node", ".*"},
+                                                     {"change", ".*"},
+                                                     {"__rate_interval", "30s"}});
+    const auto answers = [&] {
+      if (query.label.empty()) return prometheus_->Has(expr);
+      const auto values = prometheus_->LabelValues(expr, query.label);
+      return values.ok() && !values->empty();
+    };
+    const bool expected = !no_answer.contains(query.name);
+    if (!WaitUntil([&] { return answers() == expected; }, absl::Seconds(60))) {
+      unanswered.push_back(query.name + ": " + expr);
+    }
+  }
+  EXPECT_THAT(unanswered, IsEmpty());
+
+  // Everything is mended.
+  std::vector<Kind> mended = Fleet();
+  for (Kind& kind : mended) {
+    kind.view = ViewOf("nft", Nat("", ""));
+    kind.age = absl::ZeroDuration();
+  }
+  Write(mended);
+  for (const char* alert : {"KubeIPTablesAgentChangeWouldBreak", "KubeIPTablesAgentBrokenDependent",
+                            "KubeIPTablesAgentAuditStale"}) {
+    EXPECT_TRUE(WaitUntil(
+        [&] {
+          const std::string any = absl::StrCat("ALERTS{alertname=\"", alert, "\"}");
+          return prometheus_->Query(any).ok() && !prometheus_->Has(any);
+        },
+        absl::Seconds(60)))
+        << alert;
+  }
+  // Rules of another group: Prometheus evaluates it at another moment of the second.
+  EXPECT_TRUE(WaitUntil([&] { return !prometheus_->Has(errors("ownership-cleanup")); }));
+}
+
+}  // namespace
+}  // namespace kipt::testing

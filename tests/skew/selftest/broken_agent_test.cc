@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The harness notices agents that are broken on purpose, and says which of two is worse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "tests/skew/selftest/matrix_run.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ProgramResult;
+
+std::string Mutant(const std::string& name) {
+  return absl::StrCat(KIPT_MUTANTS_DIR, "/kube-iptables-agent-", name);
+}
+
+struct MutantRow {
+  const char* mutant;
+  const char* paths;
+  const char* cells;
+  // Where it shows, and in what.
+  std::vector<std::pair<std::string, std::string>> red;
+  // Where the defect makes no difference to a packet.
+  std::vector<std::string> green;
+  // In what the agent is then found worse than kubelet: parts of a problem of the matrix.
+  std::vector<std::string> worse = {};
+  // Of a defect that only takes time: on a busy machine that much may be the machine's.
+  int attempts = 1;
+};
+const MutantRow kMutants[] = {
+    {"no-return",
+     "boot,flush",
+     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|flush/kubelet-1.2(4/proxy-1.24/nft/|7/proxy-1.27/"
+     "nft/"
+     "agent))",
+     {{"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/tcp/ipv4"},
+      {"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/udp/ipv6"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent", "flush/kubelet-1.27/proxy-1.27/nft/agent",
+      "flush/kubelet-1.24/proxy-1.24/nft/kubelet"}},
+    {"inverted-martian",
+     "boot",
+     "^boot/kubelet-1.26/proxy-1.26/(nft|legacy)/",
+     {{"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/tcp/ipv4"},
+      {"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/udp/ipv4"},
+      {"boot/kubelet-1.26/proxy-1.26/legacy/agent", "martian/udp/ipv4"}},
+     {"boot/kubelet-1.26/proxy-1.26/nft/kubelet", "boot/kubelet-1.26/proxy-1.26/legacy/kubelet"}},
+    {"no-claims",
+     "boot,upgrade-kubelet-first",
+     "^(boot|upgrade-kubelet-first)/kubelet-1.2[67]/proxy-1.2[46]/nft/agent",
+     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "load-balancer-refused/tcp/ipv4"},
+      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent",
+       "node-port-local-elsewhere/udp/ipv6"},
+      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "hairpin/tcp/ipv4"},
+      {"boot/kubelet-1.27/proxy-1.24/nft/agent", "stream-service/ipv4"}},
+     {"boot/kubelet-1.26/proxy-1.26/nft/agent",
+      "upgrade-kubelet-first/kubelet-1.26/proxy-1.26/nft/agent"}},
+    {"window",
+     "boot,upgrade-kubelet-first",
+     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24/(nft|"
+     "legacy)/agent|7/proxy-1.27/(nft/|legacy/agent)))",
+     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
+      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
+      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent"},
+     {"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4",
+      "reached the host, with kubelet 0 of"},
+     3},
+    {"late",
+     "flush",
+     "^flush/kubelet-1.27/proxy-1.27/nft/agent",
+     {{"flush/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"}},
+     {}},
+    {"no-label-forward",
+     "boot,label-flip",
+     "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",
+     {{"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-forwarded/tcp/ipv4"},
+      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-between-pods/udp/ipv6"},
+      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "stream-label-drop/ipv4"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
+};
+
+std::vector<std::string> Flags(const MutantRow& row) {
+  return {absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths)};
+}
+
+// So that what the rows below show is the mutants' doing.
+TEST(SoundAgentTest, IsGreenInAllCellsOfTheBrokenOnes) {
+  std::set<std::string> paths;
+  std::set<std::string> cells;
+  for (const MutantRow& row : kMutants) {
+    for (absl::string_view path : absl::StrSplit(row.paths, ',')) paths.emplace(path);
+    cells.emplace(row.cells);
+  }
+  const Matrix sound({absl::StrCat("--cells=", absl::StrJoin(cells, "|")),
+                      absl::StrCat("--paths=", absl::StrJoin(paths, ","))},
+                     KIPT_AGENT_PROGRAM);
+  EXPECT_EQ(sound.exit_code(), 0) << sound.output();
+  for (const MutantRow& row : kMutants) {
+    for (const auto& [cell, probe] : row.red) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
+    for (const std::string& cell : row.green) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
+  }
+}
+
+class BrokenAgentTest : public ::testing::TestWithParam<MutantRow> {};
+
+TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
+  const MutantRow& row = GetParam();
+  const auto shows = [&row](const Matrix& matrix) {
+    return std::all_of(row.red.begin(), row.red.end(), [&matrix](const auto& red) {
+      return matrix.Unexpected(red.first).contains(red.second);
+    });
+  };
+  Matrix broken(Flags(row), Mutant(row.mutant));
+  for (int attempt = 1; attempt < row.attempts && !shows(broken); ++attempt) {
+    broken = Matrix(Flags(row), Mutant(row.mutant));
+  }
+  EXPECT_EQ(broken.exit_code(), 2) << broken.output();
+  std::map<std::string, std::string> verdicts = broken.Verdicts();
+  for (const auto& [cell, probe] : row.red) {
+    EXPECT_EQ(verdicts[cell], "unexpected") << cell << "\n" << broken.output();
+    EXPECT_THAT(broken.Unexpected(cell), Contains(probe)) << cell << "\n" << broken.output();
+  }
+  if (!row.worse.empty()) {
+    const std::vector<std::string> problems = broken.Problems();
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&row](const std::string& problem) {
+      return std::all_of(row.worse.begin(), row.worse.end(), [&problem](const std::string& part) {
+        return absl::StrContains(problem, part);
+      });
+    })) << broken.output();
+  }
+  for (const std::string& cell : row.green) {
+    EXPECT_THAT(verdicts[cell], AnyOf("sound", "known failure")) << cell << "\n" << broken.output();
+    EXPECT_THAT(broken.Unexpected(cell), IsEmpty()) << cell;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants),
+                         [](const auto& row) {
+                           std::string name = row.param.mutant;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// ---- a broken audit ----
+
+// An agent whose audit finds something else, once its rules are those of `report`.
+ProgramResult RunWithAudit(const std::string& report, std::set<std::string>& errors) {
+  const testing::TemporaryTree tree;
+  tree.Write("agent", absl::StrCat("#!/bin/sh\n[ \"$1\" = audit ] && echo '", report,
+                                   "' && exit 0\nexec ", KIPT_AGENT_PROGRAM, " \"$@\"\n"));
+  std::filesystem::permissions(tree.Path("agent"), std::filesystem::perms::owner_all);
+  const Matrix matrix(
+      {"--cells=^to-nftables/kubelet-1.36/proxy-1.36-nftables/third-parties/nft/kubelet$",
+       "--paths=to-nftables"},
+      tree.Path("agent"));
+  errors = matrix.Errors();
+  return {.exit_code = matrix.exit_code(), .out = matrix.output()};
+}
+
+TEST(BrokenAuditTest, OneThatFindsNothingIsSeenAndSoAreItsConsequences) {
+  std::set<std::string> errors;
+  const ProgramResult run = RunWithAudit(R"({"findings": []})", errors);
+  EXPECT_EQ(run.exit_code, 2) << run;
+  const std::string all = absl::StrJoin(errors, "\n");
+  EXPECT_THAT(all, HasSubstr("error ChainUser ip nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(all, HasSubstr("audit did not report that KUBE-MARK-MASQ's users would fail"));
+}
+
+TEST(BrokenAuditTest, OneThatFindsMoreIsSeen) {
+  std::set<std::string> errors;
+  const ProgramResult run = RunWithAudit(
+      R"({"findings": [{"id": "IpsetUser", "severity": "warning", "family": "ip", "chain": ""}]})",
+      errors);
+  EXPECT_EQ(run.exit_code, 2) << run;
+  EXPECT_THAT(absl::StrJoin(errors, "\n"), HasSubstr(", but warning IpsetUser ip"));
+}
+
+// A broken agent against the sound one, either way round.
+TEST(SidesTest, FindTheWorseOfTwoAgents) {
+  const std::string broken = absl::StrCat("agent:", Mutant("inverted-martian"));
+  const std::string cells = "--cells=^boot/kubelet-1.26/proxy-1.26/nft/";
+  const Matrix worse({"--b=" + broken, "--a=agent", "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
+  EXPECT_THAT(worse.Problems(),
+              Contains(HasSubstr("agent-b is worse than agent-a in "
+                                 "boot/kubelet-1.26/proxy-1.26/nft/agent-b, after \"")));
+  EXPECT_THAT(worse.output(), HasSubstr("B (agent-b) is worse than A (agent-a): 1 cells"));
+  const Matrix better({"--a=" + broken, "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
+  EXPECT_THAT(better.Problems(), IsEmpty());
+  EXPECT_THAT(better.output(),
+              HasSubstr("B (agent-b) is in no cell worse than A (agent-a): 1 cells"));
+}
+
+}  // namespace
+}  // namespace kipt::skew
