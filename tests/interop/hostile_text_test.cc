@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -314,8 +315,11 @@ TEST_P(HostileTextTest, TheDaemonsLogAndPagesHoldItEscaped) {
       ":PREROUTING ACCEPT [0:0]\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n"
       "COMMIT\n";
   // What was claimed is in the pages; what was lost in the log.
-  const HttpAnswer statusz = HttpGet(kMetricsPort, "/statusz");
-  EXPECT_THAT(statusz.body, HasSubstr("\\x1b[2J"));
+  HttpAnswer statusz;
+  EXPECT_TRUE(WaitUntil([&statusz] {
+    statusz = HttpGet(kMetricsPort, "/statusz");
+    return absl::StrContains(statusz.body, "\\x1b[2J");
+  })) << statusz.body;
   const ProgramResult replaced = iptables_.Replace(flushed);
   ASSERT_EQ(replaced.exit_code, 0) << replaced;
   ASSERT_TRUE(daemon().Prints("Repaired in")) << daemon().Output();
