@@ -119,13 +119,17 @@ class ChainDiffer {
     }
   }
 
-  // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
+  // Ours sets the mark also after a rule that changes it; before, it would do so in vain. In the
+  // nat chains of a living kube-proxy its own order stays, such as the hairpin rule of IPVS mode
+  // above the rest: to insert ours above would change which packets are masqueraded.
   bool MayDecideFirst(size_t index) const {
     const ObservedRule& observed = observed_[index];
+    if (places_[index].wanted != kNone || !places_[index].removal.empty()) return false;
     const bool only_marks = observed.rule() != nullptr &&
                             std::holds_alternative<netlink::SetMark>(observed.rule()->target);
-    return places_[index].wanted == kNone && places_[index].removal.empty() &&
-           netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
+    if (IsMarkingChain(desired_.id) && only_marks) return false;
+    const bool theirs = claimed_ && desired_.id.table == netlink::Table::kNat;
+    return theirs ? EndsSetsBelow(desired_.id, observed) : netlink::MayDecide(observed);
   }
 
   // Whether kube-proxy's rules do the work, in another form than ours; notes that.

@@ -5,6 +5,8 @@
 //
 //   * In our own chains each rule of ours is present once, in our order, before any foreign rule
 //     that could decide first. Foreign rules stay, after ours.
+//   * Where kube-proxy lives, rules that it puts above ours in table nat stay there, as the hairpin
+//     rule of IPVS mode does: what is missing is added after them.
 //   * A jump of ours in a base chain exists once and is never moved: CNIs insert first too.
 //   * What kube-proxy keeps, in any form, is left alone as long as it works.
 //   * Rules damaged by iptables version skew (kubernetes #112477) never outlive a diff.

@@ -40,9 +40,10 @@ std::optional<int> SingleBit(const Rule& rule) {
   return std::countr_zero(value);
 }
 
-// Where the set that starts at `rules[at]` masquerades `bit`: RETURN, xor, MASQUERADE (since 1.19,
-// with foreign rules in between) or one marked MASQUERADE (before).
-bool IsWholePostroutingSet(absl::Span<const ObservedRule> rules, int bit) {
+// Whether `rules` masquerade `bit`: RETURN, xor, MASQUERADE (since 1.19) or one marked MASQUERADE
+// (before). What else is among them does not matter, as the hairpin rule of kube-proxy's IPVS mode,
+// unless it keeps every packet from the set, or belongs to the set of another bit.
+bool IsWholePostroutingSet(const ChainId& chain, absl::Span<const ObservedRule> rules, int bit) {
   const Rule none;
   size_t step = 0;
   for (const ObservedRule& observed : rules) {
@@ -54,7 +55,7 @@ bool IsWholePostroutingSet(absl::Span<const ObservedRule> rules, int bit) {
       ++step;
     } else if (step == 2 && (rule == MasqueradeAll(bit) || rule == MasqueradeAllPlain(bit))) {
       return true;
-    } else if (netlink::MayDecide(observed)) {
+    } else if (EndsSetsBelow(chain, observed)) {
       return false;
     }
   }
@@ -192,6 +193,11 @@ std::optional<KubeletForm> RecognizeKubeletForm(const ChainId& chain, const Rule
   return std::nullopt;
 }
 
+bool EndsSetsBelow(const ChainId& chain, const ObservedRule& observed) {
+  const bool form = observed.rule() != nullptr && RecognizeKubeletForm(chain, *observed.rule());
+  return netlink::IsUnconditionalTerminal(observed) || (form && netlink::MayDecide(observed));
+}
+
 bool LostItsMatch(const ChainId& chain, const Rule& rule) {
   if (!netlink::IsUnconditional(rule) || RecognizeKubeletForm(chain, rule)) return false;
   return absl::c_any_of(kep3178::kRules, [&](const kep3178::RuleRow& row) {
@@ -220,7 +226,7 @@ std::optional<int> CompleteSetBit(const ChainId& chain, absl::Span<const Observe
     const std::optional<int> bit = rule == nullptr ? std::nullopt : SingleBit(*rule);
     if (!bit.has_value()) continue;
     if (chain.name == kMarkMasqChain && *rule == SetBit(*bit)) return bit;
-    if (chain.name == kPostroutingChain && IsWholePostroutingSet(rules, *bit)) return bit;
+    if (chain.name == kPostroutingChain && IsWholePostroutingSet(chain, rules, *bit)) return bit;
   }
   return std::nullopt;
 }

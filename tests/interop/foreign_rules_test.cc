@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
@@ -266,6 +267,37 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) {
       return TestNameOf(std::get<0>(row.param)) + std::get<1>(row.param).name;
     });
+
+// In kube-proxy's IPVS mode, since 1.19, a rule for hairpin packets comes before the others.
+TEST_P(ForeignTextTest, KubeProxysRulesOfIpvsModeStayInTheirOrderWithEitherBit) {
+  const ProgramResult set = RunProgram({"ipset", "create", "KUBE-LOOP-BACK", "hash:ip,port,ip"});
+  ASSERT_EQ(set.exit_code, 0) << set;
+  const Iptables ipv4 = Of(IpFamily::kIpv4);
+  Load(ipv4, R"(*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-POSTROUTING - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose" -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+COMMIT
+)");
+  const SavedRules before = SavedRules::Of(ipv4);
+  for (const bool other_bit : {false, true}) {
+    AgentSettings settings = Settings();
+    if (other_bit) settings.bits = {3, 4};
+    const ProgramResult synced = Agent("sync", settings);
+    EXPECT_EQ(absl::StrContains(synced.out, "BitConflict"), other_bit) << synced;
+    const SavedRules after = SavedRules::Of(ipv4);
+    for (const char* chain : {"KUBE-POSTROUTING", "KUBE-MARK-MASQ", "POSTROUTING"}) {
+      EXPECT_EQ(after.Rules("nat", chain), before.Rules("nat", chain)) << chain << synced;
+    }
+  }
+}
 
 // Calico and Cilium insert first too: whoever insists on being first fights for ever.
 TEST_P(ForeignTextTest, AJumpThatIsNoLongerFirstIsNotMoved) {

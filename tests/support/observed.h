@@ -126,6 +126,14 @@ inline netlink::OpaqueRule ForeignAcceptAll() {
   return {
       .text = "-j ACCEPT", .jump = {}, .unconditional = true, .decides = true, .terminal = true};
 }
+// Of kube-proxy's IPVS mode, since 1.19 above its masquerade rules.
+inline netlink::OpaqueRule HairpinMasquerade() {
+  return {.text = "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE",
+          .jump = {},
+          .unconditional = false,
+          .decides = true,
+          .terminal = true};
+}
 inline netlink::OpaqueRule ForeignLog() {
   return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false, .terminal = false};
 }

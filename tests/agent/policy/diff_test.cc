@@ -22,6 +22,7 @@ using ::kipt::testing::Filter;
 using ::kipt::testing::ForeignAccept;
 using ::kipt::testing::ForeignAcceptAll;
 using ::kipt::testing::ForeignLog;
+using ::kipt::testing::HairpinMasquerade;
 using ::kipt::testing::JumpTo;
 using ::kipt::testing::Made;
 using ::kipt::testing::Mangle;
@@ -177,6 +178,40 @@ INSTANTIATE_TEST_SUITE_P(
                         {ReturnUnmarked(20), ClearBit(20), kM},
                         {},
                         {"BitConflict"},
+                        true},
+        PostroutingCase{
+            "KubeProxysHairpinRuleAboveAWholeSet", {HairpinMasquerade(), kR, kX, kM}, {}, {}, true},
+        PostroutingCase{"KubeProxysHairpinRuleAboveASetOfAnotherBit",
+                        {HairpinMasquerade(), ReturnUnmarked(20), ClearBit(20), kM},
+                        {},
+                        {"BitConflict"},
+                        true},
+        PostroutingCase{"KubeProxysHairpinRuleAboveAnOlderForm",
+                        {HairpinMasquerade(), MasqueradeMarked(14)},
+                        {},
+                        {"OlderFormKept"},
+                        true},
+        PostroutingCase{"KubeProxysHairpinRuleAboveHalfASet",
+                        {HairpinMasquerade(), kR, kX},
+                        {Append(kMasquerade)},
+                        {},
+                        true},
+        PostroutingCase{"KubeProxysHairpinRuleAlone",
+                        {HairpinMasquerade()},
+                        {Append(kReturn), Append(kXor), Append(kMasquerade)},
+                        {},
+                        true},
+        PostroutingCase{"AForeignRuleAmongOursWhereKubeProxyLives",
+                        {kR, ForeignAccept(), kX, kM},
+                        {},
+                        {},
+                        true},
+        // No packet comes to it, so kube-proxy's set does no work.
+        PostroutingCase{"AForeignRuleThatAcceptsAllWhereKubeProxyLives",
+                        {ForeignAcceptAll(), kR, kX, kM},
+                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade),
+                         Remove(kReturn), Remove(kXor), Remove(kMasquerade)},
+                        {},
                         true},
         // What a kubelet with bit 14 leaves behind a kube-proxy with bit 20.
         PostroutingCase{"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",

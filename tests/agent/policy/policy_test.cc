@@ -322,15 +322,15 @@ INSTANTIATE_TEST_SUITE_P(
                               {}}),
     [](const auto& row) { return row.param.name; });
 
-TEST(PolicyTest, ASetIsCompleteAroundARuleThatDecidesNothingAndNotBehindOneThatMay) {
+TEST(PolicyTest, ASetIsCompleteAroundARuleThatSomePacketsPassAndNotBehindOneThatNonePasses) {
   const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
-  for (const bool decides : {false, true}) {
+  for (const bool passed : {true, false}) {
     Observed observed;
     observed.Chain(chain,
                    {ReturnUnmarked(9),
-                    decides ? ::kipt::testing::ForeignAccept() : ::kipt::testing::ForeignLog(),
+                    passed ? ::kipt::testing::ForeignAccept() : ::kipt::testing::ForeignAcceptAll(),
                     ClearBit(9), MasqueradeAll(0)});
-    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(), !decides);
+    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(), passed);
   }
 }
 
