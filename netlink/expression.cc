@@ -377,6 +377,9 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
                          .text = std::move(text),
                          .target = xt.is_target && spelled ? xt.name : "",
                          .nfacct = !xt.is_target && spelled && xt.name == "nfacct",
+                         .set_directions = !xt.is_target && xt.name == "set"
+                                               ? XtSetDirections(xt.revision, xt.info)
+                                               : "",
                          .marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
                                                : MarksOfXtMatch(xt.name, xt.revision, xt.info)};
 }

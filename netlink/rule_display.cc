@@ -109,6 +109,7 @@ class Describer {
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;
     rule_.nfacct = rule_.nfacct || other.nfacct;
+    if (rule_.set_directions.empty()) rule_.set_directions = other.set_directions;
     rule_.marks |= other.marks;
     NameTarget(other.target);
     if (!other.text.empty()) {

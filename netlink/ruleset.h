@@ -234,6 +234,8 @@ struct OpaqueRule {
   std::optional<InterfaceMatch> in_interface = {};
   // The name in `-m set --match-set`. nf_tables holds a number instead, so it is empty there.
   std::string set = {};
+  // What of a packet is looked up there: "dst,dst,src". Empty for a negated match.
+  std::string set_directions = {};
   // Counts by name, `-m nfacct`.
   bool nfacct = false;
 

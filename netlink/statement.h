@@ -97,6 +97,7 @@ struct OtherExpression {
   // As in OpaqueRule.
   std::string target = {};
   bool nfacct = false;
+  std::string set_directions = {};
   Marks marks = {};
 };
 

@@ -20,6 +20,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_join.h"
 
 namespace kipt::netlink {
 namespace {
@@ -246,6 +247,19 @@ Marks MarksOfUnknownMatch() { return {.tested = kAllMarks, .labels_set = AllConn
 
 Marks MarksOfUnknownTarget() {
   return {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
+}
+
+std::string XtSetDirections(uint32_t revision, XtBytes bytes) {
+  // Since revision 1 each begins with this struct; its flags have one bit for each dimension.
+  const size_t size = sizeof(xt_set_info);
+  if (revision == 0 || revision > 4 || bytes.size() < size) return "";
+  const auto info = FromXtBytes<xt_set_info>(bytes.first(AlignXt(size)));
+  if (!info || info->dim > IPSET_DIM_MAX || (info->flags & IPSET_INV_MATCH) != 0) return "";
+  std::vector<absl::string_view> directions;
+  for (unsigned i = 1; i <= info->dim; ++i) {
+    directions.push_back((info->flags & (1U << i)) != 0 ? "src" : "dst");
+  }
+  return absl::StrJoin(directions, ",");
 }
 
 bool IsMatchWithoutMark(absl::string_view name) { return absl::c_linear_search(kMatches, name); }

@@ -99,6 +99,8 @@ TargetEffect EffectOfTarget(absl::string_view name);
 // `info` may be any bytes. All bits and labels where it does not tell which.
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
 Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
+// Of the match "set": as OpaqueRule::set_directions. Empty where `info` does not tell.
+std::string XtSetDirections(uint32_t revision, XtBytes info);
 Marks MarksOfUnknownMatch();
 Marks MarksOfUnknownTarget();
 

@@ -32,13 +32,6 @@ constexpr OwnerRow kComments[] = {
     {Owner::kAwsVpcCni, "AWS, "},
 };
 
-// IPVS mode puts one rule of its own into KUBE-POSTROUTING.
-bool IsIpvsLoopback(const netlink::SurveyRule& rule) {
-  const netlink::OpaqueRule* opaque = rule.opaque();
-  return opaque != nullptr &&
-         (opaque->set == "KUBE-LOOP-BACK" || opaque->set == "KUBE-6-LOOP-BACK");
-}
-
 }  // namespace
 
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
@@ -50,7 +43,7 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
     const netlink::Rule* known = rule.rule();
     if (known != nullptr && RecognizeKubeletForm(*id, *known)) return of_chain;
-    if (IsIpvsLoopback(rule)) return Owner::kKubeProxyIpvs;
+    if (IsIpvsHairpin(rule.opaque())) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }

@@ -43,6 +43,7 @@ class ChainDiffer {
     const bool complete = !absl::c_linear_search(found_, kNone);
     const bool theirs = !complete && claimed_ && !unguarded && LeaveToKubeProxy();
     if (!theirs) AddMissing();
+    if (desired_.id.table == netlink::Table::kNat) ReportWhatPrecedes();
     for (size_t i = 0; i < observed_.size(); ++i) {
       const std::string& removal = places_[i].removal;
       if (removal.empty() || (theirs && removal != kDamaged)) continue;
@@ -79,23 +80,24 @@ class ChainDiffer {
 
   void FindOurs() {
     for (size_t i = 0; i < observed_.size(); ++i) Judge(observed_[i], places_[i]);
-    // The first rule that stays, is not ours and may decide about a packet: ours belong before it.
-    while (first_foreign_ < observed_.size() && !MayDecideFirst(first_foreign_)) ++first_foreign_;
+    while (end_ < observed_.size() && !EndsOurs(end_)) ++end_;
     // Take each of ours where it is, the earlier first; in an ordered chain after the one before.
     size_t from = 0;
     for (size_t wanted = 0; wanted < found_.size(); ++wanted) {
-      for (size_t i = desired_.ordered ? from : 0; i < first_foreign_; ++i) {
+      for (size_t i = desired_.ordered ? from : 0; i < end_; ++i) {
         if (places_[i].wanted != wanted) continue;
         found_[wanted] = i;
         from = i + 1;
         break;
       }
     }
+    anchor_ = from;
+    while (anchor_ < end_ && !(DecidesFirst(anchor_) && !claimed_)) ++anchor_;
     for (size_t i = 0; i < observed_.size(); ++i) {
       const size_t wanted = places_[i].wanted;
       if (wanted == kNone || found_[wanted] == i) continue;
       places_[i].removal = found_[wanted] != kNone ? "duplicate"
-                           : i > first_foreign_    ? "comes after a rule that may decide first"
+                           : i > end_              ? "comes after a rule that may decide first"
                                                    : "is out of order";
     }
   }
@@ -119,17 +121,62 @@ class ChainDiffer {
     }
   }
 
-  // Ours sets the mark also after a rule that changes it; before, it would do so in vain. In the
-  // nat chains of a living kube-proxy its own order stays, such as the hairpin rule of IPVS mode
-  // above the rest: to insert ours above would change which packets are masqueraded.
-  bool MayDecideFirst(size_t index) const {
+  // A rule that stays, is not of this chain's set, and may decide about a packet before ours do.
+  bool DecidesFirst(size_t index) const {
     const ObservedRule& observed = observed_[index];
-    if (places_[index].wanted != kNone || !places_[index].removal.empty()) return false;
+    const Place& place = places_[index];
+    if (place.wanted != kNone || !place.removal.empty()) return false;
+    // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
     const bool only_marks = observed.rule() != nullptr &&
                             std::holds_alternative<netlink::SetMark>(observed.rule()->target);
-    if (IsMarkingChain(desired_.id) && only_marks) return false;
-    const bool theirs = claimed_ && desired_.id.table == netlink::Table::kNat;
-    return theirs ? EndsSetsBelow(desired_.id, observed) : netlink::MayDecide(observed);
+    return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
+  }
+
+  // Whether that goes for all packets: no packet passes the rule, or it changes the mark of each.
+  bool DecidesForAll(size_t index) const {
+    const ObservedRule& observed = observed_[index];
+    const uint32_t marks = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
+    return netlink::IsUnconditionalTerminal(observed) ||
+           (netlink::IsUnconditional(observed) && marks != 0);
+  }
+
+  // Ours belong before this rule. In table nat a rule that decides for some packets stays where it
+  // is, as the hairpin rule of kube-proxy's IPVS mode does: to insert ours above would change which
+  // packets are masqueraded. kube-proxy's next sync removes what decides for all of them.
+  bool EndsOurs(size_t index) const {
+    if (!DecidesFirst(index)) return false;
+    const netlink::Rule* rule = observed_[index].rule();
+    return desired_.id.table != netlink::Table::kNat || places_[index].form.has_value() ||
+           (rule != nullptr && LostItsMatch(desired_.id, *rule)) ||
+           (!claimed_ && DecidesForAll(index));
+  }
+
+  void ReportWhatPrecedes() {
+    size_t end = anchor_;
+    for (size_t i = 0; i < observed_.size(); ++i) {
+      const Place& place = places_[i];
+      if (place.removal.empty() && (place.wanted != kNone || place.form)) end = i;
+    }
+    std::vector<std::string> above;
+    for (size_t i = 0; i < end; ++i) {
+      if (!DecidesFirst(i) || places_[i].form || IsIpvsHairpin(observed_[i].opaque())) continue;
+      above.push_back(absl::StrCat("\"", RuleText(desired_.id, observed_[i]), "\""));
+      if (!DecidesForAll(i)) continue;
+      diff_.findings.push_back({Condition::kShadowedRules, desired_.id,
+                                absl::StrCat(above.back(),
+                                             " above these rules decides first "
+                                             "about every packet: delete it"),
+                                false});
+      return;
+    }
+    if (above.empty()) return;
+    const size_t more = above.size() - 1;
+    diff_.findings.push_back(
+        {Condition::kPrecedingRule, desired_.id,
+         absl::StrCat(above.front(), more == 0 ? "" : absl::StrCat(" and ", more, " more"),
+                      " above these rules ", more == 0 ? "decides" : "decide",
+                      " first about the packets that match: nothing to do if that is intended"),
+         false});
   }
 
   // Whether kube-proxy's rules do the work, in another form than ours; notes that.
@@ -174,10 +221,10 @@ class ChainDiffer {
 
   // The rule before which a missing one of ours is inserted; the end: append.
   size_t Anchor(size_t wanted) const {
-    if (!desired_.ordered) return first_foreign_;
+    if (!desired_.ordered) return anchor_;
     const auto later = std::find_if(found_.begin() + static_cast<ptrdiff_t>(wanted), found_.end(),
                                     [](size_t index) { return index != kNone; });
-    return later != found_.end() ? *later : first_foreign_;
+    return later != found_.end() ? *later : anchor_;
   }
 
   // What a kubelet of another mode or bit left here, and no change removes.
@@ -200,7 +247,10 @@ class ChainDiffer {
   std::vector<Place> places_;
   // Per desired rule: the index of the observed rule that is it; kNone where it must be added.
   std::vector<size_t> found_;
-  size_t first_foreign_ = 0;
+  // The first rule before which ours belong, and where a missing one is inserted if none of ours
+  // comes after it.
+  size_t end_ = 0;
+  size_t anchor_ = 0;
   RuleNumbers numbers_;
 };
 

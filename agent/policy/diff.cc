@@ -33,6 +33,8 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kBitConflict, "BitConflict", Severity::kWarning},
     {Condition::kOlderFormKept, "OlderFormKept", Severity::kInfo},
     {Condition::kShadowedJump, "ShadowedJump", Severity::kWarning},
+    {Condition::kShadowedRules, "ShadowedRules", Severity::kWarning},
+    {Condition::kPrecedingRule, "PrecedingRule", Severity::kInfo},
     {Condition::kDamagedRule, "DamagedRule", Severity::kCritical},
     {Condition::kForeignDropsEverything, "ForeignDropsEverything", Severity::kCritical},
     {Condition::kVoidedMark, "VoidedMark", Severity::kWarning},

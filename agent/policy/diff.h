@@ -3,10 +3,11 @@
 // PolicyInput (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is
 // stale, and what is wrong that we do not touch. Pure; the only code that judges foreign rules:
 //
-//   * In our own chains each rule of ours is present once, in our order, before any foreign rule
-//     that could decide first. Foreign rules stay, after ours.
-//   * Where kube-proxy lives, rules that it puts above ours in table nat stay there, as the hairpin
-//     rule of IPVS mode does: what is missing is added after them.
+//   * In our own chains each rule of ours is present once, in our order. Foreign rules stay. In
+//   table
+//     filter, and where no packet passes them, they come after ours.
+//   * In table nat what another program put above a set stays above it, and is a finding. Where
+//     kube-proxy lives, what is missing is added after it.
 //   * A jump of ours in a base chain exists once and is never moved: CNIs insert first too.
 //   * What kube-proxy keeps, in any form, is left alone as long as it works.
 //   * Rules damaged by iptables version skew (kubernetes #112477) never outlive a diff.
@@ -65,6 +66,10 @@ enum class Condition : uint8_t {
   kOlderFormKept,
   // Our jump is below a rule that no packet passes (netlink/reach.h).
   kShadowedJump,
+  // In table nat, a foreign rule above a set that kube-proxy keeps decides first about all packets.
+  kShadowedRules,
+  // In table nat, a foreign rule above a set decides first about some packets.
+  kPrecedingRule,
   // A rule of kubelet's lost its match, by version skew between iptables programs. Repaired in our
   // chains.
   kDamagedRule,

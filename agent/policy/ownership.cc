@@ -41,8 +41,8 @@ std::optional<int> SingleBit(const Rule& rule) {
 }
 
 // Whether `rules` masquerade `bit`: RETURN, xor, MASQUERADE (since 1.19) or one marked MASQUERADE
-// (before). What else is among them does not matter, as the hairpin rule of kube-proxy's IPVS mode,
-// unless it keeps every packet from the set, or belongs to the set of another bit.
+// (before). Foreign rules among them do not matter, but a rule of another bit's set does, and one
+// that lost its match: they return packets that are marked with `bit`.
 bool IsWholePostroutingSet(const ChainId& chain, absl::Span<const ObservedRule> rules, int bit) {
   const Rule none;
   size_t step = 0;
@@ -55,7 +55,8 @@ bool IsWholePostroutingSet(const ChainId& chain, absl::Span<const ObservedRule> 
       ++step;
     } else if (step == 2 && (rule == MasqueradeAll(bit) || rule == MasqueradeAllPlain(bit))) {
       return true;
-    } else if (EndsSetsBelow(chain, observed)) {
+    } else if (LostItsMatch(chain, rule) ||
+               (RecognizeKubeletForm(chain, rule) && netlink::MayDecide(observed))) {
       return false;
     }
   }
@@ -193,9 +194,9 @@ std::optional<KubeletForm> RecognizeKubeletForm(const ChainId& chain, const Rule
   return std::nullopt;
 }
 
-bool EndsSetsBelow(const ChainId& chain, const ObservedRule& observed) {
-  const bool form = observed.rule() != nullptr && RecognizeKubeletForm(chain, *observed.rule());
-  return netlink::IsUnconditionalTerminal(observed) || (form && netlink::MayDecide(observed));
+bool IsIpvsHairpin(const netlink::OpaqueRule* rule) {
+  return rule != nullptr && rule->target == "MASQUERADE" && rule->set_directions == "dst,dst,src" &&
+         (rule->set.empty() || rule->set == "KUBE-LOOP-BACK" || rule->set == "KUBE-6-LOOP-BACK");
 }
 
 bool LostItsMatch(const ChainId& chain, const Rule& rule) {

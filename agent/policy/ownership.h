@@ -54,9 +54,9 @@ struct KubeletForm {
 // or this agent with some label. None: it is foreign.
 std::optional<KubeletForm> RecognizeKubeletForm(const netlink::ChainId& chain,
                                                 const netlink::Rule& rule);
-// No set of rules below `rule` can work: no packet passes it, or it is such a form of another bit,
-// which returns packets without its mark.
-bool EndsSetsBelow(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
+// Whether it is the one rule that kube-proxy's IPVS mode puts into KUBE-POSTROUTING besides the
+// set, for hairpin packets. nf_tables does not show the IP set's name. `rule` may be null.
+bool IsIpvsHairpin(const netlink::OpaqueRule* rule);
 // `rule` is what is left of such a form, of marks, that lost its matches (FindDamage).
 bool LostItsMatch(const netlink::ChainId& chain, const netlink::Rule& rule);
 // One of both.

@@ -303,6 +303,7 @@ class SavedRuleReader {
     const size_t option = Word() == "!" ? 1 : 0;
     if (name == "set" && Word(option) == "--match-set" && opaque_.set.empty()) {
       opaque_.set = std::string(Word(option + 1));
+      if (option == 0) opaque_.set_directions = std::string(Word(option + 2));
     }
     SkipUnknown(0);
   }

@@ -132,7 +132,10 @@ inline netlink::OpaqueRule HairpinMasquerade() {
           .jump = {},
           .unconditional = false,
           .decides = true,
-          .terminal = true};
+          .terminal = true,
+          .target = "MASQUERADE",
+          .set = "KUBE-LOOP-BACK",
+          .set_directions = "dst,dst,src"};
 }
 inline netlink::OpaqueRule ForeignLog() {
   return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false, .terminal = false};

@@ -90,17 +90,19 @@ std::vector<std::string> ForeignRules(const FakeBackend& backend) {
   return lines;
 }
 
-// Every rule of `desired` once, in order where that counts, and none that decides before it. A bare
-// RETURN is ours to delete only where it does harm.
+// Every rule of `desired` once, in order where that counts, and none that decides before it; in
+// table nat none that no packet passes. A bare RETURN is ours to delete only where it does harm.
 void ExpectInPlace(const DesiredChain& desired, const FakeBackend& backend) {
   const netlink::ObservedChain* chain = backend.state().Find(desired.id);
   ASSERT_NE(chain, nullptr) << netlink::ToString(desired.id);
   std::vector<std::string> before_foreign;
   std::vector<std::string> all;
   bool foreign = false;
+  const bool nat = desired.id.table == netlink::Table::kNat;
   for (const ObservedRule& rule : chain->rules) {
     if (rule.rule() == nullptr || *rule.rule() == BareReturn()) {
-      foreign = foreign || netlink::MayDecide(rule);
+      foreign =
+          foreign || (nat ? netlink::IsUnconditionalTerminal(rule) : netlink::MayDecide(rule));
       continue;
     }
     all.push_back(netlink::ToString(desired.id.family, rule));

@@ -20,7 +20,7 @@ namespace {
 
 using ::kipt::testing::BareReturn;
 using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::ForeignAcceptAll;
 using ::kipt::testing::Made;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
@@ -53,7 +53,7 @@ TEST(DiffReasonsTest, SaysWhyADamagedOrMisplacedRuleGoes) {
        {ReturnUnmarked(14), ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)},
        "duplicate"},
       {"too late",
-       {ReturnUnmarked(14), ForeignAccept(), ClearBit(14), MasqueradeAll(0)},
+       {ReturnUnmarked(14), ForeignAcceptAll(), ClearBit(14), MasqueradeAll(0)},
        "comes after a rule that may decide first"},
       {"out of order", {ClearBit(14), ReturnUnmarked(14), MasqueradeAll(0)}, "is out of order"},
   };
@@ -249,10 +249,11 @@ TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIs
               row.severity != Severity::kInfo);
   }
   using ::testing::UnorderedElementsAre;
-  EXPECT_THAT(names[Severity::kInfo], UnorderedElementsAre("OlderFormKept", "NativeProtection"));
-  EXPECT_THAT(
-      names[Severity::kWarning],
-      UnorderedElementsAre("BitConflict", "ShadowedJump", "VoidedMark", "ConnLabelsImpossible"));
+  EXPECT_THAT(names[Severity::kInfo],
+              UnorderedElementsAre("OlderFormKept", "NativeProtection", "PrecedingRule"));
+  EXPECT_THAT(names[Severity::kWarning],
+              UnorderedElementsAre("BitConflict", "ShadowedJump", "ShadowedRules", "VoidedMark",
+                                   "ConnLabelsImpossible"));
   EXPECT_THAT(names[Severity::kCritical],
               UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
                                    "LegacyModeImpossible", "TableDormant", "WriteRefused"));

@@ -322,18 +322,6 @@ INSTANTIATE_TEST_SUITE_P(
                               {}}),
     [](const auto& row) { return row.param.name; });
 
-TEST(PolicyTest, ASetIsCompleteAroundARuleThatSomePacketsPassAndNotBehindOneThatNonePasses) {
-  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
-  for (const bool passed : {true, false}) {
-    Observed observed;
-    observed.Chain(chain,
-                   {ReturnUnmarked(9),
-                    passed ? ::kipt::testing::ForeignAccept() : ::kipt::testing::ForeignAcceptAll(),
-                    ClearBit(9), MasqueradeAll(0)});
-    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(), passed);
-  }
-}
-
 TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
   for (const netlink::ChainId& chain :
        {Nat("KUBE-MARK-MASQ"), Filter("KUBE-MARK-MASQ"), Mangle("KUBE-MARK-MASQ")}) {
