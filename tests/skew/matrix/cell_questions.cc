@@ -35,6 +35,7 @@ absl::Status CellRun::Ask(StepReport& step) {
   };
   for (const IpFamily family : testing::kBothFamilies) {
     add(DirectQuestions(family));
+    if (proxy_version_.mode == ProxyMode::kIpvs) add(HairpinQuestions(family));
     if (services_) add(ServiceQuestions(family));
     if (users_) add(UserQuestions(family));
     if (cell_.path == Path::kLabelFlip) add(LabelQuestions(family));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -200,6 +201,12 @@ void CellRun::StartProxy(const ProxyVersion& version, Done done) {
                ? NewProgramProxy(options_.proxy_program, SettingsOf(version))
                : NewKubeProxy(SettingsOf(version));
   done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfStart());
+  if (version.mode != ProxyMode::kIpvs) return;
+  for (const IpFamily family : testing::kBothFamilies) {
+    const testing::ProgramResult added =
+        testing::RunProgram({kIpset, "-exist", "restore"}, HairpinSetElements(family));
+    if (added.exit_code != 0) done.Take({.ok = false, .error = added.err}, {});
+  }
 }
 
 void CellRun::SyncProxy(Done done) {

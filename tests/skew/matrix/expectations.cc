@@ -192,6 +192,11 @@ const Row kRows[] = {
      "missing, and kube-proxy has one from 1.27 on"},
     {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
 
+    {{About::kIpvsHairpin},
+     [](const FamilyFacts& facts, const Question&) { return !facts.ipvs_hairpin; },
+     Outcome::kServed,
+     "kube-proxy's rule for hairpin packets was flushed, and its next sync is still to come"},
+
     // Third parties.
     {{About::kUserMasq},
      [](const FamilyFacts& facts, const Question&) { return facts.user_masq && !facts.mark_masq; },

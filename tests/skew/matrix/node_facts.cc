@@ -68,6 +68,7 @@ namespace {
 bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
   facts.proxy_filter.reset();
   facts.proxy_nat.reset();
+  facts.ipvs_hairpin = false;
   facts.nat_has_services = false;
   facts.proxy_firewall = false;
   facts.mark_masq = false;
@@ -114,7 +115,7 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
     case ProxyMode::kIpvs:
       if (Does(proxy.version, Trait::kIpvsDropsByMarkDrop)) facts.mark_drop_exists = true;
       if (Does(proxy.version, Trait::kIpvsRouteLocalnet)) facts.route_localnet = true;
-      facts.mark_masq = true;
+      facts.mark_masq = facts.ipvs_hairpin = true;
       return true;
     case ProxyMode::kIptables:
       break;
@@ -140,6 +141,7 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
   if (proxy.mode != ProxyMode::kIptables) return;
   facts.proxy_filter = proxy.version;
   facts.proxy_nat = proxy.version;
+  facts.ipvs_hairpin = false;
   facts.nat_has_services = services;
   facts.nat_chains_left = false;
   // An older one does not know the chain: after a downgrade it goes on dropping.

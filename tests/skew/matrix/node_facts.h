@@ -31,6 +31,8 @@ struct FamilyFacts {
   // leaves them different.
   std::optional<Version> proxy_filter = {};
   std::optional<Version> proxy_nat = {};
+  // IPVS mode's rule for hairpin packets, in KUBE-POSTROUTING.
+  bool ipvs_hairpin = false;
   // The services of now are in nat.
   bool nat_has_services = false;
   // filter KUBE-PROXY-FIREWALL and its jumps, with these services' rules.

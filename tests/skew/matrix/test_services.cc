@@ -200,6 +200,22 @@ std::vector<Question> DirectQuestions(IpFamily family) {
                    family);
 }
 
+std::vector<Question> HairpinQuestions(IpFamily family) {
+  return Questions({{"hairpin", Place::kAllowedClient, AddressOf(Place::kPodA, family), 8001,
+                     About::kIpvsHairpin, Outcome::kServedMasqueraded}},
+                   family);
+}
+
+std::string HairpinSetElements(IpFamily family) {
+  std::string lines;
+  for (const Question& question : HairpinQuestions(family)) {
+    absl::StrAppend(&lines, "add KUBE-", family == IpFamily::kIpv6 ? "6-" : "", "LOOP-BACK ",
+                    question.probe.address, ",", NameOf(question.probe.protocol), ":",
+                    question.probe.port, ",", AddressOf(question.probe.from, family), "\n");
+  }
+  return lines;
+}
+
 std::vector<Question> MartianQuestions() {
   return Questions({{"martian", Place::kRefusedClient, "127.0.0.1", kMartianPort, About::kMartian,
                      Outcome::kDropped},

@@ -31,6 +31,8 @@ enum class About {
   kRefusedRoutedVip,
   kNoLocalEndpoint,
   kNoInternalEndpoint,
+  // What the hairpin rule of IPVS mode masquerades, although nothing has marked it.
+  kIpvsHairpin,
   // To 127.0.0.1, from a neighbour, and by the node itself through a node port.
   kMartian,
   kLocalhostNodePort,
@@ -60,6 +62,10 @@ std::vector<ServicePort> TestServices(testing::IpFamily family);
 std::vector<Question> ServiceQuestions(testing::IpFamily family);
 // Those asked on every node.
 std::vector<Question> DirectQuestions(testing::IpFamily family);
+// Next to a kube-proxy of IPVS mode. Without IPVS no packet comes back to its sender, so a client's
+// connection to a pod is what the IP set names, by these lines for `ipset restore`.
+std::vector<Question> HairpinQuestions(testing::IpFamily family);
+std::string HairpinSetElements(testing::IpFamily family);
 // To 127.0.0.1: IPv4.
 std::vector<Question> MartianQuestions();
 // Beside third parties; in IPv4 of portmap's host port too.
