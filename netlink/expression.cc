@@ -109,6 +109,49 @@ constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SRE
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
+// Registers of all expressions in linux/netfilter/nf_tables.h.
+constexpr RegisterUse kRegisterUses[] = {
+    // The second one, of Linux 6.13, has no name in older headers.
+    {"bitwise", {NFTA_BITWISE_SREG, 8}, NFTA_BITWISE_DREG},
+    {"byteorder", {NFTA_BYTEORDER_SREG}, NFTA_BYTEORDER_DREG},
+    {"cmp", {NFTA_CMP_SREG}},
+    {"connlimit"},
+    {"ct", {NFTA_CT_SREG}, NFTA_CT_DREG},
+    {"dup", {NFTA_DUP_SREG_ADDR, NFTA_DUP_SREG_DEV}},
+    {"dynset", {NFTA_DYNSET_SREG_KEY, NFTA_DYNSET_SREG_DATA}},
+    {"exthdr", {NFTA_EXTHDR_SREG}, NFTA_EXTHDR_DREG},
+    {"fib", {}, NFTA_FIB_DREG},
+    {"flow_offload"},
+    {"fwd", {NFTA_FWD_SREG_DEV, NFTA_FWD_SREG_ADDR}},
+    {"hash", {NFTA_HASH_SREG}, NFTA_HASH_DREG},
+    {"immediate", {}, NFTA_IMMEDIATE_DREG},
+    {"last"},
+    {"limit"},
+    {"log"},
+    {"lookup", {NFTA_LOOKUP_SREG}, NFTA_LOOKUP_DREG},
+    {"masq", {NFTA_MASQ_REG_PROTO_MIN, NFTA_MASQ_REG_PROTO_MAX}},
+    {"meta", {NFTA_META_SREG}, NFTA_META_DREG},
+    {"nat",
+     {NFTA_NAT_REG_ADDR_MIN, NFTA_NAT_REG_ADDR_MAX, NFTA_NAT_REG_PROTO_MIN,
+      NFTA_NAT_REG_PROTO_MAX}},
+    {"notrack"},
+    {"numgen", {}, NFTA_NG_DREG},
+    {"objref", {NFTA_OBJREF_SET_SREG}},
+    {"osf", {}, NFTA_OSF_DREG},
+    {"payload", {NFTA_PAYLOAD_SREG}, NFTA_PAYLOAD_DREG},
+    {"queue", {NFTA_QUEUE_SREG_QNUM}},
+    {"quota"},
+    {"range", {NFTA_RANGE_SREG}},
+    {"redir", {NFTA_REDIR_REG_PROTO_MIN, NFTA_REDIR_REG_PROTO_MAX}},
+    {"reject"},
+    {"rt", {}, NFTA_RT_DREG},
+    {"socket", {}, NFTA_SOCKET_DREG},
+    {"synproxy"},
+    {"tproxy", {NFTA_TPROXY_REG_ADDR, NFTA_TPROXY_REG_PORT}},
+    {"tunnel", {}, NFTA_TUNNEL_DREG},
+    {"xfrm", {}, NFTA_XFRM_DREG},
+};
+
 // Whether a load or a test sets the verdict or writes to the packet.
 bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   // A verdict map looks verdicts up.
@@ -162,6 +205,12 @@ bool IsPort(const PayloadLoad& load) {
 }
 
 }  // namespace
+
+const RegisterUse* FindRegisterUse(absl::string_view name) {
+  const auto* const found =
+      absl::c_find_if(kRegisterUses, [&](const RegisterUse& each) { return each.name == name; });
+  return found != std::end(kRegisterUses) ? found : nullptr;
+}
 
 OtherExpression DescribeOther(const Expression& expression) {
   const std::string& name = expression.name;

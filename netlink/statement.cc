@@ -9,6 +9,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
@@ -21,10 +23,17 @@ struct MetaLoad {
 struct ImmediateLoad {
   WireBytes data;
 };
+// `ct mark`.
+struct ConnMarkLoad {};
+// The result of another expression.
+struct OtherLoad {
+  bool of_mark = false;  // it has read the packet mark
+};
+using AnyLoad = std::variant<PayloadLoad, MetaLoad, ImmediateLoad, ConnMarkLoad, OtherLoad>;
 
 // What a register holds: a load, and since then bitwise, (value & mask) ^ flip.
 struct Register {
-  std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load;
+  AnyLoad load;
   std::optional<WireBytes> mask = std::nullopt;
   WireBytes flip = {};  // as long as the mask; empty if it flips no bit
   size_t first = 0;     // byte in the register file
@@ -55,7 +64,27 @@ bool HoldsMark(const Register& value) {
   return meta != nullptr && meta->key == NFT_META_MARK;
 }
 
-// `meta mark set`, where the value is known or made of the mark itself, and `meta nftrace set 1`.
+// The bits of the packet mark that `value` shows.
+uint32_t MarkBits(const Register& value) {
+  if (!HoldsMark(value)) return 0;
+  return value.mask && value.mask->size() == sizeof(uint32_t) ? HostOrder(*value.mask) : kAllMarks;
+}
+
+// `meta mark set ct mark & mask | bits`, in the words of CONNMARK where it has them.
+OtherExpression RestoreMark(const Register& value) {
+  const bool masked = value.mask && value.mask->size() == sizeof(uint32_t);
+  const uint32_t mask = masked ? HostOrder(*value.mask) : kAllMarks;
+  const uint32_t flip = masked && !value.flip.empty() ? HostOrder(value.flip) : 0;
+  return {.name = "meta",
+          .condition = false,
+          .text = flip != 0 ? ""
+                            : absl::StrCat("-j CONNMARK --restore-mark --nfmask 0xffffffff "
+                                           "--ctmask 0x",
+                                           absl::Hex(mask)),
+          .marks = {.set = mask | flip, .cleared = ~(flip & ~mask)}};
+}
+
+// `meta mark set`, where the value is known or made of a mark, and `meta nftrace set 1`.
 std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   const auto* immediate = std::get_if<ImmediateLoad>(&value.load);
   if (key == NFT_META_NFTRACE && immediate != nullptr && !value.mask &&
@@ -64,6 +93,7 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
         .name = "meta", .condition = false, .decides = false, .text = "-j TRACE"};
   }
   if (key != NFT_META_MARK) return std::nullopt;
+  if (std::holds_alternative<ConnMarkLoad>(value.load)) return RestoreMark(value);
   // mark = (mark & ~mask) ^ bits, as the target MARK has it.
   SetMark mark;
   if (immediate != nullptr && !value.mask && immediate->data.size() == sizeof(uint32_t)) {
@@ -90,7 +120,7 @@ class Resolver {
         {{"payload", &Resolver::TakePayload}, {"meta", &Resolver::TakeMeta},
          {"bitwise", &Resolver::TakeBitwise}, {"cmp", &Resolver::TakeComparison},
          {"range", &Resolver::TakeRange},     {"immediate", &Resolver::TakeImmediate},
-         {"counter", &Resolver::TakeCounter}};
+         {"counter", &Resolver::TakeCounter}, {"ct", &Resolver::TakeConnMark}};
     if (const std::optional<XtExpression> xt = ParseXt(expression)) {
       statements_.push_back(ReadXt(family_, *xt));
       return;
@@ -98,7 +128,7 @@ class Resolver {
     for (const auto& [name, take] : kKnown) {
       if (name == expression.name && expression.data && (this->*take)(*expression.data)) return;
     }
-    TakeOther(DescribeOther(expression));
+    TakeOther(DescribeOther(expression), expression.data);
   }
 
   std::vector<Statement> Finish() && {
@@ -133,9 +163,27 @@ class Resolver {
       from->used = true;
       statements_.push_back(*std::move(known));
     } else {
-      const uint32_t set = key == NFT_META_MARK ? kAllMarks : 0;
-      TakeOther({.name = "meta", .condition = false, .marks = {.set = set}});
+      Marks marks;
+      if (key == NFT_META_MARK) marks = {.set = kAllMarks, .cleared = Overwrites(from)};
+      TakeOther({.name = "meta", .condition = false, .marks = marks}, data);
     }
+    return true;
+  }
+
+  // A value of unknown bits, but not one made of the mark, replaces the whole mark.
+  static uint32_t Overwrites(const Register* from) {
+    if (from == nullptr || HoldsMark(*from)) return 0;
+    const auto* other = std::get_if<OtherLoad>(&from->load);
+    return other != nullptr && other->of_mark ? 0 : kAllMarks;
+  }
+
+  // Loads the connection's mark.
+  bool TakeConnMark(const Attributes& data) {
+    const auto words = ExactWords(data, NFTA_CT_DREG, NFTA_CT_KEY);
+    const std::optional<size_t> to = words ? RegisterStart((*words)[0]) : std::nullopt;
+    if (!to || (*words)[1] != NFT_CT_MARK) return false;
+    TakeOther({.name = "ct", .decides = false, .is_target = false}, data);
+    Store(Register{.load = ConnMarkLoad(), .first = *to, .length = sizeof(uint32_t), .used = true});
     return true;
   }
 
@@ -159,17 +207,23 @@ class Resolver {
     }
     Register* from = Find(*source, mask->size());
     const std::optional<size_t> to = RegisterStart(*destination);
-    if (from == nullptr || from->mask || !to) {
-      TakeOther({.name = "bitwise", .condition = false, .decides = false, .is_target = false});
-      return true;
-    }
-    from->used = true;
     const bool flips = absl::c_any_of(*flip, [](uint8_t byte) { return byte != 0; });
-    Store(Register{.load = from->load,
-                   .mask = *mask,
-                   .flip = flips ? *flip : WireBytes(),
-                   .first = *to,
-                   .length = mask->size()});
+    std::optional<Register> result;
+    if (from != nullptr && !from->mask && to && !std::holds_alternative<OtherLoad>(from->load)) {
+      result = Register{.load = from->load,
+                        .mask = *mask,
+                        .flip = flips ? *flip : WireBytes(),
+                        .first = *to,
+                        .length = mask->size()};
+      result->used = from->used = std::holds_alternative<ConnMarkLoad>(from->load);
+    }
+    if (!result || result->used) {
+      TakeOther({.name = "bitwise", .condition = false, .decides = false, .is_target = false},
+                data);
+    } else {
+      from->used = true;
+    }
+    if (result) Store(*result);
     return true;
   }
 
@@ -230,11 +284,40 @@ class Resolver {
     return true;
   }
 
-  void TakeOther(OtherExpression other) {
-    // It may read and write any register.
-    if (absl::c_any_of(registers_, HoldsMark)) other.marks.tested = kAllMarks;
-    Clobber();
+  void TakeOther(OtherExpression other, const std::optional<Attributes>& data) {
+    const RegisterUse* use = FindRegisterUse(other.name);
+    if (!data || use == nullptr) {
+      // It may read whatever no expression has read yet, and write any register.
+      Clobber();
+      statements_.emplace_back(std::move(other));
+      return;
+    }
+    bool of_mark = false;
+    for (const uint16_t attribute : use->reads) {
+      const auto number = attribute == 0 ? std::nullopt : data->U32(attribute);
+      if (number) of_mark = Read(*number, other.marks) || of_mark;
+    }
+    const auto number = use->writes == 0 ? std::nullopt : data->U32(use->writes);
+    const std::optional<size_t> to = number ? RegisterStart(*number) : std::nullopt;
+    if (to) Store(Register{.load = OtherLoad{.of_mark = of_mark}, .first = *to, .used = true});
     statements_.emplace_back(std::move(other));
+  }
+
+  // An expression with `marks` reads register `number`, and as part of the same key perhaps those
+  // after it that no expression has read yet. Whether the mark is among them.
+  bool Read(uint32_t number, Marks& marks) {
+    const std::optional<size_t> first = RegisterStart(number);
+    bool of_mark = false;
+    for (Register& value : registers_) {
+      const bool exact = first == value.first;
+      if (!first || (!exact && (value.first < *first || value.used))) continue;
+      const auto* other = std::get_if<OtherLoad>(&value.load);
+      of_mark = of_mark || HoldsMark(value) || (other != nullptr && other->of_mark);
+      marks.tested |= MarkBits(value);
+      Retire(value);
+      value.used = true;
+    }
+    return of_mark;
   }
 
   // The value of `length` bytes at register `number` is compared: `read` answers what that says,
@@ -247,7 +330,7 @@ class Resolver {
       from->used = true;
       if (from->flip.empty()) known = read(*from);
     }
-    if (known.empty()) known.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
+    if (known.empty()) known.emplace_back(Unread(LoadName(from, name), from));
     absl::c_move(known, std::back_inserter(statements_));
   }
 
@@ -269,23 +352,24 @@ class Resolver {
                            : std::vector<Statement>();
   }
 
-  static const char* LoadName(const Register& loaded) {
+  // `otherwise` for a value that has been shown with the expression that loaded it.
+  static const char* LoadName(const Register* loaded, const char* otherwise = "") {
     static constexpr const char* kNames[] = {"payload", "meta", "immediate"};
-    return kNames[loaded.load.index()];
+    const bool named = loaded != nullptr && loaded->load.index() < std::size(kNames);
+    return named ? kNames[loaded->load.index()] : otherwise;
   }
-  static OtherExpression Unread(const char* name, const Register* loaded = nullptr) {
-    const bool marks = loaded != nullptr && HoldsMark(*loaded);
+  static OtherExpression Unread(const char* name, const Register* loaded) {
     return OtherExpression{.name = name,
                            .decides = false,
                            .is_target = false,
-                           .marks = {.tested = marks ? kAllMarks : 0}};
+                           .marks = {.tested = loaded != nullptr ? MarkBits(*loaded) : 0}};
   }
 
-  void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load, size_t length) {
+  void Load(uint32_t to, const AnyLoad& load, size_t length) {
     Register loaded{.load = load};
     const std::optional<size_t> first = RegisterStart(to);
     if (!first) {
-      statements_.emplace_back(Unread(LoadName(loaded), &loaded));
+      statements_.emplace_back(Unread(LoadName(&loaded), &loaded));
       return;
     }
     loaded.first = *first;
@@ -325,7 +409,7 @@ class Resolver {
   // condition, unless it loads bytes of the rule's own.
   void Retire(const Register& old) {
     if (old.used) return;
-    OtherExpression unread = Unread(LoadName(old), &old);
+    OtherExpression unread = Unread(LoadName(&old), &old);
     unread.condition = !std::holds_alternative<ImmediateLoad>(old.load);
     statements_.emplace_back(std::move(unread));
   }

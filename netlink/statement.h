@@ -6,12 +6,14 @@
 #ifndef KIPT_NETLINK_STATEMENT_H_
 #define KIPT_NETLINK_STATEMENT_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "netlink/attributes.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_info.h"
@@ -129,6 +131,15 @@ RuleCounters ParseCounter(const Attributes& data);
 
 // NFTA_*_DATA with nothing but a value in it.
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type);
+
+// Attributes with the numbers of the registers that an expression reads and writes; 0 for none.
+struct RegisterUse {
+  absl::string_view name;
+  std::array<uint16_t, 4> reads = {};
+  uint16_t writes = 0;
+};
+// Null for an expression that we do not know: it may use any register.
+const RegisterUse* FindRegisterUse(absl::string_view name);
 
 // `marks` does not have what the expression does with a mark in a register.
 OtherExpression DescribeOther(const Expression& expression);

@@ -199,7 +199,8 @@ Marks OfSocket(uint32_t revision, XtBytes bytes) {
   const auto info = FromXtBytes<xt_socket_mtinfo3>(bytes);
   const bool known = info && revision <= 3 && (info->flags & ~XT_SOCKET_FLAGS_V3) == 0;
   const bool restores = !known || (info->flags & XT_SOCKET_RESTORESKMARK) != 0;
-  return {.set = restores ? kAllMarks : 0};
+  // The socket's mark replaces the packet's.
+  return {.set = restores ? kAllMarks : 0, .cleared = known && restores ? kAllMarks : 0};
 }
 
 Marks OfRpfilter(XtBytes bytes) {
@@ -208,23 +209,29 @@ Marks OfRpfilter(XtBytes bytes) {
   return {.tested = asks ? kAllMarks : 0};
 }
 
-// net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask), saving
-// tests mark & nfmask, and setting does not touch the packet. `info` of either revision.
-Marks OfConnmark(const auto& info, bool shifts) {
+// Saving tests mark & nfmask, and setting does not touch the packet. `info` of either revision,
+// `shifted` its mask of the connection's mark as the bits that reach the packet.
+Marks OfConnmark(const auto& info, uint32_t shifted) {
   if (!info || info->mode > XT_CONNMARK_RESTORE) return MarksOfUnknownTarget();
-  if (info->mode == XT_CONNMARK_RESTORE) return {.set = shifts ? kAllMarks : info->ctmask};
+  if (info->mode == XT_CONNMARK_RESTORE) return MarksOfRestore(info->nfmask, shifted);
   return {.tested = info->mode == XT_CONNMARK_SAVE ? info->nfmask : 0};
 }
 
 Marks OfConnmark(uint32_t revision, XtBytes bytes) {
-  if (revision == 1) return OfConnmark(FromXtBytes<xt_connmark_tginfo1>(bytes), false);
+  if (revision == 1) {
+    const auto info = FromXtBytes<xt_connmark_tginfo1>(bytes);
+    return OfConnmark(info, info ? info->ctmask : 0);
+  }
   const auto info = FromXtBytes<xt_connmark_tginfo2>(bytes);
-  return revision == 2 ? OfConnmark(info, info && info->shift_bits != 0) : MarksOfUnknownTarget();
+  if (revision != 2 || !info || info->shift_bits > 31) return MarksOfUnknownTarget();
+  return OfConnmark(info, info->shift_dir == D_SHIFT_RIGHT ? info->ctmask >> info->shift_bits
+                                                           : info->ctmask << info->shift_bits);
 }
 
 // `info` of either revision.
 Marks OfTproxy(const auto& info) {
-  return info ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
+  if (!info) return MarksOfUnknownTarget();
+  return MarksOf(Rule{.target = SetMark{.value = info->mark_value, .mask = info->mark_mask}});
 }
 
 Marks OfSet(uint32_t revision, XtBytes bytes) {
@@ -242,6 +249,10 @@ Marks OfConnLabel(uint32_t revision, XtBytes bytes) {
 }
 
 }  // namespace
+
+Marks MarksOfRestore(uint32_t nfmask, uint32_t ctmask) {
+  return {.set = ctmask, .cleared = nfmask | ctmask};
+}
 
 Marks MarksOfUnknownMatch() { return {.tested = kAllMarks, .labels_set = AllConnLabels()}; }
 
@@ -300,7 +311,7 @@ Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
     return OfTproxy(FromXtBytes<xt_tproxy_target_info_v1>(info));
   }
   if (name == "SET") return OfSet(revision, info);
-  if (name == "HMARK") return {.tested = kAllMarks, .set = kAllMarks};
+  if (name == "HMARK") return {.set = kAllMarks, .cleared = kAllMarks};
   return MarksOfUnknownTarget();
 }
 

@@ -101,6 +101,8 @@ Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
 Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
 // Of the match "set": as OpaqueRule::set_directions. Empty where `info` does not tell.
 std::string XtSetDirections(uint32_t revision, XtBytes info);
+// net/netfilter/xt_connmark.c: `--restore-mark` is mark = (mark & ~nfmask) ^ (ctmark & ctmask).
+Marks MarksOfRestore(uint32_t nfmask, uint32_t ctmask);
 Marks MarksOfUnknownMatch();
 Marks MarksOfUnknownTarget();
 

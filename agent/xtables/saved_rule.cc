@@ -71,8 +71,7 @@ Marks MarksOfMarkTarget(Words words) {
   return {.set = kAllMarks};
 }
 
-// linux/net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask),
-// saving tests mark & nfmask, and the others do not touch the packet.
+// Saving tests mark & nfmask, restoring is MarksOfRestore, and the others do not touch the packet.
 Marks MarksOfConnmarkTarget(Words words) {
   // All bits where the rule has no mask, or one that is no number.
   const auto mask = [&](absl::string_view option) {
@@ -82,9 +81,15 @@ Marks MarksOfConnmarkTarget(Words words) {
   };
   const absl::string_view operation = words.empty() ? absl::string_view() : words[0];
   if (operation == "--restore-mark") {
-    const bool shifted = absl::c_linear_search(words, "--left-shift-mark") ||
-                         absl::c_linear_search(words, "--right-shift-mark");
-    return {.set = shifted ? kAllMarks : mask("--ctmask")};
+    uint32_t bits = mask("--ctmask");
+    for (const bool left : {true, false}) {
+      const auto shift = ArgumentOf(words, left ? "--left-shift-mark" : "--right-shift-mark");
+      if (!shift) continue;
+      const uint32_t by = ReadUint32(*shift).value_or(kAllMarks);
+      if (by > 31) return {.set = kAllMarks};
+      bits = left ? bits << by : bits >> by;
+    }
+    return netlink::MarksOfRestore(mask("--nfmask"), bits);
   }
   if (operation == "--save-mark") return {.tested = mask("--nfmask")};
   constexpr absl::string_view kOfConnection[] = {"--set-xmark", "--set-mark", "--and-mark",
@@ -119,7 +124,9 @@ Marks MarksOfMatch(absl::string_view name, Words words) {
   }
   if (name == "rpfilter") return {.tested = all_if("--validmark")};
   // It copies the socket's mark to the packet.
-  if (name == "socket") return {.set = all_if("--restore-skmark")};
+  if (name == "socket") {
+    return {.set = all_if("--restore-skmark"), .cleared = all_if("--restore-skmark")};
+  }
   if (name == "bpf") return {.tested = kAllMarks};
   return netlink::MarksOfUnknownMatch();
 }
@@ -131,11 +138,11 @@ Marks MarksOfTarget(absl::string_view name, Words words) {
   if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
   if (name == "TPROXY") {
     const std::optional<absl::string_view> given = ArgumentOf(words, "--tproxy-mark");
-    const std::optional<SetMark> mark = ReadMaskedValue(given.value_or("0"));
-    return {.set = mark ? mark->value : kAllMarks};
+    const std::optional<SetMark> mark = ReadMaskedValue(given.value_or("0/0"));
+    return mark ? MarksOf(Rule{.target = *mark}) : Marks{.set = kAllMarks};
   }
   if (name == "SET") return {.set = absl::c_linear_search(words, "--map-mark") ? kAllMarks : 0};
-  if (name == "HMARK") return {.tested = kAllMarks, .set = kAllMarks};
+  if (name == "HMARK") return {.set = kAllMarks, .cleared = kAllMarks};
   return netlink::MarksOfUnknownTarget();
 }
 

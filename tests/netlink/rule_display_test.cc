@@ -265,7 +265,7 @@ TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
        Family::kIPv4,
        {ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)})),
         ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}))},
-       "[nft ct] [nft meta]",
+       "[nft ct] -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
        "decides "},
       {"trace",
        Family::kIPv4,

@@ -15,11 +15,13 @@ namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
-// "tested set" in hexadecimal.
+// "tested set", and "-cleared" where a bit is, in hexadecimal.
 std::string Marks(const std::vector<Bytes>& expressions) {
   const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
   EXPECT_TRUE(rule.ok()) << rule.status();
-  return absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)));
+  const uint32_t cleared = MarksCleared(*rule);
+  return absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)),
+                      cleared != 0 ? absl::StrCat(" -", absl::Hex(cleared)) : "");
 }
 
 TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
@@ -33,6 +35,8 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
   const auto immediate = [](const Bytes& data) {
     return ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, data))}));
   };
+  const Bytes connection = ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)}));
+  const auto other = [](const std::string& name) { return ExpressionBytes(name, Attr(1, 1)); };
   struct MarkRow {
     std::string name;
     std::vector<Bytes> expressions;
@@ -45,19 +49,31 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
       {"two tests",
        {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), mark, Mask(HostU32(2)), Compare(HostU32(2))},
        "3 0"},
-      {"a flipped test", {mark, flip(0xff, 1), Compare(HostU32(0))}, "ffffffff 0"},
+      {"a flipped test", {mark, flip(0xff, 1), Compare(HostU32(0))}, "ff 0"},
       {"a load for nothing", {mark}, "ffffffff 0"},
       {"a load for a set",
        {mark, ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
        "ffffffff 0"},
-      {"a value", {immediate(HostU32(0x4000)), store}, "0 4000"},
+      {"a value", {immediate(HostU32(0x4000)), store}, "0 4000 -ffffbfff"},
       {"bits of the mark", {mark, flip(~0x4000U, 0x4000), store}, "0 4000"},
-      {"fewer bits of the mark", {mark, Mask(HostU32(0xff)), store}, "0 0"},
-      {"an unknown value",
-       {ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)})), store},
-       "0 ffffffff"},
+      {"fewer bits of the mark", {mark, Mask(HostU32(0xff)), store}, "0 0 -ffffff00"},
+      {"the connection's mark", {connection, store}, "0 ffffffff -ffffffff"},
+      {"a bit of the connection's mark",
+       {connection, Mask(HostU32(0x80)), store},
+       "0 80 -ffffffff"},
+      {"the same and a constant", {connection, flip(0x80, 0x4000), store}, "0 4080 -ffffbfff"},
+      {"the same in another register",
+       {mark, ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 2)})), Mask(HostU32(0xff)), store},
+       "0 0 -ffffff00"},
+      {"the mark, saved",
+       {mark, Mask(HostU32(0x4000)), ExpressionBytes("ct", Join({Attr(2, 3), Attr(4, 1)}))},
+       "4000 0"},
+      {"an unknown value", {other("numgen"), store}, "0 ffffffff -ffffffff"},
+      {"a value made of the mark",
+       {mark, ExpressionBytes("byteorder", Join({Attr(1, 1), Attr(2, 1)})), store},
+       "ffffffff ffffffff"},
       {"a value of another length", {immediate({1}), store}, "0 ffffffff"},
-      {"an xtables target", {XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0xc000))}, "0 4000"},
+      {"an xtables target", {XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0xc000))}, "0 4000 -8000"},
       {"two targets",
        {XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))},
        "0 3"},
@@ -74,6 +90,10 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
       {"a test, and a set of marks",
        {mark, Mask(HostU32(1)), Compare(HostU32(1)),
         ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
+       "1 0"},
+      {"a mark and an address, for a set",
+       {Payload(1, 12, 4, 8), Meta(3, 9),
+        ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 8)}))},
        "ffffffff 0"},
       {"an object", {ExpressionBytes("objref", {})}, "0 0"},
       {"a route by the mark",
@@ -82,6 +102,13 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
       {"a route", {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))}, "0 0"},
   };
   for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
+  // No later expression can read more of the mark than the mask has left.
+  for (const char* name : {"reject", "limit", "quota", "ct", "fib", "masq", "nat", "redir", "log",
+                           "numgen", "rt", "connlimit", "notrack", "meta", "lookup"}) {
+    EXPECT_EQ(Marks({mark, Mask(HostU32(0x2000)), Compare(HostU32(0x2000)), other(name)}),
+              absl::string_view(name) == "meta" ? "ffffffff 0" : "2000 0")
+        << name;
+  }
 }
 
 TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
@@ -100,9 +127,9 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
   const std::vector<MarkRow> rows = {
       {"socket", XtMatch("socket", 0, {}), "0 0"},
       {"socket 1", XtMatch("socket", 1, {1}), "0 0"},
-      {"socket 1 that restores", XtMatch("socket", 1, {4}), "0 ffffffff"},
+      {"socket 1 that restores", XtMatch("socket", 1, {4}), "0 ffffffff -ffffffff"},
       {"socket 3", XtMatch("socket", 3, {3}), "0 0"},
-      {"socket 3 that restores", XtMatch("socket", 3, {4}), "0 ffffffff"},
+      {"socket 3 that restores", XtMatch("socket", 3, {4}), "0 ffffffff -ffffffff"},
       {"socket 3 with another flag", XtMatch("socket", 3, {8}), "0 ffffffff"},
       {"socket 3 without flags", XtMatch("socket", 3, {}), "0 ffffffff"},
       {"socket 4", XtMatch("socket", 4, {0}), "0 ffffffff"},
@@ -110,9 +137,10 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
       {"rpfilter by the mark", XtMatch("rpfilter", 0, {2}), "ffffffff 0"},
       {"CONNMARK that sets", connmark(1, {0, 0, 0, 0}), "0 0"},
       {"CONNMARK that saves", connmark(1, {1, 0, 0, 0}), "20 0"},
-      {"CONNMARK that restores", connmark(1, {2, 0, 0, 0}), "0 10"},
-      {"CONNMARK 2 that restores", connmark(2, {0, 0, 2, 0}), "0 10"},
-      {"CONNMARK 2 that shifts", connmark(2, {0, 1, 2, 0}), "0 ffffffff"},
+      {"CONNMARK that restores", connmark(1, {2, 0, 0, 0}), "0 10 -30"},
+      {"CONNMARK 2 that restores", connmark(2, {0, 0, 2, 0}), "0 10 -30"},
+      {"CONNMARK 2 that shifts", connmark(2, {0, 2, 2, 0}), "0 40 -60"},
+      {"CONNMARK 2 that shifts right", connmark(2, {1, 1, 2, 0}), "0 8 -28"},
       {"SET 0", set(0, 0x100), "0 0"},
       {"SET 0 of any bytes", XtTarget("SET", 0, Bytes(24, 1)), "0 0"},
       {"SET 1 of any bytes", XtTarget("SET", 1, Bytes(40, 1)), "0 0"},
@@ -121,7 +149,8 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
       {"SET 3 that maps", set(3, 0x100), "0 ffffffff"},
       {"SET 4", set(4, 0), "0 ffffffff"},
       {"SET 3 without its struct", XtTarget("SET", 3, {}), "0 ffffffff"},
-      {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})), "0 10"},
+      {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})),
+       "0 10 -ef"},
   };
   for (const MarkRow& row : rows) EXPECT_EQ(Marks({row.expression}), row.marks) << row.name;
 }
