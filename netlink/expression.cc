@@ -216,6 +216,10 @@ OtherExpression DescribeOther(const Expression& expression) {
   const std::string& name = expression.name;
   const std::optional<Attributes>& data = expression.data;
   OtherExpression other = {.name = name};
+  if (name == "masq") other.target = "MASQUERADE";
+  if (name == "nat" && data) {
+    other.target = data->U32(NFTA_NAT_TYPE) == NFT_NAT_SNAT ? "SNAT" : "DNAT";
+  }
   if (!absl::c_linear_search(kLeavesMark, name)) other.marks = MarksOfUnknownTarget();
   const bool tests = absl::c_linear_search(kTests, name);
   const bool ends = absl::c_linear_search(kVerdicts, name);

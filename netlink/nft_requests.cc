@@ -163,6 +163,14 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
     base.base = true;
     if (policy == uint32_t{NF_ACCEPT}) base.policy = "ACCEPT";
     if (policy == uint32_t{NF_DROP}) base.policy = "DROP";
+    const Attributes hook = attributes.Nest(NFTA_CHAIN_HOOK);
+    const std::optional<uint32_t> number = hook.U32(NFTA_HOOK_HOOKNUM);
+    const std::optional<uint32_t> priority = hook.U32(NFTA_HOOK_PRIORITY);
+    if (number && priority) {
+      base.hook = {.hook = *number,
+                   .priority = static_cast<int32_t>(*priority),
+                   .nat = attributes.Text(NFTA_CHAIN_TYPE) == "nat"};
+    }
     return absl::OkStatus();
   };
   absl::Status status =

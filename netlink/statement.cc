@@ -81,6 +81,7 @@ OtherExpression RestoreMark(const Register& value) {
                             : absl::StrCat("-j CONNMARK --restore-mark --nfmask 0xffffffff "
                                            "--ctmask 0x",
                                            absl::Hex(mask)),
+          .target = "CONNMARK",
           .marks = {.set = mask | flip, .cleared = ~(flip & ~mask)}};
 }
 
@@ -107,6 +108,7 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   return OtherExpression{.name = "meta",
                          .condition = false,
                          .text = ToString(Family::kIPv4, Rule{.target = mark}),
+                         .target = "MARK",
                          .marks = MarksOf(Rule{.target = mark})};
 }
 

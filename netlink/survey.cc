@@ -1,12 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/survey.h"
 
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter.h>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace kipt::netlink {
 
 std::string ToString(const TableId& table) { return absl::StrCat(table.family, " ", table.name); }
+
+std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain) {
+  // Of the two tables that hold nothing of ours.
+  struct Row {
+    absl::string_view table;
+    absl::string_view chain;
+    ChainHook hook;
+  };
+  static constexpr Row kRows[] = {
+      {"raw", "PREROUTING", {.hook = NF_INET_PRE_ROUTING, .priority = -300}},
+      {"raw", "OUTPUT", {.hook = NF_INET_LOCAL_OUT, .priority = -300}},
+      {"security", "INPUT", {.hook = NF_INET_LOCAL_IN, .priority = 50}},
+      {"security", "FORWARD", {.hook = NF_INET_FORWARD, .priority = 50}},
+      {"security", "OUTPUT", {.hook = NF_INET_LOCAL_OUT, .priority = 50}},
+  };
+  for (const Row& row : kRows) {
+    if (row.table == table && row.chain == chain) return row.hook;
+  }
+  const std::optional<Table> known = FindTable(table);
+  const BaseChain* base = known ? FindBaseChain(*known, chain) : nullptr;
+  if (base == nullptr) return std::nullopt;
+  return ChainHook{.hook = base->hook,
+                   .priority = base->priority,
+                   .nat = absl::string_view(base->type) == "nat"};
+}
 
 const SurveyChain* Survey::Find(const TableId& table, const std::string& chain) const {
   const auto chains = tables.find(table);

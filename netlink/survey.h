@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::netlink {
@@ -41,12 +43,25 @@ struct SurveyRule : ObservedRule {
 // What iptables-save prints after "-A CHAIN ". For people: nothing is decided by it.
 std::string ToString(const TableId& table, const SurveyRule& rule);
 
+// Where the kernel runs a base chain.
+struct ChainHook {
+  uint32_t hook = 0;     // enum nf_inet_hooks; of families other than ip, ip6 and inet their own
+  int32_t priority = 0;  // smaller ones run first
+  bool nat = false;      // type nat: sees the first packet of a connection only
+
+  bool operator==(const ChainHook&) const = default;
+};
+// That of a base chain of iptables' tables, by its name, in any of the five tables.
+std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain);
+
 struct SurveyChain {
   // It has a hook: packets reach it without a jump.
   bool base = false;
   // A base chain's: "ACCEPT" or "DROP". Empty where that is not known.
   std::string policy = {};
   std::vector<SurveyRule> rules = {};
+  // A base chain's; none where it is not known, as in a text, whose tables are those of iptables.
+  std::optional<ChainHook> hook = {};
 
   bool operator==(const SurveyChain&) const = default;
 };

@@ -19,9 +19,9 @@ namespace {
 using netlink::Survey;
 
 // In the order of the enumeration.
-constexpr std::array<absl::string_view, 43> kKindNames = {
+constexpr std::array<absl::string_view, 44> kKindNames = {
     "ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
-    "MarkBitSet", "MarkBitTested", "IpRuleFwmark", "DeviceMark",
+    "MarkBitSet", "MarkBitTested", "MarkBitCleared", "IpRuleFwmark", "DeviceMark",
     // Of a family as a whole.
     "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard", "KubeProxyUsesMarkDrop",
     "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
@@ -110,6 +110,7 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
     AuditMarks(survey, families, findings);
     absl::c_move(families, std::back_inserter(all));
   }
+  AuditClearedMarks(view, all, findings);
   for (AuditFinding& meeting : FindModeMeetings(view.surveys)) {
     // Chains of one severity are one finding; the allow list names kinds.
     const std::string severity(AuditSeverityName(meeting.severity));

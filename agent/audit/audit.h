@@ -87,6 +87,7 @@ enum class AuditKind : uint8_t {
   kCniConfigUnreadable,    // ... or may
   kMarkBitSet,             // another program's rule sets our mark bits
   kMarkBitTested,          // ... or tests them
+  kMarkBitCleared,         // ... or clears them before they are acted on
   kIpRuleFwmark,           // a routing rule tests them
   kDeviceMark,             // a WireGuard interface or tc filter sets or tests them
   kMarkMasqEmpty,          // nat/KUBE-MARK-MASQ marks nothing

@@ -23,6 +23,7 @@ namespace kipt::agent {
 
 inline constexpr absl::string_view kMarkMasqPlace = "nat/KUBE-MARK-MASQ";
 inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
+inline constexpr absl::string_view kPostroutingPlace = "nat/KUBE-POSTROUTING";
 
 inline std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
 
@@ -79,6 +80,10 @@ enum class ChainFuture : uint8_t {
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
                      const AuditOptions& options);
 
+// Of rules that use `chain`: an error where it will do nothing.
+AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy,
+                            const AuditOptions& options);
+
 // "Once IPTablesOwnershipCleanup is on, ", or that it is; or once kube-proxy is in nftables mode.
 std::string WhenChanged(const AuditOptions& options);
 
@@ -129,6 +134,10 @@ void AuditRules(FamilyAudit& audit);
 // Every rule of every table: which set and test our mark bits. `families` is of the same survey.
 void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings);
+// Rules that clear our mark bits after KUBE-MARK-* has set them, and before they are acted on.
+// `families` are those of all surveys of `view`.
+void AuditClearedMarks(const NodeView& view, const std::vector<FamilyAudit>& families,
+                       FindingCollector& findings);
 // Whether kubelet's chains do what their users expect, and which kube-proxy does.
 void AuditChains(FamilyAudit& audit);
 // What WireGuard interfaces and tc filters do with our mark bits.

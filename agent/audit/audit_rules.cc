@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules that use kubelet's chains or their mark bits, and what becomes of them.
+// Rules that use kubelet's chains, and what becomes of them.
 #include <string>
 #include <utility>
 
@@ -16,25 +16,18 @@ using netlink::TableId;
 
 // ---- advice ----
 
-constexpr absl::string_view kPostrouting = "nat/KUBE-POSTROUTING";
 constexpr absl::string_view kFirewall = "filter/KUBE-FIREWALL";
 constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
 
 // What no longer happens to a packet once `chain` does nothing.
 absl::string_view LossOf(absl::string_view chain) {
-  if (chain == kMarkMasqPlace || chain == kPostrouting) return "their packets leave unmasqueraded";
+  if (chain == kMarkMasqPlace || chain == kPostroutingPlace)
+    return "their packets leave unmasqueraded";
   if (chain == kMarkDropPlace) return "their packets are no longer dropped";
   return "they have no effect";
 }
 
 // ---- users of chains ----
-
-AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy,
-                            const AuditOptions& options) {
-  const ChainFuture future = FutureOf(chain, proxy, options);
-  return future == ChainFuture::kEmpty || future == ChainFuture::kGone ? AuditSeverity::kError
-                                                                       : AuditSeverity::kWarning;
-}
 
 void AddUser(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   const std::string group(ChainGroup(rule.chain));
@@ -103,58 +96,6 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   }
 }
 
-// ---- marks ----
-
-// Completes `finding` about a rule that sets the bits `set`; `ours` are those of `masquerade` and
-// the drop mark.
-void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProxyFacts& proxy,
-                const AuditOptions& options, AuditFinding& finding) {
-  const bool masquerades = (set & masquerade) != 0;
-  const std::string bits = HexText(set & ours);
-  finding.kind = AuditKind::kMarkBitSet;
-  finding.chain = std::string(masquerades ? kPostrouting : kMarkDropPlace);
-  if (set == netlink::kAllMarks) {
-    absl::StrAppend(&finding.message, " may set any mark bit, ", bits, " among them");
-    return;
-  }
-  absl::StrAppend(&finding.message, " set mark bit ", bits, " without kubelet's chains");
-  // A rule that sets no other bit wants what ours stands for.
-  if ((set & ~ours) != 0) {
-    finding.severity = AuditSeverity::kWarning;
-    finding.remedy = "Use mark bits that kubelet and kube-proxy do not use.";
-    return;
-  }
-  finding.severity = SeverityOfUse(finding.chain, proxy, options);
-  if (masquerades && options.change == NodeChange::kKubeProxyNftables) {
-    finding.severity = AuditSeverity::kWarning;
-    finding.consequence =
-        "kube-proxy's nftables mode masquerades by the same bit, without a guarantee.";
-    finding.remedy = RemedyForUsers(finding.chain, finding.owner);
-    return;
-  }
-  finding.consequence = finding.severity == AuditSeverity::kWarning
-                            ? ConsequenceForUsers(finding.chain, proxy, options)
-                            : absl::StrCat(WhenChanged(options),
-                                           "no rule acts on this bit after the next reboot or "
-                                           "flush. Their packets are no longer ",
-                                           masquerades ? "masqueraded." : "dropped.");
-  finding.remedy = RemedyForUsers(finding.chain, finding.owner);
-}
-
-// The same for one that tests the bits `tested`.
-void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
-  finding.kind = AuditKind::kMarkBitTested;
-  if (tested == netlink::kAllMarks) {
-    finding.message += " compare the whole packet mark, including kubelet's bits";
-    return;
-  }
-  finding.severity = AuditSeverity::kWarning;
-  absl::StrAppend(&finding.message, " react to mark bit ", HexText(tested & ours),
-                  ", which kubelet's chains set");
-  finding.consequence = "They match only while another rule sets the bit.";
-  finding.remedy = "Match the packets themselves, or a mark bit of your own.";
-}
-
 // kube-proxy alone changes, and all of kubelet's chains stay.
 bool KeepsAll(const AuditOptions& options) {
   return options.change == NodeChange::kKubeProxyNftables && options.mode == Mode::kLegacy;
@@ -166,7 +107,7 @@ ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
                      const AuditOptions& options) {
   if (IsPrivateChain(chain)) return ChainFuture::kPrivate;
   if (KeepsAll(options)) return ChainFuture::kKept;
-  if (chain == kMarkMasqPlace || chain == kPostrouting) {
+  if (chain == kMarkMasqPlace || chain == kPostroutingPlace) {
     return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
   if (chain == kMarkDropPlace) {
@@ -179,6 +120,13 @@ ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
     return proxy.KeepsFirewall() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
   return chain == kHint ? ChainFuture::kKept : ChainFuture::kGone;
+}
+
+AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy,
+                            const AuditOptions& options) {
+  const ChainFuture future = FutureOf(chain, proxy, options);
+  return future == ChainFuture::kEmpty || future == ChainFuture::kGone ? AuditSeverity::kError
+                                                                       : AuditSeverity::kWarning;
 }
 
 std::string WhenChanged(const AuditOptions& options) {
@@ -233,7 +181,7 @@ std::string RemedyForUsers(absl::string_view chain, Owner owner) {
     return "Make two chains of your own with a label of your own: one sets it (-m connlabel "
            "--label N --set), one acts on it. Or masquerade and drop in the rules themselves.";
   }
-  if (is_private || chain == kMarkMasqPlace || chain == kPostrouting) {
+  if (is_private || chain == kMarkMasqPlace || chain == kPostroutingPlace) {
     if (owner == Owner::kPortmap) {
       return "Remove externalSetMarkChain from the CNI configuration: portmap then marks in a "
              "chain of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they "
@@ -271,42 +219,6 @@ void AuditRules(FamilyAudit& audit) {
     const TableId id = audit.chains.Id(table_name);
     for (const auto& [name, chain] : audit.chains.In(table_name)) {
       for (const SurveyRule& rule : chain.rules) AuditRule(id, name, chain, rule, audit);
-    }
-  }
-}
-
-void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
-                FindingCollector& findings) {
-  const AuditOptions& options = findings.options;
-  const uint32_t masquerade = options.MasqueradeMarks();
-  const uint32_t ours = options.OurMarks();
-  for (const auto& [table, chains] : survey.tables) {
-    const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].after;
-    for (const auto& [name, chain] : chains) {
-      for (const SurveyRule& rule : chain.rules) {
-        const uint32_t set = MarksSet(rule);
-        const uint32_t tested = MarksTested(rule);
-        if (((set | tested) & ours) == 0) continue;
-        const Owner owner = OwnerOfRule(table, name, chain.base, rule);
-        if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
-        for (const bool sets : {true, false}) {
-          const uint32_t bits = sets ? set : tested;
-          if ((bits & ours) == 0) continue;
-          AuditFinding finding = {
-              .iptables_mode = survey.mode,
-              .family = table.family,
-              .owner = owner,
-              .message = absl::StrCat(
-                  "rules of ",
-                  owner == Owner::kUnknown ? "" : absl::StrCat(OwnerName(owner), " in "), "table ",
-                  table.name),
-              .mark_bits = bits & ours};
-          sets ? TellSetter(set, masquerade, ours, proxy, options, finding)
-               : TellTester(tested, ours, finding);
-          findings.AddRule(std::move(finding), Audited(table, name, rule),
-                           absl::StrCat(table.name, " ", absl::Hex(bits)));
-        }
-      }
     }
   }
 }

@@ -39,6 +39,10 @@ bool AuditSieve::Keep(const SurveyRule& rule) {
     keep = KeepOfProxy(rule);
   } else if (IsNeeded(rule)) {
     keep = HasRoom();
+  } else if (!JumpOf(rule).empty() && jumps_ < kMostJumps) {
+    // Perhaps the way to a rule that clears a mark.
+    keep = true;
+    ++jumps_;
   } else {
     const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
     keep = examples_[{table_.family, owner}]++ < kMostExamples;
@@ -81,7 +85,8 @@ bool AuditSieve::IsNeeded(const SurveyRule& rule) const {
   // What kubelet's probe cannot list matters there alone.
   if (rule.unlistable && table_.name == "nat" && chain_ == "POSTROUTING") return true;
   if (IsKubeletsOrOurs(owner_)) return true;
-  if (((MarksSet(rule) | MarksTested(rule)) & options_.marks) != 0) return true;
+  const netlink::Marks marks = MarksOf(rule);
+  if (((marks.set | marks.tested | marks.cleared) & options_.marks) != 0) return true;
   if (base_ && IsUnconditionalTerminal(rule)) return true;
   if (const absl::string_view jump = JumpOf(rule); !jump.empty()) {
     const Owner of_jump = OwnerOfChain(table_, jump);

@@ -27,6 +27,8 @@ class AuditSieve : public netlink::SurveySieve {
   // Of rules of one form in a chain of kube-proxy's, and of chains that it makes one of per service
   // or endpoint.
   static constexpr size_t kSamples = 16;
+  // Of jumps between chains of other programs.
+  static constexpr size_t kMostJumps = 1000;
 
   explicit AuditSieve(const SiftOptions& options) : options_(options) {}
 
@@ -63,6 +65,7 @@ class AuditSieve : public netlink::SurveySieve {
   std::map<Group, size_t> bare_samples_;
   std::map<std::pair<std::string, Owner>, size_t> examples_;
   size_t needed_ = 0;
+  size_t jumps_ = 0;
   LeftOut left_out_;
 };
 

@@ -45,8 +45,8 @@ void Note(MarkUser& user, const Marks& marks, std::string example) {
   if (user.examples.size() < kMostExamples) user.examples.push_back(std::move(example));
   // What can do anything, such as a BPF program, might not touch the mark.
   const bool anything = marks.set == kAllMarks && marks.tested == kAllMarks;
-  user.overwrites = user.overwrites || (!anything && (marks.set ^ marks.cleared) == kAllMarks);
-  // Of what may set any bit it is not known which it sets.
+  user.overwrites = user.overwrites || (!anything && (marks.set | marks.cleared) == kAllMarks);
+  // If a rule may set any bit, the bits that it sets are unknown.
   Marks known = marks;
   if (marks.set == kAllMarks) known.set = 0;
   user.may_set_any = user.may_set_any || known.set != marks.set;
@@ -77,15 +77,22 @@ void NoteRules(const netlink::Survey& survey, Users& users) {
         if ((marks.set | marks.tested | marks.cleared) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
         const bool named = owner != Owner::kUnknown && owner != Owner::kBaseChain;
-        Note(users.At(absl::StrCat(where, named ? OwnerName(owner) : "rules of others")), marks,
-             absl::StrCat("-A ", name, " ", ToString(table, rule)));
+        MarkUser& user =
+            users.At(absl::StrCat(where, named ? OwnerName(owner) : "rules of others"));
+        user.kubernetes = IsKubernetes(owner) || owner == Owner::kThisAgent;
+        Note(user, marks, absl::StrCat("-A ", name, " ", ToString(table, rule)));
       }
     }
   }
 }
 
-MarkVerdict VerdictOn(int bit, absl::string_view use, const AuditReport& report) {
+MarkVerdict VerdictOn(int bit, absl::string_view use, const std::vector<MarkUser>& users,
+                      const AuditReport& report) {
   MarkVerdict verdict = {.bit = bit, .use = use};
+  for (const MarkUser& user : users) {
+    const bool clears = (user.marks.cleared >> bit & 1U) != 0;
+    if (clears && !user.kubernetes) verdict.cleared_by.push_back(user.who);
+  }
   for (const AuditFinding& finding : report.findings) {
     if ((finding.mark_bits >> bit & 1U) == 0) continue;
     verdict.severity = std::max(verdict.severity, finding.severity);
@@ -133,10 +140,11 @@ MarkMap MapMarks(const NodeView& view, const AuditOptions& options) {
     Note(users.At(device.place), device.marks, device.text);
   }
   const AuditReport report = Audit({&view, 1}, options);
-  return {.users = std::move(users.users),
-          .verdicts = {VerdictOn(options.bits.masquerade, "masquerade", report),
-                       VerdictOn(options.bits.drop, "drop", report)},
-          .problems = view.problems};
+  std::vector<MarkVerdict> verdicts = {
+      VerdictOn(options.bits.masquerade, "masquerade", users.users, report),
+      VerdictOn(options.bits.drop, "drop", users.users, report)};
+  return {
+      .users = std::move(users.users), .verdicts = std::move(verdicts), .problems = view.problems};
 }
 
 bool MarksNeedAttention(const MarkMap& map) {

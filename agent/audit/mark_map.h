@@ -41,6 +41,8 @@ struct MarkUser {
   std::string who;  // "nft ip nat: kubelet", "the WireGuard interface wg0", "ip rule (IPv4)"
   // Of all together, where it is known which bits.
   netlink::Marks marks = {};
+  // Kubelet, kube-proxy or this agent.
+  bool kubernetes = false;
   bool may_set_any = false;
   // Writes all 32 bits: nothing of what others have set is left.
   bool overwrites = false;
@@ -55,6 +57,8 @@ struct MarkVerdict {
   absl::string_view use;  // "masquerade", "drop"
   AuditSeverity severity = AuditSeverity::kInfo;
   std::vector<AuditFinding> findings = {};
+  // Other programs that clear the bit, by MarkUser::who. A finding says where that does harm.
+  std::vector<std::string> cleared_by = {};
 };
 
 struct MarkMap {

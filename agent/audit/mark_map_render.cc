@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
@@ -124,11 +125,21 @@ void AppendRows(std::string& text, absl::string_view title, const std::vector<Ro
   if (rows.empty()) text += "  nothing\n";
 }
 
+// "error"; or why there is no finding.
+std::string VerdictText(const MarkVerdict& verdict) {
+  if (!verdict.findings.empty()) return std::string(AuditSeverityName(verdict.severity));
+  if (verdict.cleared_by.empty()) return "no other program uses it";
+  return absl::StrCat(
+      "no other program sets or tests it. Cleared only where Kubernetes has not set it, or no "
+      "longer needs it, by ",
+      absl::StrJoin(verdict.cleared_by, "; "));
+}
+
 void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
-  AppendLine(
-      text, "bit ", verdict.bit, " (", MaskText(uint32_t{1} << verdict.bit), "), ", verdict.use,
-      ": ",
-      verdict.findings.empty() ? "no other program uses it" : AuditSeverityName(verdict.severity));
+  text += Wrapped(
+      Printable(absl::StrCat("bit ", verdict.bit, " (", MaskText(uint32_t{1} << verdict.bit), "), ",
+                             verdict.use, ": ", VerdictText(verdict))),
+      0);
   for (const AuditFinding& finding : verdict.findings) text += FindingText(finding);
 }
 
@@ -179,6 +190,7 @@ Json VerdictJson(const MarkVerdict& verdict) {
   return {{"bit", verdict.bit},
           {"use", verdict.use},
           {"severity", AuditSeverityName(verdict.severity)},
+          {"clearedBy", verdict.cleared_by},
           {"findings", List(verdict.findings, FindingJson)}};
 }
 
@@ -282,8 +294,8 @@ std::string MarkMapSvg(const MarkMap& map) {
   for (const Row& row : KnownRows()) picture.AddRow(row);
   picture.AddText(kLegend);
   for (const MarkVerdict& verdict : map.verdicts) {
-    picture.AddText(absl::StrCat("bit ", verdict.bit, ", ", verdict.use, ": ",
-                                 AuditSeverityName(verdict.severity)));
+    picture.AddText(
+        absl::StrCat("bit ", verdict.bit, ", ", verdict.use, ": ", VerdictText(verdict)));
     for (const AuditFinding& finding : verdict.findings) {
       picture.AddText(
           absl::StrCat("  ", AuditSeverityName(finding.severity), ": ", finding.message));

@@ -111,6 +111,7 @@ class Facts {
       case AuditKind::kPrivateChainUser:
       case AuditKind::kForeignRule:
       case AuditKind::kMarkBitTested:
+      case AuditKind::kMarkBitCleared:
       case AuditKind::kIpRuleFwmark:
       case AuditKind::kDeviceMark:
       case AuditKind::kRouteLocalnetExposed:

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rules clear a mark of ours between the place that sets it and the one that acts on it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/mark_map.h"
+#include "tests/agent/audit/audited.h"
+#include "tests/support/surveyed.h"
+
+namespace kipt::agent::mark_path_test {
+namespace {
+
+using netlink::Survey;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What kubelet makes with the gate off, and kube-proxy's jumps. "%TABLE%" is where rules go.
+constexpr absl::string_view kNode = R"(*mangle
+:PREROUTING ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:OTHER - [0:0]
+%mangle%COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:KUBE-MARK-DROP - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-SERVICES - [0:0]
+:OTHER-NAT - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A OUTPUT -j KUBE-SERVICES
+%nat%-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+%nat-end%-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-MARK-MASQ
+-A KUBE-SERVICES -d 10.96.0.2/32 -j KUBE-MARK-DROP
+-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+%marked%-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:KUBE-FIREWALL - [0:0]
+%filter%-A INPUT -j KUBE-FIREWALL
+-A OUTPUT -j KUBE-FIREWALL
+%filter-end%-A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
+COMMIT
+*raw
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+%raw%COMMIT
+)";
+
+// With `rules`, one a line, at `place`.
+std::string NodeText(absl::string_view place = "", absl::string_view rules = "") {
+  std::string text = absl::StrReplaceAll(
+      kNode, {{absl::StrCat("%", place, "%"), rules.empty() ? "" : absl::StrCat(rules, "\n")}});
+  for (const char* other : {"mangle", "nat", "nat-end", "marked", "filter", "filter-end", "raw"}) {
+    text = absl::StrReplaceAll(text, {{absl::StrCat("%", other, "%"), ""}});
+  }
+  return text;
+}
+
+// The same without kube-proxy, with a rule that sets the bit itself.
+Survey MarksItself(absl::string_view place = "", absl::string_view rules = "") {
+  Survey survey = SurveyOf("nft", NodeText(place, rules));
+  auto& nat = survey.tables[{"ip", "nat"}];
+  for (auto& [name, chain] : nat) {
+    std::erase_if(chain.rules, [](const auto& rule) { return JumpOf(rule) == "KUBE-SERVICES"; });
+  }
+  nat.erase("KUBE-SERVICES");
+  survey.tables[{"ip", "mangle"}]["PREROUTING"].rules = {
+      testing::Surveyed("-s 10.9.0.0/16 -j MARK --set-xmark 0x4000/0x4000")};
+  return survey;
+}
+
+// "masquerade", "drop", "masquerade drop" or "": what packets lose by rules of others.
+std::string Lost(const std::vector<Survey>& surveys, const AuditOptions& options = {}) {
+  NodeView view;
+  view.surveys = surveys;
+  std::vector<std::string> lost;
+  for (const AuditFinding& finding : Audit(view, options).findings) {
+    if (finding.kind != AuditKind::kMarkBitCleared) continue;
+    EXPECT_EQ(finding.severity, AuditSeverity::kError);
+    lost.emplace_back(finding.chain == "nat/KUBE-POSTROUTING" ? "masquerade" : "drop");
+  }
+  return absl::StrJoin(lost, " ");
+}
+
+TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
+  struct Row {
+    const char* name;
+    const char* place;
+    const char* rules;
+    const char* lost;
+  };
+  constexpr Row kRows[] = {
+      {"nothing", "", "", ""},
+      // By hook and priority.
+      {"mangle POSTROUTING", "mangle", "-A POSTROUTING -o eth1 -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade"},
+      {"mangle FORWARD", "mangle", "-A FORWARD -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
+      {"mangle INPUT", "mangle", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff", "drop"},
+      {"mangle PREROUTING", "mangle", "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"mangle OUTPUT", "mangle", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"raw", "raw", "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"filter FORWARD", "filter", "-A FORWARD -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
+      {"filter INPUT before the drop", "filter", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff",
+       "drop"},
+      {"filter INPUT after it", "filter-end", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"filter OUTPUT before the drop", "filter", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade drop"},
+      {"filter OUTPUT after it", "filter-end", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade"},
+      {"nat POSTROUTING before KUBE-POSTROUTING", "nat",
+       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
+      {"nat POSTROUTING after it", "nat-end", "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
+       ""},
+      {"nat PREROUTING after a drop mark", "nat",
+       "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", "drop"},
+      {"the end of KUBE-MARK-MASQ", "marked", "-A KUBE-MARK-MASQ -j CONNMARK --restore-mark",
+       "masquerade"},
+      {"the head of KUBE-POSTROUTING", "marked", "-A KUBE-POSTROUTING -j MARK --and-mark 0xf",
+       "masquerade"},
+      // By jumps.
+      {"a chain that POSTROUTING jumps to", "mangle",
+       "-A POSTROUTING -o eth1 -j OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade"},
+      {"a chain that POSTROUTING goes to", "mangle",
+       "-A POSTROUTING -g OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
+      {"a chain that PREROUTING jumps to", "mangle",
+       "-A PREROUTING -j OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"a chain that nothing jumps to", "mangle", "-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
+       ""},
+      // By what the rule writes.
+      {"one bit", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x0/0x4000", "masquerade"},
+      {"one bit toggled", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x4000/0x0", "masquerade"},
+      {"restored", "mangle",
+       "-A POSTROUTING -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+       "masquerade"},
+      {"a bit of its own", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x1/0xff", ""},
+      {"a bit of its own, restored", "mangle",
+       "-A FORWARD -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80", ""},
+      {"saved", "mangle",
+       "-A POSTROUTING -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", ""},
+      {"our bit set", "mangle", "-A POSTROUTING -j MARK --set-xmark 0xc000/0xffffffff", ""},
+      // By what becomes of the packets all the same.
+      {"masqueraded at once", "nat",
+       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\n"
+       "-A OTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\n-A OTHER-NAT -j MASQUERADE",
+       ""},
+      {"masqueraded only in part", "nat",
+       "-A POSTROUTING -j OTHER-NAT\n-A OTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\n"
+       "-A OTHER-NAT -o eth1 -j MASQUERADE",
+       "masquerade"},
+      {"dropped at once", "mangle",
+       "-A INPUT -j OTHER\n-A OTHER -j MARK --set-xmark 0x0/0xffffffff\n-A OTHER -j DROP", ""},
+      // By what the rule tests.
+      {"only unmarked packets", "mangle",
+       "-A POSTROUTING -m mark --mark 0x0 -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"only packets of another mark", "mangle",
+       "-A POSTROUTING -m mark --mark 0x2/0xffff -j MARK --set-xmark 0x1/0xffffffff", ""},
+      {"only packets without the bit", "mangle",
+       "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j OTHER\n"
+       "-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
+       ""},
+      {"only packets with the bit", "mangle",
+       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade"},
+      {"after marked packets have left", "mangle",
+       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j ACCEPT\n"
+       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
+       ""},
+      {"after some of them have left", "mangle",
+       "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j ACCEPT\n"
+       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
+       "masquerade"},
+      {"after they have returned to the caller", "mangle",
+       "-A POSTROUTING -j OTHER\n-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff\n"
+       "-A OTHER -m mark --mark 0x4000/0x4000 -j RETURN\n-A OTHER -j MARK --set-xmark 0x2/0xff00",
+       "masquerade"},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    const std::string text = NodeText(row.place, row.rules);
+    ASSERT_TRUE(*row.rules == '\0' || absl::StrContains(text, row.rules));
+    EXPECT_EQ(Lost({SurveyOf("nft", text)}), row.lost);
+    // In the other iptables than Kubernetes'.
+    if (absl::string_view(row.place) == "mangle") {
+      EXPECT_EQ(Lost({SurveyOf("nft", NodeText()), SurveyOf("legacy", text)}), row.lost);
+    }
+    const Survey other_family = SurveyOf("nft", NodeText(), text);
+    EXPECT_EQ(Lost({other_family}, {.families = {netlink::Family::kIPv4}}), row.lost);
+  }
+}
+
+TEST(ClearedMarksTest, DropsMatterOnlyWhereTheMarkDrops) {
+  const std::string clears = "-A INPUT -j MARK --set-xmark 0x1/0xffffffff";
+  const Survey whole = SurveyOf("nft", NodeText("mangle", clears));
+  EXPECT_EQ(Lost({whole}, {.mode = Mode::kCleanup}), "drop");
+  Survey without = whole;
+  without.tables[{"ip", "filter"}]["KUBE-FIREWALL"].rules.clear();
+  EXPECT_EQ(Lost({without}, {.mode = Mode::kCleanup}), "");
+  // kubelet or this agent makes the rule.
+  EXPECT_EQ(Lost({without}), "drop");
+  Survey forwards = SurveyOf("nft", NodeText("mangle", "-A FORWARD -j MARK --and-mark 0x7fff"));
+  EXPECT_EQ(Lost({forwards}), "");
+  forwards.tables[{"ip", "filter"}]["FORWARD"].rules = {
+      testing::Surveyed("-j KUBE-FIREWALL", "KUBE-FIREWALL")};
+  EXPECT_EQ(Lost({forwards}), "drop");
+}
+
+TEST(ClearedMarksTest, ANodeWithoutKubernetesHasNothingToLose) {
+  const std::string text =
+      "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff\n"
+      "COMMIT\n";
+  EXPECT_EQ(Lost({SurveyOf("nft", text)}, {.mode = Mode::kCleanup}), "");
+  NodeView pod = ViewOf(SurveyOf("nft", text));
+  pod.name = "/run/netns/pod";
+  EXPECT_EQ(FindKind(Audit(pod, {}), AuditKind::kMarkBitCleared), nullptr);
+  EXPECT_EQ(Lost({SurveyOf("nft", text)}), "masquerade");
+}
+
+TEST(ClearedMarksTest, IpvsSendsPacketsFromInputToOutput) {
+  for (const char* base : {"INPUT", "OUTPUT"}) {
+    const std::string rules = absl::StrCat("-A ", base, " -j MARK --set-xmark 0x8001/0xffffffff");
+    Survey survey = SurveyOf("nft", ReadTestdata("audited/ipvs-1.28-v4.save"));
+    Survey mangle = SurveyOf("nft", NodeText("mangle", rules));
+    survey.tables[{"ip", "mangle"}] = mangle.tables[{"ip", "mangle"}];
+    EXPECT_EQ(Lost({survey}), "masquerade") << base;
+    EXPECT_EQ(Lost({mangle}), "") << base;
+  }
+}
+
+TEST(ClearedMarksTest, NativeTablesCountByHookAndPriority) {
+  struct Row {
+    const char* family;
+    netlink::ChainHook hook;
+    const char* lost;
+  };
+  // Hooks of enum nf_inet_hooks: 0 prerouting, 1 input, 2 forward, 3 output, 4 postrouting.
+  const Row rows[] = {
+      {"ip", {.hook = 0, .priority = -150}, ""},
+      {"ip", {.hook = 0, .priority = -99}, "masquerade drop"},
+      {"inet", {.hook = 1, .priority = -1}, "drop"},
+      {"inet", {.hook = 1, .priority = 1}, ""},
+      {"inet", {.hook = 2, .priority = 300}, "masquerade"},
+      {"ip", {.hook = 3, .priority = -100}, ""},
+      {"ip", {.hook = 3, .priority = -1}, "masquerade drop"},
+      {"ip", {.hook = 3, .priority = 1}, "masquerade"},
+      {"inet", {.hook = 4, .priority = 99}, "masquerade"},
+      {"inet", {.hook = 4, .priority = 100, .nat = true}, "masquerade"},
+      {"inet", {.hook = 4, .priority = 101}, ""},
+      {"inet", {.hook = 5, .priority = 0}, ""},
+      {"ip6", {.hook = 4, .priority = 0}, ""},
+      {"bridge", {.hook = 4, .priority = 0}, ""},
+  };
+  for (const Row& row : rows) {
+    Survey survey = SurveyOf("nft", NodeText());
+    auto& chains = survey.tables[{row.family, "vpn"}];
+    chains["hooked"] = {
+        .base = true, .rules = {testing::Surveyed("-j own", "own")}, .hook = row.hook};
+    chains["own"].rules = {testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff")};
+    EXPECT_EQ(Lost({survey}, {.families = {netlink::Family::kIPv4}}), row.lost)
+        << row.family << " " << row.hook.hook << " " << row.hook.priority;
+  }
+}
+
+TEST(ClearedMarksTest, NothingOnASoundNodeClearsThem) {
+  size_t rulesets = 0;
+  const std::string skew = "/../../skew/kube_proxy/testdata";
+  for (const std::string& room :
+       {std::string("/rulesets"), std::string("/audited"), std::string("/owners"), skew}) {
+    for (const auto& file :
+         std::filesystem::recursive_directory_iterator(absl::StrCat(KIPT_TESTDATA_DIR, room))) {
+      if (file.path().extension() != ".save") continue;
+      std::ifstream stream(file.path());
+      std::stringstream text;
+      text << stream.rdbuf();
+      ++rulesets;
+      for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+        EXPECT_EQ(Lost({SurveyOf("nft", text.str(), text.str())}, {.mode = mode}), "")
+            << file.path();
+      }
+    }
+  }
+  EXPECT_GT(rulesets, 50U);
+}
+
+// ---- the map of marks ----
+
+TEST(ClearedMarksTest, AreNeverAFreeBit) {
+  const auto text = [](const char* rule) {
+    return MarkMapText(MapMarks(ViewOf(SurveyOf("nft", NodeText("mangle", rule))), {}));
+  };
+  EXPECT_THAT(text("-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff"),
+              AllOf(HasSubstr("masquerade: error"), HasSubstr("MarkBitCleared"),
+                    HasSubstr("drop: no other program sets or tests it. Cleared only where")));
+  EXPECT_THAT(text("-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff"),
+              AllOf(Not(HasSubstr("no other program uses it")), Not(HasSubstr("error")),
+                    HasSubstr("nft ip mangle: rules of others")));
+  EXPECT_THAT(text("-A POSTROUTING -j MARK --set-xmark 0x1/0xff"),
+              HasSubstr("masquerade: no other program uses it"));
+}
+
+// ---- programs that share a bit ----
+
+TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
+  struct Row {
+    const char* name;
+    const char* place;
+    const char* rules;
+    const char* severity;
+  };
+  const Row rows[] = {
+      {"nothing acts", "", "", "error"},
+      {"in one rule", "nat-end", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
+       "warning"},
+      {"by SNAT", "nat-end",
+       "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j SNAT --to-source 192.0.2.1",
+       "warning"},
+      {"after a test that returns", "nat-end",
+       "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A POSTROUTING -j MASQUERADE",
+       "warning"},
+      {"without the mark", "nat-end", "-A POSTROUTING -o eth0 -j MASQUERADE", "error"},
+      {"by another mark", "nat-end", "-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE",
+       "error"},
+  };
+  for (const Row& row : rows) {
+    const AuditReport report = Audit(ViewOf(MarksItself(row.place, row.rules)), {});
+    const AuditFinding* finding = FindKind(report, AuditKind::kMarkBitSet);
+    ASSERT_NE(finding, nullptr) << row.name;
+    EXPECT_EQ(AuditSeverityName(finding->severity), row.severity) << row.name;
+  }
+}
+
+TEST(SharedMarksTest, WhatNothingActsOnNowIsSaidSo) {
+  Survey survey = MarksItself();
+  EXPECT_THAT(FindKind(Audit(ViewOf(survey), {}), AuditKind::kMarkBitSet)->consequence,
+              HasSubstr("after the next reboot or flush"));
+  survey.tables[{"ip", "nat"}].erase("KUBE-POSTROUTING");
+  EXPECT_THAT(FindKind(Audit(ViewOf(survey), {}), AuditKind::kMarkBitSet)->consequence,
+              HasSubstr("No rule acts on this bit now"));
+}
+
+}  // namespace
+}  // namespace kipt::agent::mark_path_test
