@@ -38,11 +38,12 @@ void DaemonAudits::Set(const Config& config) {
   if (watch_ == nullptr) return;
   const absl::Status status = watch_->Set(
       config.audit_period,
-      [sources = sources_, cni = config.cni_conf_dirs,
+      [sources = sources_, cni = config.cni_conf_dirs, flag = config.iptables_mode,
        options =
            AuditOptions{
                .bits = config.bits, .mode = config.mode, .allow = {}, .families = config.families}](
-          const std::function<absl::Status()>& pause) {
+          const std::function<absl::Status()>& pause) mutable {
+        options.mode_unknown = ModeContradiction(options.families, flag, sources->mode);
         return AuditNode(sources->mode, ReadNodeCniConfigs(sources->mode.host_root, cni), options,
                          pause);
       });

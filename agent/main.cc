@@ -138,7 +138,9 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
       .mode = node.config().mode,
       .allow = *std::move(allow),
       .change = ChangeFromName(flags.before).value_or(NodeChange::kOwnershipCleanup),
-      .families = node.config().families};
+      .families = node.config().families,
+      .mode_unknown =
+          ModeContradiction(node.config().families, node.config().iptables_mode, sources)};
   std::vector<NodeView> views;
   if (flags.all_netns) {
     views = GatherAllNamespaces(sources, cni, options.change);

@@ -27,7 +27,7 @@ constexpr std::array<absl::string_view, 44> kKindNames = {
     "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
     // Of a network namespace.
     "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
-    "TwoHints", "IptablesProbeFails", "FamilySkipped",
+    "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped",
     // Of changes.
     "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
     "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
@@ -274,6 +274,16 @@ bool HasCounters(const Survey& survey) {
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options) {
   FindingCollector findings(options);
   AuditReport report{.change = options.change};
+  if (!options.mode_unknown.empty() && options.mode != Mode::kOff) {
+    findings.AddSum(
+        {.kind = AuditKind::kModeUnknown,
+         .severity = AuditSeverity::kError,
+         .message = options.mode_unknown,
+         .consequence = "The agent writes nothing, so no program repairs what is missing.",
+         .remedy = "Find out which iptables kubelet runs, and give --iptables-mode. If a move of "
+                   "the node left the chains, remove them in the mode that is no longer used."},
+        "");
+  }
   for (const NodeView& view : views) {
     for (FamilyAudit& family : AuditView(view, findings)) {
       if (&view == &views.front()) report.kube_proxy.push_back(std::move(family.proxy));

@@ -104,6 +104,7 @@ enum class AuditKind : uint8_t {
   kShadowedByOtherMode,
   kSameChainInBothModes,
   kTwoHints,
+  kModeUnknown,         // the agent writes nothing: kubelet's iptables is not the host's
   kIptablesProbeFails,  // kubelet 1.33 and later will skip a family
   kFamilySkipped,       // it has
   // Of changes.
@@ -241,6 +242,8 @@ struct AuditOptions {
   NodeChange change = NodeChange::kOwnershipCleanup;
   // Those of the node. Without both, a family without kubelet's chains is no finding.
   std::vector<netlink::Family> families = {};
+  // ModeContradiction of the node.
+  std::string mode_unknown = {};
 
   // Of kubelet, and of kube-proxy after `change`.
   uint32_t MasqueradeMarks() const {

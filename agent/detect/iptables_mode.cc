@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,6 +36,17 @@ IptablesMode Weigh(std::optional<bool> nft, std::optional<bool> legacy) {
 
 bool IsKnown(IptablesMode mode) {
   return mode == IptablesMode::kNft || mode == IptablesMode::kLegacy;
+}
+
+// What shows that kubelet, or this agent in its place, writes in the mode.
+std::vector<std::string> KubeletTraces(const ModeTraces& traces) {
+  std::vector<std::string> found;
+  for (const Level& level : kLevels) {
+    if (level.source == EvidenceSource::kRules) continue;
+    if (traces.*level.answer == true) found.emplace_back(level.what);
+  }
+  if (found.empty() && !traces.kubelet_chain.empty()) found.push_back(traces.kubelet_chain);
+  return found;
 }
 
 // One pass through the precedence.
@@ -83,16 +95,22 @@ class Decision {
     Add(EvidenceSource::kFlag, says,
         absl::StrCat("--iptables-mode=", question_.flag ? IptablesModeName(says) : "auto"));
     Decide(says);
-    if (question_.flag) authority_ = "--iptables-mode";
   }
 
   // A program of unknown kind decides nothing; the hint does.
   void WeighProgram() {
     const IptablesMode says = question_.program.value_or(IptablesMode::kNone);
     Add(EvidenceSource::kProgram, says, question_.program_text);
-    if (!IsKnown(says)) return;
-    Decide(says);
-    if (authority_ == nullptr) authority_ = "the host's iptables program";
+    if (!IsKnown(says) || decided_) return;
+    const bool nft = says == IptablesMode::kNft;
+    const std::vector<std::string> others = KubeletTraces(nft ? question_.legacy : question_.nft);
+    if (others.empty()) return Decide(says);
+    Contradict(absl::StrCat(
+        "the host's iptables program selects ", IptablesModeName(says), ", but ",
+        absl::StrJoin(others, " and "), others.size() == 1 ? " exists" : " exist", " in ",
+        nft ? "legacy" : "nft", ", where a kubelet with iptables programs of its own may write"));
+    Decide(IptablesMode::kUnknown);
+    marked_ = true;
   }
 
   void WeighTraces(const Level& level) {
@@ -123,14 +141,14 @@ class Decision {
     Decide(says);
   }
 
-  // The hint, or the canary if there is no hint, with itself and with the stronger sources.
+  // The hint, or the canary if there is no hint, with itself and with the flag.
   void Compare(const Level& level, IptablesMode says, bool both) {
     if (both) {
       Contradict(absl::StrCat(level.what,
                               " exists in both nft and iptables-legacy; programs that check it "
                               "take nft. Remove it from the one that is not in use"));
-    } else if (authority_ != nullptr && IsKnown(says) && says != result_.mode) {
-      Contradict(absl::StrCat(authority_, " selects ", IptablesModeName(result_.mode), ", but ",
+    } else if (question_.flag && IsKnown(says) && says != result_.mode) {
+      Contradict(absl::StrCat("--iptables-mode selects ", IptablesModeName(result_.mode), ", but ",
                               level.what, " exists in ", IptablesModeName(says),
                               ", which other programs follow"));
     }
@@ -160,10 +178,8 @@ class Decision {
   bool decided_ = false;
   // Decided as unknown because something could not be read.
   bool blocked_ = false;
-  // There is a hint, or a canary.
+  // Hint and canary have been compared.
   bool marked_ = false;
-  // What decided: the flag or the program.
-  const char* authority_ = nullptr;
 };
 
 }  // namespace
@@ -176,6 +192,13 @@ absl::string_view IptablesModeName(IptablesMode mode) {
 absl::string_view EvidenceSourceName(EvidenceSource source) {
   constexpr absl::string_view kNames[] = {"flag", "program", "hint", "canary", "rules", "kernel"};
   return kNames[static_cast<size_t>(source)];
+}
+
+std::string WhyUnknown(const FamilyMode& mode) {
+  return absl::StrCat("cannot tell which iptables this node uses for ",
+                      netlink::FamilyName(mode.family), ": ", absl::StrJoin(mode.findings, "; "),
+                      "; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent "
+                      "detect` shows the evidence");
 }
 
 FamilyMode DecideMode(const ModeQuestion& question) { return Decision(question).Make(); }

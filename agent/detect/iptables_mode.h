@@ -49,14 +49,17 @@ struct FamilyMode {
   IptablesMode mode = IptablesMode::kUnknown;
   // One entry for each EvidenceSource, in its order.
   std::vector<Evidence> evidence = {};
-  // For the administrator: two hints, program and hint that disagree, rules in both modes, an
+  // For the administrator: two hints, program and kubelet that disagree, rules in both modes, an
   // unreadable source that kept the mode unknown.
   std::vector<std::string> findings = {};
   // Other programs may be misled: two hints, or two canaries and no hint; a hint (without one, a
-  // canary) of another mode than the flag or the program; or the mode is legacy and nft has a
-  // canary, which iptables-wrappers finds before legacy's hint.
+  // canary) of another mode than the flag; what kubelet writes, in another mode than the program;
+  // or the mode is legacy and nft has a canary, which iptables-wrappers finds before legacy's hint.
   bool contradiction = false;
 };
+
+// The one sentence that every command has for a `mode` that is kUnknown: why, and the flag to give.
+std::string WhyUnknown(const FamilyMode& mode);
 
 // What one iptables mode holds in one family. Empty: not known.
 struct ModeTraces {
@@ -67,6 +70,9 @@ struct ModeTraces {
   // Rules, or chains that are not built in, in mangle, nat or filter, except hint and canary. Empty
   // without a `problem`: hint or canary made it needless to read them.
   std::optional<bool> rules = false;
+  // "filter KUBE-FIREWALL": a chain, other than hint and canary in mangle, that shows that kubelet
+  // or this agent writes here. Empty: there is none, or it was not read.
+  std::string kubelet_chain = {};
   // The kernel can hold such rules at all.
   bool possible = true;
 };
@@ -84,8 +90,9 @@ struct ModeQuestion {
 };
 
 // The first conclusive source decides, in the order of EvidenceSource; evidence for both modes
-// makes the mode kUnknown. What one mode holds decides only if the other is known not to hold the
-// same, so an unreadable source never counts for the other mode.
+// makes the mode kUnknown. So does what kubelet writes in another mode than that of the host's
+// program, because kubelet may bring programs of its own. What one mode holds decides only if the
+// other is known not to hold the same, so an unreadable source never counts for the other mode.
 FamilyMode DecideMode(const ModeQuestion& question);
 
 }  // namespace kipt::agent

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/files.h"
@@ -33,40 +34,69 @@ ModeTraces Unreadable(const absl::Status& status) {
           .rules = std::nullopt};
 }
 
-// Reads hint and canary, not rules.
-absl::Status LookForMarks(const BackendOrError& backend, Family family, ModeTraces& traces) {
+// ModeTraces::kubelet_chain, in what KubeletQueries read. Where kube-proxy lives, a rule that both
+// write is its own; and what `kube-proxy --cleanup` leaves in table nat is nobody's.
+std::string KubeletChain(const netlink::Snapshot& snapshot, Family family) {
+  const bool claimed = IsClaimedByKubeProxy(snapshot, family);
+  for (const DesiredChain& known : EveryKubeletChain(family)) {
+    const netlink::ObservedChain* chain = snapshot.Find(known.id);
+    if (chain == nullptr || IsMark(known.id)) continue;
+    const auto is_kubelets = [&](const netlink::ObservedRule& rule) {
+      const std::optional<KubeletForm> form =
+          rule.rule() == nullptr ? std::nullopt : RecognizeKubeletForm(known.id, *rule.rule());
+      return form &&
+             (!form->shared_with_kube_proxy || (!claimed && known.id.table == Table::kFilter));
+    };
+    if (known.id.name == kCanaryChain || absl::c_any_of(chain->rules, is_kubelets)) {
+      return absl::StrCat(netlink::TableName(known.id.table), " ", known.id.name);
+    }
+  }
+  return "";
+}
+
+std::vector<netlink::ChainQuery> KubeletQueries(Family family) {
+  std::vector<netlink::ChainQuery> queries = ChainsToRead({&family, 1});
+  for (netlink::ChainQuery& query : queries) query.follow = false;
+  return queries;
+}
+
+// Reads hint and canary, not rules; with `kubelets` also kubelet_chain.
+absl::Status LookForMarks(const BackendOrError& backend, Family family, bool kubelets,
+                          ModeTraces& traces) {
   if (!backend.ok()) return backend.status();
   const auto query = [&](absl::string_view name) -> netlink::ChainQuery {
     return {.chain = {.family = family, .table = Table::kMangle, .name = std::string(name)},
             .with_rules = false};
   };
-  const std::array queries = {query(kHintChain), query(kCanaryChain)};
-  const absl::StatusOr<netlink::Snapshot> snapshot = (*backend)->Read(queries);
+  const std::array marks = {query(kHintChain), query(kCanaryChain)};
+  const absl::StatusOr<netlink::Snapshot> snapshot =
+      kubelets ? (*backend)->Read(KubeletQueries(family)) : (*backend)->Read(marks);
   if (!snapshot.ok()) return snapshot.status();
-  traces.hint = snapshot->Find(queries[0].chain) != nullptr;
-  traces.canary = snapshot->Find(queries[1].chain) != nullptr;
+  traces.hint = snapshot->Find(marks[0].chain) != nullptr;
+  traces.canary = snapshot->Find(marks[1].chain) != nullptr;
+  if (kubelets) traces.kubelet_chain = KubeletChain(*snapshot, family);
   return absl::OkStatus();
 }
 
-ModeTraces NftMarks(Family family, const ModeSources& sources) {
+ModeTraces NftMarks(Family family, const ModeSources& sources, bool kubelets) {
   ModeTraces traces = {.rules = std::nullopt};
   absl::Status status = CheckNftIsThere(sources);
   if (absl::IsFailedPrecondition(status)) return {};
-  if (status.ok()) status = LookForMarks(sources.open_nft(), family, traces);
+  if (status.ok()) status = LookForMarks(sources.open_nft(), family, kubelets, traces);
   if (absl::IsUnavailable(status)) return {.possible = false};
   return status.ok() ? traces : Unreadable(status);
 }
 
-ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
+ModeTraces LegacyMarks(Family family, const ModeSources& sources, bool kubelets) {
   const absl::StatusOr<std::vector<std::string>> names = IptablesLegacyTableNames(family, sources);
   if (absl::IsUnavailable(names.status())) return {.possible = false};
   if (!names.ok()) return Unreadable(names.status());
   const auto has = [&](Table table) { return absl::c_linear_search(*names, TableName(table)); };
   if (absl::c_none_of(netlink::kTables, has)) return {};
   ModeTraces traces = {.rules = std::nullopt};
-  if (!has(Table::kMangle)) return traces;
-  const absl::Status status = LookForMarks(sources.open_legacy(), family, traces);
-  return status.ok() ? traces : Unreadable(status);
+  if (!has(Table::kMangle) && !kubelets) return traces;
+  const absl::Status status = LookForMarks(sources.open_legacy(), family, kubelets, traces);
+  return status.ok() || !has(Table::kMangle) ? traces : Unreadable(status);
 }
 
 void LookForRules(const ChainsOrError& chains, ModeTraces& traces) {
@@ -195,10 +225,13 @@ ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
     question.program = program.mode;
     question.program_text = std::move(program.text);
   }
-  question.nft = NftMarks(family, sources);
-  question.legacy = LegacyMarks(family, sources);
+  const auto not_selected = [&](IptablesMode mode) {
+    return thoroughness != Thoroughness::kAgain && !flag && question.program == mode;
+  };
+  question.nft = NftMarks(family, sources, not_selected(IptablesMode::kLegacy));
+  question.legacy = LegacyMarks(family, sources, not_selected(IptablesMode::kNft));
   const bool told = flag.has_value() || IsMarked(question.nft) || IsMarked(question.legacy);
-  if (told && thoroughness == Thoroughness::kUntilDecided) return question;
+  if (told && thoroughness != Thoroughness::kAll) return question;
   const auto asks = [](const ModeTraces& traces) { return traces.hint && !traces.rules; };
   if (asks(question.nft)) LookForRules(sources.list_nft(family), question.nft);
   if (asks(question.legacy)) LookForRules(sources.list_legacy(family), question.legacy);
@@ -216,15 +249,22 @@ std::vector<FamilyMode> DetectModes(absl::Span<const Family> families,
   return modes;
 }
 
+std::string ModeContradiction(absl::Span<const Family> families, std::optional<IptablesMode> flag,
+                              const ModeSources& sources) {
+  if (flag) return "";
+  const std::vector<FamilyMode> modes =
+      DetectModes(families, flag, sources, Thoroughness::kUntilDecided);
+  const auto found = absl::c_find_if(modes, [](const FamilyMode& mode) {
+    return mode.contradiction && mode.mode == IptablesMode::kUnknown;
+  });
+  return found == modes.end() ? "" : WhyUnknown(*found);
+}
+
 absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
   const FamilyMode* chosen = nullptr;
   for (const FamilyMode& mode : modes) {
     if (mode.mode == IptablesMode::kUnknown) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot tell which iptables this node uses for ",
-                       netlink::FamilyName(mode.family), ": ", absl::StrJoin(mode.findings, "; "),
-                       "; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent "
-                       "detect` shows the evidence"));
+      return absl::FailedPreconditionError(WhyUnknown(mode));
     }
     if (mode.mode == IptablesMode::kNone) continue;
     if (chosen == nullptr) chosen = &mode;

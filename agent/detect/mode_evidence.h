@@ -59,7 +59,11 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
                               IptablesLegacyOptions legacy = {});
 
 enum class Thoroughness : uint8_t {
-  // Reads rules, possibly tens of thousands, only if there is neither hint nor canary.
+  // Only hint and canary of the mode that the host's program does not select: cheap enough for
+  // every minute.
+  kAgain,
+  // Reads rules, possibly tens of thousands, only if there is neither hint nor canary; of the mode
+  // that the host's program does not select, also the few that show kubelet.
   kUntilDecided,
   kAll,
 };
@@ -84,6 +88,11 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(netlink::Famil
 // Whether one of `families` has any. `unknown` gets the error of each family that cannot be read.
 bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown,
                              absl::Span<const netlink::Family> families = netlink::kFamilies);
+
+// WhyUnknown of the first family in which kubelet writes in another mode than that of the host's
+// program; empty where there is none, or `flag` is given.
+std::string ModeContradiction(absl::Span<const netlink::Family> families,
+                              std::optional<IptablesMode> flag, const ModeSources& sources);
 
 // One mode for all families: kNft or kLegacy. A family without evidence follows the others; without
 // any, nft. FailedPrecondition, with the flags to set: a family is unknown, or two families use

@@ -154,14 +154,16 @@ BackendOrError Node::Open(bool read_only) {
   return backend;
 }
 
-std::optional<std::string> Node::ModeChange() const {
-  if (config_.iptables_mode || config_.mode == Mode::kOff || !mode_) return std::nullopt;
+absl::StatusOr<std::string> Node::ModeChange() const {
+  if (config_.iptables_mode || config_.mode == Mode::kOff || !mode_) return "";
   std::vector<FamilyMode> modes;
   const absl::StatusOr<IptablesMode> now = Inside(visited_, [&] {
-    modes = DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kUntilDecided);
+    modes = DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kAgain);
     return ChooseMode(modes);
   });
-  if (!now.ok()) return std::nullopt;
+  const auto contradicts = [](const FamilyMode& mode) { return mode.contradiction; };
+  if (!now.ok() && absl::c_none_of(modes, contradicts)) return absl::UnknownError("");
+  if (!now.ok()) return now.status();
   const auto agrees = [&](const FamilyMode& mode) { return mode.mode == *now; };
   if (*now == *mode_ || !absl::c_all_of(modes, agrees)) return "";
   return absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
@@ -368,13 +370,24 @@ AgentOptions HostedAgent::MakeOptions() {
 }
 
 void HostedAgent::OnRound(const Round& round) {
-  if (round.trigger == Trigger::kTimer) {
-    changed_mode_ = node_.ModeChange().value_or(changed_mode_);
-  }
+  if (round.trigger == Trigger::kTimer) NoteModeChange();
   Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
   if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
   last_report_ = round.report;
   if (handlers_.round) handlers_.round(round);
+}
+
+// A doubt must not end repairs that another program's chain could have caused: the mode is decided
+// at start.
+void HostedAgent::NoteModeChange() {
+  const absl::StatusOr<std::string> change = node_.ModeChange();
+  if (change.ok()) changed_mode_ = *change;
+  if (absl::IsUnknown(change.status())) return;
+  const std::string doubt(change.status().message());
+  if (std::exchange(doubted_mode_, doubt) == doubt || doubt.empty()) return;
+  Notice(absl::LogSeverity::kWarning,
+         absl::StrCat("Continuing with iptables ", IptablesModeName(*node_.mode()),
+                      " until the next start: ", doubt));
 }
 
 void HostedAgent::Notice(absl::LogSeverity severity, absl::string_view text) const {

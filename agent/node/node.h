@@ -77,9 +77,10 @@ class Node {
   // The backend (ChooseBackend) of --iptables-mode or of the iptables that the node uses.
   // `read_only`: nf_tables is not loaded for it.
   BackendOrError Open(bool read_only);
-  // "the node's iptables is now legacy, not nft"; empty where it has not changed. Nothing: that is
-  // not known, or a setting fixes it.
-  std::optional<std::string> ModeChange() const;
+  // "the node's iptables is now legacy, not nft"; empty where it has not changed, or a setting
+  // fixes it. FailedPrecondition: WhyUnknown, because kubelet writes in another mode than that of
+  // the host's program. Unknown: that cannot be read.
+  absl::StatusOr<std::string> ModeChange() const;
 
   // For one command; Open has succeeded.
   NodeQuestions Questions(Errand errand);
@@ -172,6 +173,7 @@ class HostedAgent {
   BackendOrError OpenBackend();
   AgentOptions MakeOptions();
   void OnRound(const Round& round);
+  void NoteModeChange();
   void Notice(absl::LogSeverity severity, absl::string_view text) const;
 
   const absl::Duration program_deadline_;
@@ -188,6 +190,8 @@ class HostedAgent {
   // Why another agent is needed; empty where it is not.
   std::string refused_config_;
   std::string changed_mode_;
+  // Why the mode would be unknown at a start now.
+  std::string doubted_mode_;
   std::unique_ptr<Agent> agent_;
 };
 

@@ -306,6 +306,10 @@ std::string DetectText(absl::Span<const FamilyMode> modes) {
                                  IptablesModeName(evidence.says)),
                  evidence.text);
     }
+    if (mode.mode == IptablesMode::kUnknown) {
+      AppendLine(text, "  ! ", WhyUnknown(mode));
+      continue;
+    }
     for (const std::string& finding : mode.findings) AppendLine(text, "  ! ", finding);
   }
   return text;

@@ -216,7 +216,8 @@ std::string DetectJson(absl::Span<const FamilyMode> modes) {
                 {"iptablesMode", IptablesModeName(mode.mode)},
                 {"evidence", List(mode.evidence, evidence_json)},
                 {"findings", mode.findings},
-                {"contradiction", mode.contradiction}};
+                {"contradiction", mode.contradiction},
+                {"problem", mode.mode == IptablesMode::kUnknown ? WhyUnknown(mode) : ""}};
   };
   return Print({{"families", List(modes, mode_json)}});
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
@@ -96,7 +97,8 @@ TEST_F(DaemonFailureTest, AModeThatCannotBeToldIsNotReadyAndNothingIsWritten) {
   EXPECT_TRUE(BecomesReady()) << Readyz();
 }
 
-TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew) {
+// The mode is decided at start: what it would be now only begins to count with the next one.
+TEST_F(DaemonFailureTest, AHostWhoseProgramChangesIsRepairedUntilTheNextStartAndThenUnknown) {
   namespace fs = std::filesystem;
   const TemporaryFile beside("");
   const fs::path programs = fs::path(beside.directory()) / "host/usr/sbin";
@@ -108,16 +110,32 @@ TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew)
   for (const char* name : {"iptables", "ip6tables"}) {
     fs::create_symlink("xtables-nft-multi", programs / name);
   }
-  Start({}, {"--iptables-mode=auto", "--host-root=" + beside.directory() + "/host",
-             "--iptables-sync-period=1s"});
+  const std::vector<std::string> flags = {"--iptables-mode=auto",
+                                          "--host-root=" + beside.directory() + "/host",
+                                          "--iptables-sync-period=1s"};
+  Start({}, flags);
   // As update-alternatives does.
   for (const char* name : {"iptables", "ip6tables"}) {
     fs::create_symlink("xtables-legacy-multi", programs / "new");
     fs::rename(programs / "new", programs / name);
   }
-  EXPECT_EQ(daemon().Wait(), kExitFailed) << daemon().Output();
-  EXPECT_THAT(daemon().Output(),
-              HasSubstr("Ending, to be restarted: the node's iptables is now legacy, not nft"));
+  const std::string why =
+      "cannot tell which iptables this node uses for ip: the host's iptables program selects "
+      "legacy, but mangle KUBE-IPTABLES-HINT exists in nft";
+  ASSERT_TRUE(daemon().Prints("Continuing with iptables nft until the next start: " + why))
+      << daemon().Output();
+  Output({"iptables-nft", "-F", "KUBE-FIREWALL"});
+  EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+  EXPECT_TRUE(IsReady()) << Readyz();
+  absl::SleepFor(absl::Seconds(2));
+  EXPECT_EQ(CountOf("Continuing with", daemon().Output()), 1) << "told once";
+  const std::string before = Output({"nft", "-s", "list", "ruleset"});
+  StartOnly(flags);
+  ASSERT_TRUE(daemon().Prints("ip is failed: " + why)) << daemon().Output();
+  EXPECT_THAT(Readyz(), HasSubstr(why));
+  EXPECT_EQ(HttpGet(kHealthPort, "/readyz").status, 503);
+  EXPECT_EQ(Output({"nft", "-s", "list", "ruleset"}), before);
+  EXPECT_EQ(Output({"iptables-legacy-save"}), "");
 }
 
 // Longer than a program may take.

@@ -8,6 +8,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -250,24 +252,121 @@ TEST_F(DetectTest, FamiliesThatDifferAreRefusedForBothButNotForOne) {
   EXPECT_EQ(Agent({"detect"}).exit_code, kExitOk);
 }
 
-TEST_F(DetectTest, TheHostsProgramBeatsTheHintWithAFinding) {
-  const TemporaryFile host("");
-  Shell(absl::StrCat("cd ", host.directory(),
-                     "; mkdir -p usr/sbin etc/alternatives\n"
-                     "printf '#!/bin/sh\\ntouch was-run\\n' >usr/sbin/xtables-nft-multi\n"
-                     "chmod +x usr/sbin/xtables-nft-multi\n"
-                     "for name in iptables ip6tables; do\n"
-                     "  ln -s /etc/alternatives/$name usr/sbin/$name\n"
-                     "  ln -s /usr/sbin/$name-nft etc/alternatives/$name\n"
-                     "  ln -s xtables-nft-multi usr/sbin/$name-nft\n"
-                     "done"));
-  const std::string root = absl::StrCat("--host-root=", host.directory());
-  Detect("nft", kExitOk, {root});
-  KubeletWith("legacy");
-  const Json json = Detect("nft", kExitDifferences, {root});
-  EXPECT_THAT(json["families"][1]["findings"][0].get<std::string>(),
-              HasSubstr("the host's iptables program selects nft, but mangle KUBE-IPTABLES-HINT"));
-  EXPECT_NE(access(absl::StrCat(host.directory(), "/was-run").c_str(), F_OK), 0);
+// What lives in the mode that the host's program does not select.
+struct OtherModeRow {
+  std::string name;
+  std::vector<std::string> commands;  // arguments of iptables
+  bool kubelets;                      // so the mode is unknown
+  std::vector<std::string> of_program = {};
+};
+const OtherModeRow kOtherModeRows[] = {
+    {"a hint", {"-t mangle -N KUBE-IPTABLES-HINT"}, true},
+    {"a canary", {"-t mangle -N KUBE-KUBELET-CANARY"}, true},
+    {"one canary of three", {"-t nat -N KUBE-KUBELET-CANARY"}, true},
+    {"the drop-mark rule of kubelet",
+     {"-N KUBE-FIREWALL",
+      "-A KUBE-FIREWALL -m comment --comment 'kubernetes firewall for dropping marked packets' "
+      "-m mark --mark 0x8000/0x8000 -j DROP"},
+     true},
+    {"the drop mark, another bit",
+     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x100"},
+     true},
+    {"the martian rule without kube-proxy",
+     {"-N KUBE-FIREWALL",
+      "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
+      "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
+     true},
+    {"a hint, and one in the program's mode",
+     {"-t mangle -N KUBE-IPTABLES-HINT"},
+     true,
+     {"-t mangle -N KUBE-IPTABLES-HINT"}},
+    {"a canary, and the hint in the program's mode",
+     {"-t mangle -N KUBE-KUBELET-CANARY"},
+     true,
+     {"-t mangle -N KUBE-IPTABLES-HINT"}},
+    {"kube-proxy 1.27",
+     {"-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-MASQ",
+      "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000", "-N KUBE-FIREWALL",
+      "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
+      "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+      "-I INPUT -j KUBE-FIREWALL"},
+     false},
+    {"kube-proxy in IPVS mode",
+     {"-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
+      "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP"},
+     false},
+    {"what kube-proxy --cleanup leaves",
+     {"-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000"},
+     false},
+    {"rules of other programs", {"-t nat -N DOCKER", "-A FORWARD -j ACCEPT"}, false},
+};
+
+// A host whose programs are of `variant`: links, and programs that must not be run.
+std::string HostWith(const std::string& variant, const TemporaryTree& tree) {
+  const std::string program = "usr/sbin/xtables-" + variant + "-multi";
+  tree.Write(program, absl::StrCat("#!/bin/sh\ntouch ", tree.Path("was-run"), "\n"));
+  std::filesystem::permissions(tree.Path(program), std::filesystem::perms(0755));
+  for (const std::string name : {"iptables", "ip6tables"}) {
+    tree.Link("usr/sbin/" + name, "/etc/alternatives/" + name);
+    tree.Link("etc/alternatives/" + name, absl::StrCat("/usr/sbin/", name, "-", variant));
+    tree.Link(absl::StrCat("usr/sbin/", name, "-", variant), "xtables-" + variant + "-multi");
+  }
+  return "--host-root=" + tree.Path("");
+}
+
+TEST_F(DetectTest, KubeletInAnotherModeThanTheHostsProgramIsUnknownForEveryCommand) {
+  for (const std::string program : {"nft", "legacy"}) {
+    const TemporaryTree host;
+    const std::string root = HostWith(program, host);
+    const std::string other = program == "nft" ? "legacy" : "nft";
+    const auto write = [](const std::string& mode, const std::vector<std::string>& commands) {
+      for (const std::string& command : commands) {
+        for (const char* const name : {"iptables", "ip6tables"}) {
+          std::string made = command;
+          if (name == std::string("ip6tables") && made.find("127.0.0.0") != std::string::npos) {
+            continue;
+          }
+          Shell(absl::StrCat("/usr/sbin/", name, "-", mode, mode == "nft" ? " " : " -w 5 ", made));
+        }
+      }
+    };
+    for (const OtherModeRow& row : kOtherModeRows) {
+      SCOPED_TRACE(absl::StrCat("host ", program, ": ", row.name));
+      const Netns fresh = NewNetns();
+      const InNetns in(fresh);
+      write(other, row.commands);
+      write(program, row.of_program);
+      const std::vector<std::string> arguments = {"detect", root, "--ip-families=ipv4",
+                                                  "--output=json"};
+      const ProgramResult detected = Agent(arguments);
+      const Json family = Json::parse(detected.out, nullptr, false)["families"][0];
+      EXPECT_EQ(family["iptablesMode"], row.kubelets ? "unknown" : program) << detected;
+      EXPECT_EQ(detected.exit_code, row.kubelets ? kExitDifferences : kExitOk);
+      const std::string sentence = family.value("problem", "none");
+      EXPECT_EQ(sentence != "", row.kubelets) << detected;
+      EXPECT_EQ(Agent({"plan", root}).exit_code, row.kubelets ? kExitFailed : kExitDifferences);
+      if (!row.kubelets) continue;
+      EXPECT_THAT(sentence, HasSubstr("; give --iptables-mode=nft or --iptables-mode=legacy"));
+      const std::string before = TablesAndModules();
+      for (const char* const command : {"plan", "status", "check", "sync", "retire"}) {
+        const ProgramResult result = Agent({command, root});
+        EXPECT_EQ(result.exit_code, kExitFailed) << command;
+        EXPECT_THAT(result.err, HasSubstr(absl::StrCat("Error: ", sentence, "\n"))) << command;
+      }
+      EXPECT_THAT(Agent({"detect", root}).out, HasSubstr(absl::StrCat("  ! ", sentence, "\n")));
+      const Json audit =
+          Json::parse(Agent({"audit", root, "--output=json"}).out, nullptr, false)["findings"];
+      EXPECT_TRUE(std::any_of(audit.begin(), audit.end(), [&](const Json& finding) {
+        return finding["id"] == "ModeUnknown" && finding["severity"] == "error" &&
+               finding["message"] == sentence;
+      })) << audit;
+      EXPECT_EQ(TablesAndModules(), before);
+      EXPECT_EQ(Agent({"sync", root, "--iptables-mode=" + other}).exit_code, kExitOk);
+      EXPECT_THAT(Agent({"audit", root, "--iptables-mode=" + other}).out,
+                  Not(HasSubstr("ModeUnknown")));
+    }
+    EXPECT_FALSE(std::filesystem::exists(host.Path("was-run")));
+  }
 }
 
 TEST_F(DetectTest, OffTouchesNothingWhateverTheNodeUses) {
@@ -311,7 +410,7 @@ TEST_F(DetectTest, AnOrdinaryUserIsToldWhatIsMissing) {
   EXPECT_EQ(result.exit_code, kExitFailed) << result;
   EXPECT_THAT(result.out, AllOf(HasSubstr("ip: unknown\n"), HasSubstr("CAP_NET_ADMIN"),
                                 HasSubstr("ip_tables_names")));
-  EXPECT_THAT(result.out, Not(HasSubstr("ip: nft")));
+  EXPECT_THAT(result.out, Not(HasSubstr("ip: nft\n")));
 }
 
 }  // namespace

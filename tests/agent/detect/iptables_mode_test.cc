@@ -28,6 +28,7 @@ const ModeTraces kNothing = {};
 const ModeTraces kHint = {.hint = true};
 const ModeTraces kCanary = {.canary = true};
 const ModeTraces kRules = {.rules = true};
+const ModeTraces kKubeletRules = {.rules = true, .kubelet_chain = "filter KUBE-FIREWALL"};
 const ModeTraces kHintOnlyLookedAt = {.hint = true, .rules = std::nullopt};
 const ModeTraces kMarksOnlyLookedAt = {.rules = std::nullopt};
 const ModeTraces kUnreadable = {
@@ -88,8 +89,8 @@ TEST_P(DecideModeTest, FavoursNeitherMode) {
                                          .nft = row.legacy,
                                          .legacy = row.nft});
   EXPECT_EQ(IptablesModeName(decided.mode), IptablesModeName(*other(row.mode)));
-  const bool misleads =
-      row.legacy.canary == true && row.nft.hint == true && row.legacy.hint != true;
+  const bool misleads = row.mode != kUnknown && row.legacy.canary == true && row.nft.hint == true &&
+                        row.legacy.hint != true;
   EXPECT_EQ(decided.contradiction, row.contradiction || misleads);
   EXPECT_EQ(decided.findings.size(), row.findings.size() + (misleads ? 1 : 0));
 }
@@ -142,14 +143,14 @@ INSTANTIATE_TEST_SUITE_P(
             kUnknown,
             true,
             {"KUBE-IPTABLES-HINT exists in both"}},
-        Row{"TwoHintsAreSaidEvenWhereTheProgramDecides",
+        Row{"TwoHintsAreUnknownWhateverTheProgram",
             kNo,
             kNft,
             kHint,
             kHint,
-            kNft,
+            kUnknown,
             true,
-            {"KUBE-IPTABLES-HINT exists in both"}},
+            {"selects nft, but mangle KUBE-IPTABLES-HINT exists in legacy"}},
         Row{"TwoHintsAreSaidEvenWhereTheFlagDecides",
             kNft,
             kNo,
@@ -180,11 +181,28 @@ INSTANTIATE_TEST_SUITE_P(
             kNo,
             kNft,
             kNothing,
-            kHint,
-            kNft,
+            ModeTraces{.hint = true, .canary = true},
+            kUnknown,
             true,
-            {"the host's iptables program selects nft, but mangle KUBE-IPTABLES-HINT exists in "
-             "legacy"}},
+            {"the host's iptables program selects nft, but mangle KUBE-IPTABLES-HINT and mangle "
+             "KUBE-KUBELET-CANARY exist in legacy"}},
+        Row{"ProgramAndKubeletsRulesDisagree",
+            kNo,
+            kNft,
+            kNothing,
+            kKubeletRules,
+            kUnknown,
+            true,
+            {"the host's iptables program selects nft, but filter KUBE-FIREWALL exists in legacy"}},
+        Row{"AHintOfTheProgramsModeDoesNotSettleIt",
+            kNo,
+            kNft,
+            kHint,
+            kKubeletRules,
+            kUnknown,
+            true,
+            {"filter KUBE-FIREWALL exists in legacy"}},
+        Row{"TheFlagBeatsKubeletsRulesOfTheOtherMode", kNft, kNft, kHint, kKubeletRules, kNft},
         Row{"FlagAndHintDisagree",
             kNft,
             kNo,
@@ -207,10 +225,17 @@ INSTANTIATE_TEST_SUITE_P(
             kNft,
             kNothing,
             kCanary,
-            kNft,
+            kUnknown,
             true,
             {"mangle KUBE-KUBELET-CANARY exists in legacy"}},
-        Row{"AnOldCanaryBesideTheRightHintIsNoMatter", kNo, kNft, kHint, kCanary, kNft},
+        Row{"ProgramAndCanaryDisagreeBesideAHintOfOurOwn",
+            kNo,
+            kNft,
+            kHint,
+            kCanary,
+            kUnknown,
+            true,
+            {"mangle KUBE-KUBELET-CANARY exists in legacy"}},
         Row{"RulesInBothAreUnknownButNoContradiction",
             kNo,
             kNo,
@@ -331,7 +356,7 @@ TEST(DecideModeTextTest, EachSourceIsEvidenceForWhatItShows) {
 }
 
 TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {
-  const FamilyMode decided = DecideMode({.program = kLegacy,
+  const FamilyMode decided = DecideMode({.program = kNft,
                                          .program_text = "/usr/sbin/iptables -> x",
                                          .nft = {.hint = true, .rules = true},
                                          .legacy = kUnreadable});
@@ -342,7 +367,7 @@ TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {
   }
   EXPECT_THAT(
       lines,
-      ElementsAre("flag none --iptables-mode=auto", "program legacy /usr/sbin/iptables -> x",
+      ElementsAre("flag none --iptables-mode=auto", "program nft /usr/sbin/iptables -> x",
                   "hint unknown mangle KUBE-IPTABLES-HINT: nft yes, legacy not known: EACCES",
                   "canary unknown mangle KUBE-KUBELET-CANARY: nft no, legacy not known: EACCES",
                   "rules unknown rules or chains in mangle, nat or filter: nft yes, legacy not "

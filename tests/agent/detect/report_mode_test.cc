@@ -70,13 +70,17 @@ TEST(DetectReportTest, TheTextListsEveryEvidence) {
             "ip: unknown\n"
             "  flag     none     --iptables-mode=auto\n"
             "  hint     nft      what was seen\n"
-            "  ! two hints\n");
+            "  ! cannot tell which iptables this node uses for ip: two hints; give "
+            "--iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent detect` shows the "
+            "evidence\n");
+  EXPECT_THAT(DetectText({Mode(IptablesMode::kNft, true, {"a canary"})}), EndsWith("! a canary\n"));
 }
 
 TEST(DetectReportTest, TheJsonSaysTheSame) {
   const Json json = Json::parse(DetectJson({Mode(IptablesMode::kUnknown, true, {"two hints"})}));
   EXPECT_EQ(json, Json::parse(R"({"families": [{
     "family": "ip", "iptablesMode": "unknown", "contradiction": true, "findings": ["two hints"],
+    "problem": "cannot tell which iptables this node uses for ip: two hints; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent detect` shows the evidence",
     "evidence": [{"source": "flag", "says": "none", "text": "--iptables-mode=auto"},
                  {"source": "hint", "says": "nft", "text": "what was seen"}]}]})"));
 }
