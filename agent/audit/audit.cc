@@ -87,8 +87,22 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
 
 // ---- the audit ----
 
+// The tables of kube-proxy's nftables mode, which `kube-proxy --cleanup` deletes of both families.
+std::vector<std::string> NftablesProxy(const NodeView& view) {
+  std::vector<std::string> tables;
+  for (const Survey& survey : view.surveys) {
+    for (const auto& [table, chains] : survey.tables) {
+      if (table.name == kNftablesProxyTable && table.family.starts_with("ip")) {
+        tables.push_back(absl::StrCat("the table ", netlink::ToString(table)));
+      }
+    }
+  }
+  return tables;
+}
+
 std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findings) {
   findings.netns = view.name;
+  const std::vector<std::string> nftables_proxy = NftablesProxy(view);
   std::vector<FamilyAudit> all;
   for (const Survey& survey : view.surveys) {
     std::vector<FamilyAudit> families;
@@ -100,8 +114,8 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
       if (findings.options.change == NodeChange::kKubeProxyNftables && proxy.KeepsMarkMasq()) {
         after.mode = KubeProxyMode::kNftables;
       }
-      families.push_back(
-          {findings, FamilyChains(survey, proxy.family), std::move(proxy), std::move(after), left});
+      families.push_back({findings, FamilyChains(survey, proxy.family), std::move(proxy),
+                          std::move(after), left, nftables_proxy});
     }
     for (FamilyAudit& family : families) {
       AuditRules(family);

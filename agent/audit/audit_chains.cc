@@ -109,17 +109,25 @@ Owner OwnerOf(const KubeProxyFacts& proxy) {
   return proxy.mode == KubeProxyMode::kKpng ? Owner::kKpng : Owner::kKubeProxy;
 }
 
+AuditFinding LeftOver(const FamilyAudit& audit) {
+  std::vector<std::string> evidence = audit.proxy.evidence;
+  for (const std::string& table : audit.nftables_proxy) {
+    if (!absl::c_linear_search(evidence, table)) evidence.push_back(table);
+  }
+  const bool live = !audit.nftables_proxy.empty();
+  return {.kind = AuditKind::kKubeProxyLeftOver,
+          .owner = Owner::kKubeProxy,
+          .message =
+              "chains of kube-proxy's iptables or IPVS mode exist, and no kube-proxy of "
+              "that mode maintains them",
+          .details = std::move(evidence),
+          .remedy = live ? advice::kRemoveNextToNftables : advice::kRemoveLeftovers};
+}
+
 void AddMode(const FamilyAudit& audit) {
   const KubeProxyFacts& proxy = audit.proxy;
   const auto add = [&](const AuditFinding& finding) { audit.findings.AddSum(audit.Here(finding)); };
-  if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) {
-    add({.kind = AuditKind::kKubeProxyLeftOver,
-         .owner = Owner::kKubeProxy,
-         .message = "chains of kube-proxy's iptables or IPVS mode exist, and no kube-proxy of that "
-                    "mode maintains them",
-         .details = proxy.evidence,
-         .remedy = "A reboot removes all of them; kube-proxy --cleanup removes most."});
-  }
+  if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) add(LeftOver(audit));
   if (proxy.mode == KubeProxyMode::kLeftOver) return;
   if (proxy.mode == KubeProxyMode::kKpng) {
     return add({.kind = AuditKind::kKpng,

@@ -97,8 +97,9 @@ void AddSameChains(const Both& both, Findings& meetings) {
   add(live, AuditSeverity::kError,
       "Kubernetes chains are in use in both modes: packets pass both, and the mode "
       "without updates sends some to endpoints that are gone",
-      "Find the mode that kubelet and kube-proxy write to. Flush the other one: run kube-proxy "
-      "--cleanup in that mode, or reboot.");
+      "Let kubelet and kube-proxy use one mode, and reboot: the other one is then empty. Do not "
+      "run "
+      "kube-proxy --cleanup next to a running kube-proxy.");
   add(half, AuditSeverity::kWarning,
       "Kubernetes chains are in use in one iptables mode; the other mode still has them, unused "
       "but not empty, from before a change of modes",

@@ -25,6 +25,9 @@ inline constexpr absl::string_view kMarkMasqPlace = "nat/KUBE-MARK-MASQ";
 inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
 inline constexpr absl::string_view kPostroutingPlace = "nat/KUBE-POSTROUTING";
 
+// Of kube-proxy's nftables mode, in family ip and ip6.
+inline constexpr absl::string_view kNftablesProxyTable = "kube-proxy";
+
 inline std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
 
 // An audit before `change` may have findings of `kind`.
@@ -107,8 +110,10 @@ struct FamilyAudit {
   FindingCollector& findings;
   FamilyChains chains;
   KubeProxyFacts proxy;
-  KubeProxyFacts after;                       // with the change
-  const LeftOut* left_out = nullptr;          // of the survey; null where it is whole
+  KubeProxyFacts after;               // with the change
+  const LeftOut* left_out = nullptr;  // of the survey; null where it is whole
+  // "the table ip kube-proxy": of any survey of the view, and either family.
+  std::vector<std::string> nftables_proxy = {};
   std::map<std::string, ChainUse> uses = {};  // by "nat/KUBE-MARK-MASQ"
 
   // `finding` as one of this iptables mode and family.

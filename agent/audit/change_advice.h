@@ -2,7 +2,7 @@
 //
 // The findings of changes and of kubelet's probe, as one table: kind, severity, where it is known
 // from, what was found, what becomes of it, what to do. For change_findings.cc, and audit_chains.cc
-// for the probe.
+// for the probe; and what to do about rules that kube-proxy left over.
 #ifndef KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 #define KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 
@@ -36,6 +36,16 @@ inline constexpr AuditSeverity kError = AuditSeverity::kError;
 inline constexpr AuditSeverity kWarning = AuditSeverity::kWarning;
 inline constexpr AuditSeverity kInfo = AuditSeverity::kInfo;
 inline constexpr char kCleanupCode[] = "cleanupLeftovers() of kubernetes' pkg/proxy/ipvs";
+
+// kube-proxy --cleanup, of any release since 1.29, also deletes the tables of nftables mode, and a
+// kube-proxy that runs in that mode does not make them again before it is restarted.
+inline constexpr char kRemoveLeftovers[] =
+    "Reboot: that removes all of them. kube-proxy --cleanup removes most, but only run it where no "
+    "kube-proxy runs: it also deletes what nftables and IPVS mode use.";
+inline constexpr char kRemoveNextToNftables[] =
+    "Reboot. Or delete other programs' jumps to these chains, and restart kube-proxy, which then "
+    "deletes the chains. Do not run kube-proxy --cleanup: it deletes the tables of nftables mode, "
+    "and no service works.";
 
 inline constexpr char kOfTheProbe[] =
     "At its next start kubelet makes no hint, no KUBE-FIREWALL and no canary for this family, "
@@ -139,7 +149,7 @@ inline constexpr Advice kInIpvs =
 inline constexpr Advice kIpvsLeft =
     Make(kIpvsInUse, kWarning, kCleanupCode, "kube-ipvs0 exists, but no kube-proxy in IPVS mode",
          "The node treats packets to the service addresses on that device as its own.",
-         "Run kube-proxy --cleanup where ip_vs is loaded, or ip link delete kube-ipvs0.");
+         "Reboot, or ip link delete kube-ipvs0.");
 inline constexpr Advice kScheduler =
     Make(kIpvsScheduler, kWarning, "KEP-5495", "virtual services use a scheduler other than rr",
          "The other modes choose an endpoint at random.",

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -210,7 +211,7 @@ bool FindTable(const FamilyChains& chains, absl::string_view name, KubeProxyFact
 
 KubeProxyFacts FindInFamily(const FamilyChains& chains) {
   KubeProxyFacts facts = {.iptables_mode = chains.survey().mode, .family = chains.family()};
-  if (FindTable(chains, "kube-proxy", facts)) {
+  if (FindTable(chains, kNftablesProxyTable, facts)) {
     facts.mode = KubeProxyMode::kNftables;
     facts.oldest = 29;
   } else if (FindTable(chains, chains.family() == Family::kIPv4 ? "k8s_svc" : "k8s_svc6", facts)) {

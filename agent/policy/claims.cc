@@ -144,7 +144,7 @@ std::vector<Claim> OfKubeProxy(const ClaimSources& sources, absl::string_view ch
              absl::StrCat("kube-proxy may use ", chain,
                           " again: nat/KUBE-SERVICES exists without a jump from PREROUTING or "
                           "OUTPUT. `kube-proxy --cleanup` leaves it so if another program's rule "
-                          "leads to one of its chains; delete that rule and clean up again")}};
+                          "leads to one of its chains; delete that rule and reboot")}};
   }
   for (const Table table : {Table::kNat, Table::kFilter}) {
     if (sources.observed.Find({sources.family, table, "KUBE-SERVICES"}) != nullptr) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
@@ -265,6 +267,41 @@ TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
   EXPECT_EQ(finding->count, 9U);
   EXPECT_FALSE(AuditExitNeedsAttention(report));
 }
+
+struct LeftOverRow {
+  std::string name;
+  std::string mode;   // of the leftovers
+  std::string table;  // of nft; empty: none
+  std::string family = {};
+};
+void PrintTo(const LeftOverRow& row, std::ostream* out) { *out << row.name; }
+
+class AuditLeftOverTest : public ::testing::TestWithParam<LeftOverRow> {};
+
+// `kube-proxy --cleanup` deletes the tables of nftables mode, of both families.
+TEST_P(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
+  const LeftOverRow& row = GetParam();
+  NodeView view = ViewOf(SurveyOf(row.mode, NatText({"KUBE-MARK-MASQ", "KUBE-SVC-X"}, {})));
+  if (row.mode == "legacy") view.surveys.insert(view.surveys.begin(), SurveyOf("nft", ""));
+  if (!row.table.empty()) view.surveys[0].tables[{row.family, row.table}] = {};
+  const AuditReport report = Audit(view, kLegacy);
+  const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyLeftOver);
+  ASSERT_NE(found, nullptr);
+  const std::string table = absl::StrCat("the table ", row.family, " ", row.table);
+  const bool live = row.table == "kube-proxy" && row.family != "inet";
+  EXPECT_EQ(absl::StrContains(found->remedy, "Do not run kube-proxy --cleanup"), live);
+  EXPECT_EQ(absl::c_linear_search(found->details, table), live);
+  EXPECT_EQ(absl::StrContains(found->remedy, "only run it where no kube-proxy runs"), !live);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, AuditLeftOverTest,
+    ::testing::Values(LeftOverRow{"NoTable", "nft", ""},
+                      LeftOverRow{"TheSameFamily", "nft", "kube-proxy", "ip"},
+                      LeftOverRow{"TheOtherFamily", "nft", "kube-proxy", "ip6"},
+                      LeftOverRow{"LeftInLegacyTables", "legacy", "kube-proxy", "ip"},
+                      LeftOverRow{"AnotherProgramsTable", "nft", "kube-proxy", "inet"}),
+    [](const auto& row) { return row.param.name; });
 
 // ---- marks and routing rules ----
 

@@ -18,6 +18,7 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -117,6 +118,34 @@ TEST_P(NftablesProxyTest, IsCleanedUpToo) {
   const std::unique_ptr<ServiceProxy> proxy = Start(36, ProxyMode::kNftables);
   EXPECT_TRUE(Went(CleanUpKubeProxy(As(36, ProxyMode::kNftables))));
   EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
+}
+
+// KubeProxyLeftOver: each remedy, and the one that the audit warns of, next to a running
+// kube-proxy.
+TEST_P(NftablesProxyTest, TheAuditsRemedyForLeftoversKeepsTheLiveTables) {
+  const auto audit = [] {
+    return testing::RunProgram({AgentProgram(), "audit", "--before=kube-proxy-ipvs-removal"}).out +
+           testing::RunProgram({AgentProgram(), "audit"}).out;
+  };
+  const std::unique_ptr<ServiceProxy> first = Start(36, ProxyMode::kIptables);
+  ASSERT_TRUE(Went(AddUserOfMarkMasq(Choice(), 9101)));
+  const std::unique_ptr<ServiceProxy> live = NewKubeProxy(As(36, ProxyMode::kNftables));
+  EXPECT_FALSE(live->Start(ServicesOf(Fixture::kA), {}).ok) << "the foreign jump keeps table nat";
+  EXPECT_THAT(audit(),
+              AllOf(HasSubstr("KubeProxyLeftOver"), HasSubstr("the table ip kube-proxy\n"),
+                    HasSubstr("the table ip6 kube-proxy\n"), HasSubstr("restart kube-proxy"),
+                    HasSubstr("Do not run kube-proxy --cleanup")));
+
+  EXPECT_FALSE(CleanUpKubeProxy(As(36, ProxyMode::kNftables)).ok);
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-SERVICES")) << "it leaves what it was run for,";
+  EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy"))) << "and deletes what is in use";
+
+  ASSERT_EQ(V4().Run({"-t", "nat", "-F", "USER-MASQ"}).exit_code, 0);
+  V6().Run({"-t", "nat", "-F", "USER-MASQ"});
+  const std::unique_ptr<ServiceProxy> restarted = Start(36, ProxyMode::kNftables);
+  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
+  EXPECT_THAT(Tables(), HasSubstr("table ip kube-proxy\n"));
+  EXPECT_THAT(audit(), Not(HasSubstr("KubeProxyLeftOver")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, NftablesProxyTest, ::testing::ValuesIn(testing::kBothModes),
