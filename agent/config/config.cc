@@ -69,7 +69,7 @@ class Resolver {
     absl::c_copy(config_.gates.warnings(), std::back_inserter(config_.warnings));
     WarnOfIgnoredGate();
     WarnOfIgnoredNumbers();
-    if (!file_.writable.empty()) config_.warnings.push_back(file_.writable);
+    config_.warnings.insert(config_.warnings.end(), file_.warnings.begin(), file_.warnings.end());
     return std::move(config_);
   }
 

@@ -128,8 +128,9 @@ struct ConfigFile {
   enum class Kind : uint8_t { kAgent, kKubelet };
 
   std::string path = {};  // empty where no file was read
-  // A warning if a user other than root and this process's can write the file.
-  std::string writable = {};
+  // What kubelet accepts and this agent's own kind of file must not have; that a user other than
+  // root and this process's can write the file.
+  std::vector<std::string> warnings = {};
   Kind kind = Kind::kAgent;
   // The fields, except featureGates, as if flags had given them.
   Flags given = {};

@@ -42,8 +42,7 @@ class Decoder {
   }
 
   absl::StatusOr<ConfigFile> Decode() {
-    absl::Status first = DecodeKind();
-    if (first.ok()) first = CheckWrittenOut();
+    absl::Status first = CheckLapses(DecodeKind());
     for (const YamlEntry& entry : document_.root().entries) {
       if (first.ok()) first = DecodeField(entry.key, entry.value);
     }
@@ -89,6 +88,23 @@ class Decoder {
     return absl::OkStatus();
   }
 
+  // kubelet accepts them all. A duplicate of a field that is read has no certain value.
+  absl::Status CheckLapses(absl::Status kind) {
+    std::vector<YamlLapse> accepted;
+    for (const YamlLapse& lapse : document_.lapses()) {
+      const bool read =
+          SettingFor(lapse.field) != nullptr || absl::c_linear_search(kKindFields, lapse.field);
+      if (!kind.ok() || !IsKubelets() || read) return document_.ErrorAt(lapse.line, lapse.message);
+      if (lapse.kind != YamlLapse::Kind::kShared) accepted.push_back(lapse);
+    }
+    if (accepted.empty()) return kind;
+    file_.warnings.push_back(absl::StrCat(
+        document_.ErrorAt(accepted[0].line, accepted[0].message).message(),
+        accepted.size() == 1 ? "" : absl::StrCat(" (and ", accepted.size() - 1, " more)"),
+        "; accepted, because kubelet accepts it"));
+    return kind;
+  }
+
   // Null where this kind of file has no such field, or one that the agent does not read.
   const Setting* SettingFor(absl::string_view field) const {
     const auto setting =
@@ -99,19 +115,6 @@ class Decoder {
     return read ? &*setting : nullptr;
   }
   bool IsKubelets() const { return file_.kind == ConfigFile::Kind::kKubelet; }
-
-  // A KubeletConfiguration may have anchors and aliases where the agent does not read.
-  absl::Status CheckWrittenOut() const {
-    const YamlNode& root = document_.root();
-    if (!IsKubelets() || root.shared) return document_.CheckWrittenOut(root);
-    absl::Status first;
-    for (const YamlEntry& entry : root.entries) {
-      first.Update(document_.CheckKeyWrittenOut(entry.key));
-      if (SettingFor(entry.key.text) != nullptr)
-        first.Update(document_.CheckWrittenOut(entry.value));
-    }
-    return first;
-  }
 
   absl::Status DecodeField(const YamlNode& key, const YamlNode& value) {
     const Setting* const setting = SettingFor(key.text);
@@ -202,7 +205,7 @@ std::string WarningOfWriters(std::string path, struct stat about) {
 }  // namespace
 
 absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_view text) {
-  const absl::StatusOr<YamlDocument> document = YamlDocument::Parse(path, text);
+  const absl::StatusOr<YamlDocument> document = YamlDocument::ParseLeniently(path, text);
   if (!document.ok()) return document.status();
   return Decoder(*document, path).Decode();
 }
@@ -229,7 +232,9 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_m
   }
   if (!text.ok()) return SystemError(path, errno);
   absl::StatusOr<ConfigFile> file = ParseConfigFile(path, *text);
-  if (file.ok()) file->writable = WarningOfWriters(path, about);
+  if (!file.ok()) return file;
+  std::string writers = WarningOfWriters(path, about);
+  if (!writers.empty()) file->warnings.push_back(std::move(writers));
   return file;
 }
 

@@ -2,8 +2,9 @@
 //
 // One YAML document as a tree in which every value knows its line, and a typed reader that refuses
 // what merely converts. The parser accepts no more than a configuration needs: one document, no
-// duplicate keys, bounded size, depth and number of values. Anchors, aliases and merge keys are
-// refused only where they are read: a KubeletConfiguration may have them in kubelet's own fields.
+// duplicate keys, no anchors, aliases and merge keys, bounded size, depth and number of values.
+// What kubelet's lenient decoder accepts of these is a lapse, for the reader of a
+// KubeletConfiguration to accept.
 //
 // Every error is InvalidArgument and begins with "FILE:LINE: ".
 #ifndef KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
 
@@ -42,8 +44,6 @@ struct YamlNode {
   std::vector<YamlEntry> entries;  // map, in the order of the file
   // Where it is written, from 1. A null value has the line of its key.
   int line = 1;
-  // It has an anchor, or is an alias, which has no text: aliases are not resolved.
-  bool shared = false;
 
   // The value of `key` in a map. Null where there is none, or where this is not a map.
   const YamlNode* Find(absl::string_view key) const;
@@ -65,30 +65,50 @@ enum class YamlType : uint8_t {
   kString,
 };
 
+// What kubelet's lenient decoder (sigs.k8s.io/yaml) accepts and this project's own files must not
+// have.
+struct YamlLapse {
+  enum class Kind : uint8_t {
+    kDuplicate,  // kubelet's strict decoder refuses it
+    kDocument,   // ignored
+    kShared,     // an anchor, alias or merge key, which the tree has written out
+  };
+
+  Kind kind = Kind::kShared;
+  int line = 1;
+  std::string message;
+  // The top-level field that holds a duplicate.
+  std::string field = {};
+};
+
 class YamlDocument {
  public:
   // `origin` is the file's name, for messages. A text without a document gives a root of kind
   // kNull.
   static absl::StatusOr<YamlDocument> Parse(absl::string_view origin, absl::string_view text);
+  // The same, except that a lapse is no error. The tree is the first document's, aliases and merge
+  // keys are written out, and Find() returns the first of duplicate keys.
+  static absl::StatusOr<YamlDocument> ParseLeniently(absl::string_view origin,
+                                                     absl::string_view text);
 
   const YamlNode& root() const { return root_; }
+  // In the order of the file.
+  absl::Span<const YamlLapse> lapses() const { return lapses_; }
 
   absl::Status ErrorAt(int line, absl::string_view message) const;
 
-  // An error at the first anchor, alias or merge key in `node`: its value is written elsewhere.
-  absl::Status CheckWrittenOut(const YamlNode& node) const;
-  absl::Status CheckKeyWrittenOut(const YamlNode& key) const;
-
-  // The text of a scalar of that type; a boolean is "true" or "false". An error for another type,
-  // and as CheckWrittenOut. `path` is the field's, for the message ("featureGates.AllAlpha").
+  // The text of a scalar of that type; a boolean is "true" or "false". An error for another type.
+  // `path` is the field's, for the message ("featureGates.AllAlpha").
   absl::StatusOr<std::string> Text(const YamlNode& node, absl::string_view path,
                                    YamlType type) const;
 
  private:
-  YamlDocument(absl::string_view origin, YamlNode root) : origin_(origin), root_(std::move(root)) {}
+  YamlDocument(absl::string_view origin, YamlNode root, std::vector<YamlLapse> lapses)
+      : origin_(origin), root_(std::move(root)), lapses_(std::move(lapses)) {}
 
   std::string origin_;
   YamlNode root_;
+  std::vector<YamlLapse> lapses_;
 };
 
 }  // namespace kipt::agent
