@@ -19,20 +19,20 @@ namespace {
 using netlink::Survey;
 
 // In the order of the enumeration.
-constexpr std::array<absl::string_view, 44> kKindNames = {
-    "ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
-    "MarkBitSet", "MarkBitTested", "MarkBitCleared", "IpRuleFwmark", "DeviceMark",
-    // Of a family as a whole.
-    "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard", "KubeProxyUsesMarkDrop",
-    "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
-    // Of a network namespace.
-    "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
-    "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped",
-    // Of changes.
-    "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
-    "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
-    "NftTooOld", "IpvsInUse", "IpvsScheduler", "IpvsOfOthers", "IpsetUser", "LegacyRulesStay",
-    "NotInNft", "NotSeen", "AllowEntryUnused"};
+constexpr auto kKindNames = std::to_array<absl::string_view>(
+    {"ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
+     "MarkBitSet", "MarkBitTested", "MarkBitCleared", "IpRuleFwmark", "DeviceMark",
+     // Of a family as a whole.
+     "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard",
+     "KubeProxyUsesMarkDrop", "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
+     // Of a network namespace.
+     "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
+     "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped",
+     // Of changes.
+     "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
+     "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
+     "NftTooOld", "IpvsInUse", "IpvsScheduler", "IpvsOfOthers", "IpsetUser", "LegacyRulesStay",
+     "NotInNft", "NotSeen", "AllowEntryUnused"});
 
 // ---- the allow list ----
 
