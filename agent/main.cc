@@ -209,6 +209,11 @@ ExitCode RunExplain(const std::string& chain, const Flags& flags, const Node& no
   for (const netlink::Survey& survey : *surveys) {
     for (const netlink::Family family : families) {
       const absl::StatusOr<Explanation> explanation = Explain(survey, family, chain);
+      // That a table is missing says more than that a chain is.
+      if (absl::IsFailedPrecondition(explanation.status()) &&
+          !absl::IsFailedPrecondition(first_error)) {
+        first_error = explanation.status();
+      }
       first_error.Update(explanation.status());
       if (!explanation.ok()) continue;
       explanations.push_back(json ? ExplainJson(*explanation) : ExplainText(*explanation));

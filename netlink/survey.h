@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,8 @@ struct Survey {
   uint32_t generation = 0;
   // Tables without chains are there, empty.
   std::map<TableId, std::map<std::string, SurveyChain>> tables;
+  // Names of tables that a text mentions and does not print (iptables-save: "is incompatible").
+  std::set<std::string> not_printed = {};
 
   // Null where it does not exist.
   const SurveyChain* Find(const TableId& table, const std::string& chain) const;

@@ -60,6 +60,16 @@ absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains
         absl::StrCat(wanted, " exists in the tables ", absl::StrJoin(found, ", "),
                      "; name the table, as in ", found[0], "/", wanted));
   }
+  for (const std::string& table : chains.survey().not_printed) {
+    const bool meant = parts.size() == 1 || table == parts.front();
+    if (!meant || chains.survey().tables.contains(chains.Id(table))) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this dump lacks table ", table,
+        ", because iptables-save could not print it: iptables has "
+        "no option for one of its rules. Run explain on the node itself, without --from-file, or "
+        "`nft list table ",
+        chains.name(), " ", table, "` to see them"));
+  }
   const std::string similar = SimilarChains(chains, name);
   return absl::NotFoundError(absl::StrCat("there is no chain ", wanted, " in the ", chains.name(),
                                           " tables", chains.survey().mode.empty() ? "" : " of ",

@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/saved_rule.h"
 
@@ -248,27 +252,103 @@ absl::Status SaveSifter::EndTable() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Survey> ParseSavedFile(absl::string_view text) {
-  const absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(text, TablesMayRepeat::kYes);
-  if (!tables.ok()) return tables.status();
-  if (tables->empty()) {
-    return absl::InvalidArgumentError("no table: this is not what iptables-save printed");
+namespace {
+
+// "# Table `nat' is incompatible, use 'nft' tool."
+std::set<std::string> NotPrinted(absl::string_view text) {
+  std::set<std::string> names;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!absl::ConsumePrefix(&line, "# Table ") || !absl::StrContains(line, " is incompatible")) {
+      continue;
+    }
+    const absl::string_view name = line.substr(0, line.find(' '));
+    names.emplace(absl::StripSuffix(absl::StripPrefix(absl::StripPrefix(name, "`"), "'"), "'"));
   }
+  return names;
+}
+
+// The command that printed `text`, if that is another than iptables-save, and what it lacks.
+absl::string_view OtherFormat(absl::string_view text) {
+  struct FormatRow {
+    absl::string_view begins;
+    absl::string_view contains;
+    absl::string_view format;
+  };
+  constexpr absl::string_view kList =
+      "`iptables -L`, which lacks the tables' names and some options";
+  constexpr absl::string_view kRules = "`iptables -S`, which lacks the tables' names";
+  constexpr absl::string_view kRuleset = "`nft list ruleset`";
+  static constexpr FormatRow kRows[] = {{"Chain ", "(policy ", kList},
+                                        {"Chain ", " references)", kList},
+                                        {"-P ", "", kRules},
+                                        {"-N ", "", kRules},
+                                        {"-A ", "", kRules},
+                                        {"table ", "{", kRuleset},
+                                        {"{", "\"nftables\"", "`nft --json list ruleset`"}};
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (line.empty() || absl::StartsWith(line, "#")) continue;
+    for (const FormatRow& row : kRows) {
+      if (absl::StartsWith(line, row.begins) && absl::StrContains(line, row.contains)) {
+        return row.format;
+      }
+    }
+    return "";
+  }
+  return "";
+}
+
+// Without spaces and tabs at the beginnings of lines.
+std::string Unindented(absl::string_view text) {
+  return absl::StrJoin(
+      absl::StrSplit(text, '\n'), "\n", [](std::string* out, absl::string_view line) {
+        const size_t begin = line.find_first_not_of(" \t");
+        absl::StrAppend(
+            out, begin == absl::string_view::npos ? absl::string_view() : line.substr(begin));
+      });
+}
+
+absl::StatusOr<Survey> SurveyOfSaves(const std::vector<SavedTable>& tables) {
   std::vector<std::optional<Family>> families;
   // For each save, the family of the first table that shows one.
   std::map<size_t, Family> of_saves;
-  for (const SavedTable& table : *tables) {
+  for (const SavedTable& table : tables) {
     const absl::StatusOr<std::optional<Family>> family = FamilyOfTable(table);
     if (!family.ok()) return family.status();
     families.push_back(*family);
     if (*family) of_saves.emplace(table.save, **family);
   }
   Survey survey = {.mode = "", .generation = 0, .tables = {}};
-  for (size_t i = 0; i < tables->size(); ++i) {
-    const SavedTable& table = (*tables)[i];
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const SavedTable& table = tables[i];
     const Family otherwise = of_saves.emplace(table.save, Family::kIPv4).first->second;
     AddToSurvey(table, families[i].value_or(otherwise), nullptr, survey);
   }
+  return survey;
+}
+
+}  // namespace
+
+absl::StatusOr<Survey> ParseSavedFile(absl::string_view text) {
+  absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(text, TablesMayRepeat::kYes);
+  std::string unindented;
+  if (!tables.ok()) {
+    unindented = Unindented(text);
+    tables = ReadSave(unindented, TablesMayRepeat::kYes);
+  }
+  std::set<std::string> not_printed = NotPrinted(text);
+  if (!tables.ok() || (tables->empty() && not_printed.empty())) {
+    if (const absl::string_view format = OtherFormat(text); !format.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("this is the output of ", format,
+                       "; run iptables-save (and ip6tables-save), and give that"));
+    }
+    if (!tables.ok()) return tables.status();
+    return absl::InvalidArgumentError("no table: this is not what iptables-save printed");
+  }
+  absl::StatusOr<Survey> survey = SurveyOfSaves(*tables);
+  if (survey.ok()) survey->not_printed = std::move(not_printed);
   return survey;
 }
 

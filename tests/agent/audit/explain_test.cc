@@ -256,6 +256,18 @@ TEST(ExplainTest, TextAndJsonSayTheSame) {
   EXPECT_EQ(json["purposes"][0]["packets"], 7);
 }
 
+TEST(ExplainTest, ATableThatADumpLacksIsNotAMissingChain) {
+  netlink::Survey survey = SurveyOf("", "*filter\n:KUBE-FIREWALL - [0:0]\nCOMMIT\n");
+  survey.not_printed = {"nat"};
+  for (const char* chain : {"nat/KUBE-MARK-MASQ", "KUBE-MARK-MASQ"}) {
+    EXPECT_THAT(Explain(survey, Family::kIPv4, chain).status().message(),
+                HasSubstr("this dump lacks table nat, because iptables-save could not print it"));
+  }
+  EXPECT_THAT(Explain(survey, Family::kIPv4, "filter/KUBE-FORWARD").status().message(),
+              HasSubstr("there is no chain filter/KUBE-FORWARD"));
+  EXPECT_TRUE(Explain(survey, Family::kIPv4, "KUBE-FIREWALL").ok());
+}
+
 // Comments are bytes of other people's choice.
 TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
   netlink::Survey survey = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "MINE"}, {}));
