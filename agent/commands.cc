@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/commands.h"
 
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -11,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/round.h"
+#include "agent/policy/known_owners.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/report/colors.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
@@ -65,9 +68,39 @@ ExitCode FailedOr(ExitCode code, std::ostream& err, const auto&... parts) {
 
 using Report = std::string (*)(const Subject&, const Plan&);
 
-ExitOrError ReportLook(const CommandInput& input, Report text, Report json) {
-  const absl::StatusOr<Plan> plan = Look(input);
+// A diff reads few chains; any rule of a table can make iptables refuse it.
+absl::Status FindIncompatibleTables(const CommandInput& input, Diff& diff) {
+  if (input.backend.kind() != netlink::BackendKind::kNft) return absl::OkStatus();
+  std::vector<Finding> found;
+  const absl::Status read = RetryAborted(input.clock, [&] {
+    UnlistableRules rules(diff.changes);
+    const auto survey = input.backend.TakeSurvey(
+        [&](const auto& table, const auto& chain, const netlink::SurveyRule& rule) {
+          if (!rule.unlistable) return false;
+          const std::optional<netlink::ChainId> id = KnownChainId(table, chain);
+          if (id && absl::c_linear_search(input.subject.input.families, id->family)) {
+            rules.Add(*id, rule);
+          }
+          return false;
+        });
+    if (survey.ok()) found = rules.Findings();
+    return survey.status();
+  });
+  // Other programs write all the time: what the diff has found stays.
+  if (!read.ok()) return absl::IsAborted(read) ? absl::OkStatus() : read;
+  std::erase_if(diff.findings, [](const Finding& finding) {
+    return finding.condition == Condition::kTableIncompatible;
+  });
+  absl::c_move(found, std::back_inserter(diff.findings));
+  return absl::OkStatus();
+}
+
+ExitOrError ReportLook(const CommandInput& input, Report text, Report json, bool whole = false) {
+  absl::StatusOr<Plan> plan = Look(input);
   if (!plan.ok()) return plan.status();
+  if (whole) {
+    if (absl::Status read = FindIncompatibleTables(input, plan->diff); !read.ok()) return read;
+  }
   input.out << Colored(input.color, ColoredText::kPlanOrStatus,
                        (input.format == OutputFormat::kJson ? json : text)(input.subject, *plan));
   const auto retires = [](const std::optional<Retirement>& one) { return one && !one->empty(); };
@@ -104,7 +137,9 @@ absl::StatusOr<std::string> PlanReport(Node& node) {
   return PlanJson(subject, *plan);
 }
 
-ExitOrError RunPlan(const CommandInput& input) { return ReportLook(input, PlanText, PlanJson); }
+ExitOrError RunPlan(const CommandInput& input) {
+  return ReportLook(input, PlanText, PlanJson, /*whole=*/true);
+}
 ExitOrError RunStatus(const CommandInput& input) {
   return ReportLook(input, StatusText, StatusJson);
 }

@@ -370,6 +370,14 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }
   rule.content = ContentOf(family, statements);
+  if (auto* opaque = std::get_if<OpaqueRule>(&rule.content); opaque != nullptr && family) {
+    if (std::optional<Rule> translated = ReadTranslation(*family, expressions)) {
+      translated->comment = std::move(opaque->known.comment);
+      opaque->target = TargetName(ObservedRule{.content = *translated});
+      opaque->known = *std::move(translated);
+      opaque->translated = attributes.Bytes(NFTA_RULE_COMPAT) == std::nullopt;
+    }
+  }
   if (spelled && rule.rule() != nullptr) {
     std::string spelling = DescribeOpaqueRule(family, statements).text;
     if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {

@@ -227,8 +227,12 @@ struct OpaqueRule {
   bool terminal = false;
   bool returns = false;  // RETURN
   Marks marks = {};
-  // The matches that a Rule has a place for, the first of each kind. The target is NoTarget.
+  // The matches that a Rule has a place for, the first of each kind. The target is NoTarget, unless
+  // the rule is `translated`.
   Rule known = {.target = NoTarget{}};
+  // nft: native expressions that do what `known` does and no more, as nft(8) loads its own listing
+  // of a rule that iptables wrote.
+  bool translated = false;
   // The verdict or target, "ACCEPT" or "SNAT". Empty for a chain (`jump`) and where it is unknown.
   std::string target = {};
   std::optional<InterfaceMatch> in_interface = {};
@@ -261,12 +265,15 @@ struct ObservedRule {
   RuleCounters counters = {};
   // nft: it has a match or target of xtables, so the kernel has nft_compat.
   bool xt = false;
+  // nft: an iptables-nft of 1.8.8 to 1.8.11 refuses to list the rule's chain and table, because it
+  // has no option for one of the expressions. It can list some rules without xtables' matches.
+  bool unlistable = false;
 
   // Null where the rule is opaque.
   const Rule* rule() const { return std::get_if<Rule>(&content); }
   const OpaqueRule* opaque() const { return std::get_if<OpaqueRule>(&content); }
 
-  // Without the counters, which move with every packet, and `xt`, one of two ways to write a rule.
+  // Without the counters, which move with every packet, and how the rule is written.
   friend bool operator==(const ObservedRule& a, const ObservedRule& b) {
     return a.handle == b.handle && a.content == b.content;
   }

@@ -117,6 +117,12 @@ std::vector<Statement> ResolveStatements(std::optional<Family> family,
 // name, never left out.
 OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
 
+// The rule of iptables that `nft list ruleset` shows, and nft then loads, as exactly these
+// expressions: a counter, and in place of xtables' matches and targets native ones. Its comment is
+// lost. Nothing for other rules. nft translates `! --ctstate ...,DNAT` wrongly, to `ct status
+// dnat`: that is read as it is.
+std::optional<Rule> ReadTranslation(Family family, absl::Span<const Expression> expressions);
+
 // Whether iptables-nft since 1.8.8 can list a rule of these in a table of iptables. False where one
 // of its releases refuses them.
 bool IsListable(Family family, absl::Span<const Expression> expressions);

@@ -36,9 +36,6 @@ std::string ToString(const TableId& table);
 struct SurveyRule : ObservedRule {
   // Set where a Rule has its options in another order than ToString gives them.
   std::string spelling = {};
-  // nft: an iptables-nft of 1.8.8 to 1.8.11 refuses to list the rule's chain, because it has no
-  // option for one of the expressions. It can list some rules without xtables' matches.
-  bool unlistable = false;
 };
 
 // What iptables-save prints after "-A CHAIN ". For people: nothing is decided by it.

@@ -27,7 +27,7 @@ constexpr auto kKindNames = std::to_array<absl::string_view>(
      "KubeProxyUsesMarkDrop", "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
      // Of a network namespace.
      "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
-     "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped",
+     "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped", "TableIncompatible",
      // Of changes.
      "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
      "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
@@ -195,7 +195,7 @@ bool CanFind(NodeChange change, AuditKind kind) {
   if (kind <= AuditKind::kDeviceMark) return nftables || change == NodeChange::kOwnershipCleanup;
   if (kind <= AuditKind::kKubeProxyUsesMarkMasq) return change == NodeChange::kOwnershipCleanup;
   if (kind < AuditKind::kCleanupBlocked || kind > AuditKind::kNotInNft) return true;
-  if (kind == AuditKind::kSavedRules) return change != NodeChange::kOwnershipCleanup;
+  if (kind == AuditKind::kSavedRules) return true;
   if (kind >= AuditKind::kLegacyRulesStay) return to_nft;
   const bool of_ipvs = kind == AuditKind::kCleanupBlocked || kind >= AuditKind::kIpvsInUse;
   return nftables || (of_ipvs && change == NodeChange::kKubeProxyIpvsRemoval);

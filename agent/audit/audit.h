@@ -107,6 +107,7 @@ enum class AuditKind : uint8_t {
   kModeUnknown,         // the agent writes nothing: kubelet's iptables is not the host's
   kIptablesProbeFails,  // kubelet 1.33 and later will skip a family
   kFamilySkipped,       // it has
+  kTableIncompatible,   // iptables cannot list a table
   // Of changes.
   kCleanupBlocked,       // a foreign jump keeps kube-proxy's chains
   kMasqueradeBit,        // another than nftables mode's default
@@ -299,7 +300,7 @@ struct Explanation {
 // `chain` is TABLE/CHAIN, or a name that only one table has.
 //
 // NotFound: no such chain; the message names similar chains. InvalidArgument: several tables have
-// the name.
+// the name. FailedPrecondition: the survey is of a text that lacks the table.
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
                                     absl::string_view chain);
 

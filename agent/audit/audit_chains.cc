@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/audit/change_advice.h"
+#include "agent/policy/nft_copies.h"
 
 namespace kipt::agent {
 namespace {
@@ -202,6 +203,48 @@ bool HasKubelet(const FamilyChains& chains) {
   return chains.HasAnywhere(kCanaryChain) || chains.Has("mangle", kHintChain);
 }
 
+// Only nft writes such rules of kube-proxy's, and copies of kubelet's.
+bool LoadedByNft(const netlink::TableId& table, const std::string& chain, const SurveyRule& rule) {
+  const std::optional<netlink::ChainId> id = KnownChainId(table, chain);
+  return id && (IsKubeProxyChain(*id) || RecognizeCopy(*id, rule));
+}
+
+// One finding for each table that an iptables-nft cannot list.
+void AuditListable(const FamilyAudit& audit) {
+  for (const auto& [table, chains] : audit.chains.survey().tables) {
+    if (table.family != audit.chains.name() || !IsIptablesTable(table)) continue;
+    const auto add = [&](bool loaded, const auto& add_to) {
+      AuditFinding finding = audit.Here(Say(advice::kIncompatible));
+      finding.chain = absl::StrCat(table.name, "/*");
+      if (loaded) {
+        finding.severity = AuditSeverity::kError;
+        finding.message = advice::kLoadedByNft;
+        finding.remedy = advice::kLoadedRemedy;
+      }
+      add_to(std::move(finding));
+    };
+    bool loaded = false;
+    std::vector<AuditedRule> rules;
+    for (const auto& [name, chain] : chains) {
+      for (const SurveyRule& rule : chain.rules) {
+        if (!rule.unlistable) continue;
+        loaded |= LoadedByNft(table, name, rule);
+        rules.push_back(Audited(table, name, rule));
+      }
+    }
+    for (AuditedRule& rule : rules) {
+      add(loaded, [&](AuditFinding finding) {
+        audit.findings.AddRule(std::move(finding), std::move(rule));
+      });
+    }
+    if (rules.empty() || audit.left_out == nullptr) continue;
+    const auto more = audit.left_out->unlistable.find({table.family, table.name});
+    if (more == audit.left_out->unlistable.end()) continue;
+    add(loaded,
+        [&](AuditFinding finding) { audit.findings.AddLeftOut(std::move(finding), more->second); });
+  }
+}
+
 }  // namespace
 
 void AuditChains(FamilyAudit& audit) {
@@ -222,6 +265,7 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
   };
   for (const FamilyAudit& audit : families) {
     if (in_mode("legacy") && !in_mode("nft")) break;
+    AuditListable(audit);
     for (const SurveyRule& rule : audit.chains.Rules("nat", "POSTROUTING")) {
       if (!rule.unlistable) continue;
       AuditFinding finding = audit.Here(Say(advice::kProbeRule));

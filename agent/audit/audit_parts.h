@@ -158,6 +158,9 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
 void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
                  FindingCollector& findings);
 
+// Rules with chains of Kubernetes in files that are loaded at boot, into `view.facts`.
+void ReadBootRules(const class NodeFiles& node, NodeView& view);
+
 // Fills `view.facts` with what any of `changes` depends on, for the calling thread's namespace. Its
 // surveys are there already.
 void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> changes,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules that use kubelet's chains, and what becomes of them.
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/policy/nft_copies.h"
 
 namespace kipt::agent {
 namespace {
@@ -67,6 +70,16 @@ void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const Fa
       std::move(rule));
 }
 
+// nft loaded the chain to which `rule` jumps from a saved ruleset, and so the jump, too; its
+// comment is lost.
+bool IsCopiedJump(const TableId& table, const SurveyChain& from, const SurveyRule& rule,
+                  const FamilyAudit& audit) {
+  const std::optional<netlink::ChainId> to = KnownChainId(table, JumpOf(rule));
+  return from.base && to && IsUnconditional(rule) && KnownMatches(rule).comment.empty() &&
+         absl::c_any_of(audit.chains.Rules(table.name, to->name),
+                        [&](const SurveyRule& one) { return RecognizeCopy(*to, one); });
+}
+
 void AuditRule(const TableId& table, const std::string& name, const SurveyChain& chain,
                const SurveyRule& rule, FamilyAudit& audit) {
   const Owner of_chain = OwnerOfChain(table, name, chain.base);
@@ -88,6 +101,7 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   const Owner owner = OwnerOfRule(table, name, chain.base, rule);
   // kubelet and kube-proxy do not know the private chains.
   if (owner == Owner::kThisAgent || (IsKubernetes(owner) && of_jump != Owner::kThisAgent)) return;
+  if (uses && IsCopiedJump(table, chain, rule, audit)) return;
   if (uses) {
     ++audit.uses[used].all;
     AddUser(Audited(table, name, rule), used, owner, audit);

@@ -34,24 +34,29 @@ absl::Status AuditSieve::Begin(const netlink::TableId& table, const std::string&
 
 bool AuditSieve::Keep(const SurveyRule& rule) {
   left_out_.counted |= rule.counters.packets != 0;
-  bool keep = false;
-  if (proxys_) {
-    keep = KeepOfProxy(rule);
-  } else if (IsNeeded(rule)) {
-    keep = HasRoom();
-  } else if (!JumpOf(rule).empty() && jumps_ < kMostJumps) {
-    // Perhaps the way to a rule that clears a mark.
-    keep = true;
-    ++jumps_;
-  } else {
-    const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
-    keep = examples_[{table_.family, owner}]++ < kMostExamples;
-    if (!keep) Count(owner, rule);
+  const bool unlistable = rule.unlistable && IsIptablesTable(table_);
+  const bool example = unlistable && unlistable_[table_]++ < kMostExamples;
+  const bool keep = example ? HasRoom() : KeepByUse(rule);
+  if (unlistable && !keep) {
+    LeftOutRules& more = left_out_.unlistable[{table_.family, table_.name}];
+    ++more.count;
+    more.packets += rule.counters.packets;
   }
   if (keep && !any_kept_) {
     any_kept_ = true;
     ++samples_[group_];
   }
+  return keep;
+}
+
+bool AuditSieve::KeepByUse(const SurveyRule& rule) {
+  if (proxys_) return KeepOfProxy(rule);
+  if (IsNeeded(rule)) return HasRoom();
+  // Perhaps the way to a rule that clears a mark.
+  if (!JumpOf(rule).empty() && jumps_ < kMostJumps) return ++jumps_, true;
+  const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
+  const bool keep = examples_[{table_.family, owner}]++ < kMostExamples;
+  if (!keep) Count(owner, rule);
   return keep;
 }
 

@@ -42,6 +42,7 @@ class AuditSieve : public netlink::SurveySieve {
   // Family, table, and "KUBE-SVC-*" or the one chain's name.
   using Group = std::tuple<std::string, std::string, std::string>;
 
+  bool KeepByUse(const netlink::SurveyRule& rule);
   bool KeepOfProxy(const netlink::SurveyRule& rule);
   bool IsNeeded(const netlink::SurveyRule& rule) const;
   bool HasRoom();
@@ -64,6 +65,8 @@ class AuditSieve : public netlink::SurveySieve {
   std::map<Group, size_t> samples_;
   std::map<Group, size_t> bare_samples_;
   std::map<std::pair<std::string, Owner>, size_t> examples_;
+  // Rules that iptables cannot list, kept as examples.
+  std::map<netlink::TableId, size_t> unlistable_;
   size_t needed_ = 0;
   size_t jumps_ = 0;
   LeftOut left_out_;

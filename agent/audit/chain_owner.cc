@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
 
 namespace kipt::agent {
@@ -43,6 +44,7 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
     const netlink::Rule* known = rule.rule();
     if (known != nullptr && RecognizeKubeletForm(*id, *known)) return of_chain;
+    if (RecognizeCopy(*id, rule) || MayBeCopy(*id, rule)) return of_chain;
     if (IsIpvsHairpin(rule.opaque())) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
@@ -62,6 +64,11 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 absl::string_view JumpOf(const netlink::SurveyRule& rule) {
   const std::string* jump = JumpTarget(rule);
   return jump == nullptr ? absl::string_view() : *jump;
+}
+
+bool IsIptablesTable(const netlink::TableId& table) {
+  constexpr absl::string_view kNames[] = {"raw", "mangle", "nat", "filter", "security"};
+  return absl::StartsWith(table.family, "ip") && absl::c_linear_search(kNames, table.name);
 }
 
 FamilyChains::FamilyChains(const netlink::Survey& survey, netlink::Family family)

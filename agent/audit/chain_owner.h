@@ -23,6 +23,9 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 
 // ---- the chains of a family ----
 
+// Of ip or ip6, with a name that iptables gives its tables.
+bool IsIptablesTable(const netlink::TableId& table);
+
 // The chain that `rule` jumps or goes to; empty where it does not.
 absl::string_view JumpOf(const netlink::SurveyRule& rule);
 

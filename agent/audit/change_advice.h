@@ -75,6 +75,19 @@ inline constexpr Advice kSkipped = Make(
     "Repair what IptablesProbeFails names, if anything, and restart kubelet. This agent makes the "
     "chains in its place.");
 
+inline constexpr Advice kIncompatible = Make(
+    kTableIncompatible, kWarning, "",
+    "iptables can neither list nor save this table, because it has no option for these rules",
+    "iptables -S fails, and iptables-save leaves the table out. Programs that read it miss their "
+    "rules: kube-proxy deletes no old chains.",
+    "Move these rules to a table of their own (nft add table).");
+inline constexpr char kLoadedByNft[] =
+    "nft loaded rules of Kubernetes from a saved ruleset (nft list ruleset), so that iptables can "
+    "neither list nor save this table";
+inline constexpr char kLoadedRemedy[] =
+    "Remove the KUBE- chains from the file that nft loads at boot, which SavedRules names, and "
+    "reboot.";
+
 inline constexpr Advice kBlocked = Make(
     kCleanupBlocked, kWarning, "#131961",
     "other programs' rules jump to chains that kube-proxy deletes",
@@ -113,13 +126,24 @@ inline constexpr Advice kInvalid =
          "nftables mode does not drop them: long connections to services may be reset.",
          "Run kube-proxy with --conntrack-tcp-be-liberal, or a kernel of 6.1 or later.");
 inline constexpr Advice kSaved = Make(
-    kSavedRules, kWarning, "", "a file that is loaded at boot has rules with KUBE- chains",
+    kSavedRules, kError, "", "a file that is loaded at boot has rules with KUBE- chains",
     "Boot restores services as they were when the file was saved, and no program updates them.",
     "Save the firewall's own rules only.");
-inline constexpr char kUndeclared[] =
+inline constexpr char kSavedByNft[] =
+    "A listing of iptables' rules is not what nft reads. nft 1.0.6 loads native copies without "
+    "comments: the copy of the rule against martian packets lets them in, and drops what DNAT "
+    "sends to 127.0.0.1. iptables cannot list such tables. nft 1.1.7 refuses the whole file that "
+    "it saved, and the node has no firewall.";
+inline constexpr char kRefusedForChain[] =
     "The file jumps to a chain that it does not declare. Loading it at boot fails without that "
     "chain: nft then loads nothing of the file, iptables-restore neither that table nor those "
     "after it.";
+inline constexpr char kRefusedForObject[] =
+    "The file needs an nfacct object or an ipset that nothing makes before it is loaded. At boot "
+    "iptables-restore then loads neither that table nor those after it.";
+inline constexpr char kRefusedForSyntax[] =
+    "nft cannot read lines of this file, which its own listing wrote: a comment before the end of "
+    "a rule, xt match or xt target. At boot it loads nothing of the file.";
 inline constexpr Advice kOldKernel =
     Make(kKernelTooOld, kError, "KEP-3866", "the kernel is older than 5.13",
          "kube-proxy refuses to start in nftables mode.",

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -111,65 +110,6 @@ void ReadNftVersion(const NodeFiles& node, ChangeFacts& facts) {
   }
 }
 
-// What netfilter-persistent, Red Hat's iptables-services, nftables.service, ufw, firewalld and
-// ifupdown load at boot.
-constexpr const char* kSavedRules[] = {
-    "/etc/iptables/rules.v4", "/etc/iptables/rules.v6",       "/etc/iptables.rules",
-    "/etc/iptables.up.rules", "/etc/sysconfig/iptables",      "/etc/sysconfig/ip6tables",
-    "/etc/nftables.conf",     "/etc/sysconfig/nftables.conf", "/etc/ufw/before.rules",
-    "/etc/ufw/after.rules",   "/etc/ufw/before6.rules",       "/etc/ufw/after6.rules",
-    "/etc/ufw/user.rules",    "/etc/ufw/user6.rules",         "/etc/firewalld/direct.xml",
-};
-
-// The chain after -j or -g; empty where that is none of Kubernetes'.
-absl::string_view SavedJump(absl::string_view line) {
-  for (const absl::string_view option : {"-j KUBE-", "-g KUBE-", "jump KUBE-", "goto KUBE-"}) {
-    const size_t at = line.find(option);
-    if (at == absl::string_view::npos) continue;
-    line.remove_prefix(line.find("KUBE-", at));
-    return line.substr(0, line.find_first_of(" \t<;}\""));
-  }
-  return "";
-}
-
-SavedRules ReadSaved(const std::string& file, absl::string_view text) {
-  SavedRules saved = {.file = file};
-  std::set<absl::string_view> declared;
-  std::set<absl::string_view> used;
-  size_t number = 0;
-  for (const absl::string_view whole : absl::StrSplit(text, '\n')) {
-    ++number;
-    absl::string_view line = absl::StripAsciiWhitespace(whole);
-    if (!absl::StrContains(line, "KUBE-") || absl::StartsWith(line, "#") ||
-        absl::StartsWith(line, "<!--")) {
-      continue;
-    }
-    if (++saved.count <= kMostExamples) {
-      // A file may be a single line.
-      saved.lines.push_back(absl::StrCat(number, ": ", line.substr(0, 200)));
-    }
-    if (absl::ConsumePrefix(&line, ":") || absl::ConsumePrefix(&line, "chain ")) {
-      declared.insert(line.substr(0, line.find(' ')));
-    } else if (const absl::string_view chain = SavedJump(line); !chain.empty()) {
-      used.insert(chain);
-    }
-  }
-  saved.undeclared = !absl::c_includes(declared, used);
-  return saved;
-}
-
-void ReadSavedRules(const NodeFiles& node, NodeView& view) {
-  for (const char* const path : kSavedRules) {
-    const absl::StatusOr<std::string> text = node.Read(path, size_t{64} << 20);
-    if (text.ok()) {
-      SavedRules saved = ReadSaved(node.Shown(path), *text);
-      if (saved.count != 0) view.facts.saved.push_back(std::move(saved));
-    } else if (!absl::IsNotFound(text.status())) {
-      view.problems.push_back(absl::StrCat("saved rules: ", text.status().message()));
-    }
-  }
-}
-
 // ---- kubelet's probe ----
 
 // How long a program may hold the lock without being a finding.
@@ -203,9 +143,8 @@ void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> 
   const bool ipvs = any(NodeChange::kKubeProxyIpvsRemoval);
   const bool iptables_nft = any(NodeChange::kIptablesNft);
   ReadProbe(sources, view);
-  if (!nftables && !ipvs && !iptables_nft) return;
   if (const NodeFiles node(sources.host_root.directory); !sources.host_root.directory.empty()) {
-    ReadSavedRules(node, view);
+    ReadBootRules(node, view);
     if (nftables) ReadNftVersion(node, view.facts);
   }
   if (iptables_nft && sources.xt_compat) {

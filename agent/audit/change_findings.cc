@@ -2,6 +2,7 @@
 //
 // What a change breaks, by rules and ChangeFacts. Pure.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -169,14 +170,11 @@ std::pair<int, int> VersionOf(absl::string_view text) {
 
 // "inet firewalld": tables that iptables, Kubernetes and this agent did not make.
 std::vector<std::string> TablesOfNft(const NodeView& view) {
-  constexpr absl::string_view kIptables[] = {"raw", "mangle", "nat", "filter", "security"};
   std::vector<std::string> tables;
   for (const netlink::Survey& survey : view.surveys) {
     for (const auto& [table, chains] : survey.tables) {
-      const bool of_iptables =
-          absl::StartsWith(table.family, "ip") && absl::c_linear_search(kIptables, table.name);
       const Owner owner = OwnerOfChain(table, chains.empty() ? "" : chains.begin()->first);
-      if (!of_iptables && !IsKubernetes(owner) && owner != Owner::kThisAgent) {
+      if (!IsIptablesTable(table) && !IsKubernetes(owner) && owner != Owner::kThisAgent) {
         tables.push_back(ToString(table));
       }
     }
@@ -221,10 +219,15 @@ void AuditHost(const NodeView& view, FindingCollector& findings) {
 void AuditSaved(const NodeView& view, FindingCollector& findings) {
   for (const SavedRules& saved : view.facts.saved) {
     AuditFinding finding = Say(kSaved);
-    if (saved.undeclared) {
-      finding.severity = kError;
-      finding.consequence = kUndeclared;
+    if (saved.refusal != BootRefusal::kNone) {
+      constexpr std::array<const char*, 4> kInOrder = {"", kRefusedForChain, kRefusedForObject,
+                                                       kRefusedForSyntax};
+      finding.consequence = kInOrder.at(static_cast<size_t>(saved.refusal));
+      if (saved.native) absl::StrAppend(&finding.consequence, " ");
+    } else if (saved.native) {
+      finding.consequence.clear();
     }
+    if (saved.native) finding.consequence += kSavedByNft;
     for (const std::string& line : saved.lines) {
       findings.AddDetail(finding, absl::StrCat(saved.file, ":", line), saved.file);
     }
@@ -339,6 +342,7 @@ void AuditRulesOfChange(const FamilyAudit& audit, const NodeView& view) {
 void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
                  FindingCollector& findings) {
   const NodeChange change = findings.options.change;
+  AuditSaved(view, findings);
   if (change == NodeChange::kOwnershipCleanup) return;
   for (const FamilyAudit& audit : families) {
     if (change != NodeChange::kIptablesNft) AuditRulesOfChange(audit, view);
@@ -346,7 +350,6 @@ void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
       AuditLegacy(audit);
     }
   }
-  AuditSaved(view, findings);
   if (change == NodeChange::kIptablesNft) {
     if (view.facts.no_nft_compat.empty()) return;
     findings.AddDetail(Say(kNoCompat), view.facts.no_nft_compat);

@@ -41,13 +41,21 @@ std::optional<NodeChange> ChangeFromName(absl::string_view name);
 
 // ---- what an audit reads ----
 
+enum class BootRefusal : uint8_t {
+  kNone,
+  kChain,   // a line jumps to a chain of Kubernetes that the file does not declare
+  kObject,  // a line needs an nfacct object or an ipset that nothing makes at boot
+  kSyntax,  // nft cannot read its own listing of a rule that iptables wrote
+};
+
 // Saved rules that name chains of Kubernetes, in a file that is loaded at boot.
 struct SavedRules {
   std::string file;
   size_t count = 0;                     // of lines
   std::vector<std::string> lines = {};  // the first, "12: -A ..."
-  // A line jumps to a chain of Kubernetes that the file does not declare.
-  bool undeclared = false;
+  bool native = false;                  // in nft's words
+  // Why loading the file at boot fails.
+  BootRefusal refusal = BootRefusal::kNone;
 
   bool operator==(const SavedRules&) const = default;
 };
@@ -84,6 +92,8 @@ struct LeftOut {
   // Of these, kube-proxy's that jump to a chain of kubelet's: by the family and
   // "nat/KUBE-MARK-MASQ".
   std::map<std::pair<std::string, std::string>, LeftOutRules> uses = {};
+  // Of these, those that iptables cannot list, by the family and the table.
+  std::map<std::pair<std::string, std::string>, LeftOutRules> unlistable = {};
   // Some rule's counter is not zero.
   bool counted = false;
   // Rules that an audit needs, and that are more than it holds. They are in none of the above.

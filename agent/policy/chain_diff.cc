@@ -11,6 +11,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
 
 namespace kipt::agent {
@@ -18,6 +19,7 @@ namespace {
 
 using netlink::ObservedChain;
 using netlink::ObservedRule;
+using netlink::Rule;
 using netlink::RuleHandle;
 
 constexpr size_t kNone = static_cast<size_t>(-1);
@@ -103,6 +105,11 @@ class ChainDiffer {
   }
 
   void Judge(const ObservedRule& observed, Place& place) const {
+    if (const std::optional<NftCopy> copy = RecognizeCopy(desired_.id, observed)) {
+      place.form = copy->form;
+      if (copy->wrong || IsSuperseded(copy->form)) place.removal = kSupersededCopy;
+      return;
+    }
     if (observed.rule() == nullptr) return;
     const auto own = absl::c_find_if(desired_.rules, [&](const DesiredRule& candidate) {
       return candidate.rule == *observed.rule();
@@ -113,12 +120,16 @@ class ChainDiffer {
     }
     place.form = RecognizeKubeletForm(desired_.id, *observed.rule());
     if (!place.form) return;
-    // In cleanup mode nothing supersedes it (it is stale), and kube-proxy's is left alone. Another
-    // label than ours in a chain of labels is superseded in both.
-    if ((input_.mode == Mode::kLegacy || place.form->label) &&
-        !(place.form->shared_with_kube_proxy && claimed_)) {
+    if (IsSuperseded(*place.form)) {
       place.removal = absl::StrCat("superseded: ", place.form->description);
     }
+  }
+
+  // In cleanup mode nothing supersedes it (it is stale), and kube-proxy's is left alone. Another
+  // label than ours in a chain of labels is superseded in both.
+  bool IsSuperseded(const KubeletForm& form) const {
+    return (input_.mode == Mode::kLegacy || form.label) &&
+           !(form.shared_with_kube_proxy && claimed_);
   }
 
   // A rule that stays, is not of this chain's set, and may decide about a packet before ours do.
@@ -146,8 +157,8 @@ class ChainDiffer {
   bool EndsOurs(size_t index) const {
     if (!DecidesFirst(index)) return false;
     const netlink::Rule* rule = observed_[index].rule();
-    return desired_.id.table != netlink::Table::kNat || places_[index].form.has_value() ||
-           (rule != nullptr && LostItsMatch(desired_.id, *rule)) ||
+    return desired_.id.table != netlink::Table::kNat ||
+           (rule != nullptr && (places_[index].form || LostItsMatch(desired_.id, *rule))) ||
            (!claimed_ && DecidesForAll(index));
   }
 
@@ -254,6 +265,16 @@ class ChainDiffer {
   RuleNumbers numbers_;
 };
 
+// nft loaded the chain to which `jump` leads from a saved ruleset, and so the jump, too; its
+// comment is lost.
+bool IsReplacedCopy(const DesiredJump& jump, const Diff& diff) {
+  const netlink::ChainId to = {jump.base_chain.family, jump.base_chain.table,
+                               std::get<netlink::Jump>(jump.rule.target).chain};
+  return absl::c_any_of(diff.changes, [&](const Change& change) {
+    return change.reason == kSupersededCopy && netlink::ChainOf(change.operation) == to;
+  });
+}
+
 }  // namespace
 
 std::string ChainText(const netlink::ChainId& chain) {
@@ -299,7 +320,13 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   RuleNumbers numbers(rules);
   bool found = false;
   const ObservedRule* above = nullptr;  // no packet passes it
+  const bool copied = IsReplacedCopy(desired, diff);
   for (const ObservedRule& rule : rules) {
+    if (copied && rule.rule() != nullptr && !desired.rule.comment.empty() &&
+        *rule.rule() == Rule{.target = desired.rule.target}) {
+      diff.changes.push_back({numbers.Delete(base, rule), kSupersededCopy});
+      continue;
+    }
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
       if (!found && above == nullptr && walk.Stops(base, rule)) above = &rule;
       continue;

@@ -39,7 +39,7 @@ class RuleNumbers {
     const auto at = std::find(handles_.begin(), handles_.end(), rule.handle);
     const int number = static_cast<int>(at - handles_.begin()) + 1;
     handles_.erase(at);
-    return {.chain = chain, .handle = rule.handle, .number = number, .rule = *rule.rule()};
+    return {.chain = chain, .handle = rule.handle, .number = number, .rule = KnownMatches(rule)};
   }
 
  private:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "agent/policy/martians.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy_tables.h"
 
@@ -117,7 +118,7 @@ std::vector<Claim> OfOthers(const ClaimSources& sources, const ChainId& chain,
                       absl::StrCat("jumped to from ", reference.from, ": ", reference.rule)});
   }
   for (const ObservedRule& rule : observed.rules) {
-    if (IsKubeletRule(chain, rule)) continue;
+    if (IsKubeletRule(chain, rule) || RecognizeCopy(chain, rule)) continue;
     claims.push_back(
         {ClaimKind::kForeignRule, absl::StrCat("holds a rule that is not kubelet's: ",
                                                netlink::ToString(chain.family, rule))});
@@ -278,7 +279,8 @@ void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rul
   // The rule that makes a marking chain one, kubelet's or kube-proxy's, and the one that clears the
   // mark; with any bit or label.
   const std::optional<ChainId> id = place.Id();
-  const bool own = id && rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule());
+  const bool own = id && (RecognizeCopy(*id, rule) ||
+                          (rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule())));
   if (own && managed_mode) return;
   Marking marking = {.from = place.From(),
                      .rule = place.Spell(rule),

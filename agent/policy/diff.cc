@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/reach.h"
@@ -42,6 +43,7 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kConnLabelsImpossible, "ConnLabelsImpossible", Severity::kWarning},
     {Condition::kNativeProtection, "NativeProtection", Severity::kInfo},
     {Condition::kTableDormant, "TableDormant", Severity::kCritical},
+    {Condition::kTableIncompatible, "TableIncompatible", Severity::kWarning},
     {Condition::kWriteRefused, "WriteRefused", Severity::kCritical},
 };
 
@@ -81,6 +83,7 @@ class Differ {
       for (const DesiredJump& known : EveryKubeletJump(family)) ListStaleJump(known);
     }
     DiffNative();
+    FindIncompatible();
     ReportConnLabels();
     ReportSupport();
     absl::c_stable_sort(diff_.changes, [](const Change& a, const Change& b) {
@@ -129,6 +132,15 @@ class Differ {
              ours);
       if (ours) diff_.changes.push_back({wake, what});
     }
+  }
+
+  void FindIncompatible() {
+    UnlistableRules rules(diff_.changes);
+    for (const auto& [id, chain] : observed_.chains) {
+      if (!absl::c_linear_search(input_.families, id.family)) continue;
+      for (const netlink::ObservedRule& rule : chain.rules) rules.Add(id, rule);
+    }
+    absl::c_move(rules.Findings(), std::back_inserter(diff_.findings));
   }
 
   void ListStaleChain(const DesiredChain& known) {
@@ -291,7 +303,8 @@ Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed, const RuleS
   };
   RuleSupport proven = support;
   proven.xt |= !support.refused && absl::c_any_of(observed.chains, has_xt);
-  Diff diff = Differ(input, observed, proven).Run();
+  const std::optional<Snapshot> read = WithCopiesRead(observed);
+  Diff diff = Differ(input, read ? *read : observed, proven).Run();
   diff.support_disproved = proven.xt != support.xt;
   return diff;
 }

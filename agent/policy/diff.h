@@ -86,6 +86,9 @@ enum class Condition : uint8_t {
   // nft: a table with a jump of ours is dormant, so no packet comes to its rules. Repaired if the
   // table is iptables'.
   kTableDormant,
+  // nft: iptables cannot list a table, because a rule has an expression without an option. Repaired
+  // where the rule is nft's copy of kubelet's (nft_copies.h) and its chain is not kube-proxy's.
+  kTableIncompatible,
   // What is desired cannot be written although no capability is missing (IsWriteRefused). Found by
   // writing, not by a diff.
   kWriteRefused,

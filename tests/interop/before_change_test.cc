@@ -241,6 +241,22 @@ TEST_P(BeforeChangeTest, AFileThatJumpsToAMissingChainIsNotLoadedFromThereOn) {
   for (const char* lost : {":OWN", "192.0.2.2", "ip own"}) EXPECT_THAT(rules, Not(HasSubstr(lost)));
 }
 
+TEST_P(BeforeChangeTest, AFileThatNeedsAnObjectOfKubeProxysIsRefusedAtBoot) {
+  for (const char* match : {"-m nfacct --nfacct-name ct_state_invalid_dropped_pkts",
+                            "-m set --match-set KUBE-LOOP-BACK dst,dst,src"}) {
+    const TemporaryTree host;
+    const std::string saved = absl::StrCat("*filter\n:KUBE-FORWARD - [0:0]\n-A KUBE-FORWARD ",
+                                           match, " -j DROP\nCOMMIT\n");
+    host.Write("var/lib/iptables/rules-save", saved);
+    const ProgramResult audit =
+        Agent({"audit", "--cni-conf-dir=" + cni_dir(), "--host-root=" + host.root()});
+    EXPECT_EQ(audit.exit_code, kExitDifferences);
+    EXPECT_THAT(audit.out, HasSubstr("error   SavedRules")) << match;
+    EXPECT_THAT(audit.out, HasSubstr("needs an nfacct object or an ipset")) << match;
+    EXPECT_NE(Ip4().Replace(saved).exit_code, 0) << match;
+  }
+}
+
 // ---- iptables-legacy to nft ----
 
 TEST_P(BeforeChangeTest, OnlyRulesInLegacyStayThere) {

@@ -4,11 +4,16 @@
 // has 1.8.7, Debian 12 (this machine) 1.8.9, Debian 13 1.8.11.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 
 namespace kipt::testing {
@@ -187,6 +192,151 @@ TEST_F(OldReaderTest, WhatItsSaveAndRestoreDestroyedIsRepaired) {
   const InNetns in(fresh);
   Sync(Legacy());
   EXPECT_EQ(repaired, SavedRules::Of(own_));
+}
+
+// ---- rules that nft saved: `nft list ruleset > /etc/nftables.conf`, loaded again at boot ----
+
+class SavedByNftTest : public AgentTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static std::string Dir() { return *GetParam() == '\0' ? "" : ChrootDir(GetParam()); }
+  static Iptables Theirs(IpFamily family) { return {family, Dir()}; }
+  static ProgramResult Nft(const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv = {"/usr/sbin/nft"};
+    if (!Dir().empty()) argv = {"/usr/sbin/chroot", Dir(), "/usr/sbin/nft"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return RunProgram(argv);
+  }
+  static void Add(const std::string& rules) {
+    const ProgramResult result = RunProgram({"nft", "-f", "-"}, rules);
+    ASSERT_EQ(result.exit_code, 0) << result;
+  }
+  static ProgramResult Firewall() { return Iptables{IpFamily::kIpv4}.Run({"-S", "KUBE-FIREWALL"}); }
+  static bool Load(const std::string& ruleset) {
+    // There is no /dev/stdin in a chroot.
+    const std::string file = absl::StrCat("/tmp/kipt-saved-", getpid(), ".nft");
+    std::ofstream(Dir() + file) << ruleset;
+    const ProgramResult loaded = Nft({"-f", file});
+    std::filesystem::remove(Dir() + file);
+    return loaded.exit_code == 0;
+  }
+  // Of this node, after a boot: what the release's nft makes of its own listing. Where it refuses
+  // that, the audit has said so.
+  static void SaveAndLoad() {
+    const std::string saved = Nft({"list", "ruleset"}).out;
+    const std::string ipv4 = Nft({"list", "ruleset", "ip"}).out;
+    Output({"nft", "flush", "ruleset"});
+    const bool loads = Load(saved);
+    const TemporaryTree host;
+    host.Write("etc/nftables.conf", saved);
+    const std::string audit = Agent({"audit", "--host-root=" + host.root()}).out;
+    EXPECT_THAT(audit, HasSubstr("error   SavedRules"));
+    EXPECT_EQ(absl::StrContains(audit, "nft cannot read lines of this file"), !loads) << saved;
+    if (!loads) {
+      ASSERT_TRUE(Load(ipv4)) << ipv4;
+    }
+    EXPECT_NE(Firewall().exit_code, 0) << "the native copy is there";
+  }
+  // Written by kubelet, or by us, and loaded again.
+  static void LoadCopies(bool ours, bool kube_proxy = false) {
+    if (ours) Sync(Legacy());
+    for (const IpFamily family : kBothFamilies) {
+      if (!ours) Kubelet(KubeletForm::k1_27GateOff, Theirs(family));
+      if (!ours) AddIpv6Jumps(Theirs(family));
+      if (kube_proxy) Theirs(family).Run({"-t", "nat", "-N", "KUBE-PROXY-CANARY"});
+    }
+    SaveAndLoad();
+  }
+  static std::vector<SavedRules> AfterSync(const AgentSettings& settings) {
+    Sync(settings);
+    ExpectNothingPlanned(settings);
+    return {SavedRules::Of({IpFamily::kIpv4}), SavedRules::Of({IpFamily::kIpv6})};
+  }
+};
+
+TEST_P(SavedByNftTest, CopiesOfOurRulesAreReplaced) {
+  const Netns fresh = NewNetns();
+  std::vector<SavedRules> expected;
+  {
+    const InNetns in(fresh);
+    expected = AfterSync(Legacy());
+  }
+  for (const bool ours : {false, true}) {
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    LoadCopies(ours);
+    std::vector<SavedRules> after = AfterSync(Legacy());
+    for (size_t i = 0; i < after.size(); ++i) {
+      EXPECT_EQ(after[i], expected[i]) << "written by " << (ours ? "this agent" : "kubelet");
+    }
+  }
+}
+
+TEST_P(SavedByNftTest, TheWrongMartianRuleIsReplacedInCleanupModeToo) {
+  LoadCopies(/*ours=*/false);
+  const AgentSettings cleanup = {.ownership_cleanup = true};
+  Agent("sync", cleanup);
+  EXPECT_THAT(Firewall().out, HasSubstr("! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"));
+  EXPECT_EQ(Firewall().exit_code, 0) << "nothing native is left";
+}
+
+TEST_P(SavedByNftTest, CopiesThatKubeProxyKeepsStayAndOneFindingNamesTheCause) {
+  LoadCopies(/*ours=*/false, /*kube_proxy=*/true);
+  for (const char* command : {"plan", "sync", "plan"}) {
+    const ProgramResult result = Agent(command, Legacy());
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    EXPECT_THAT(result.out, HasSubstr("! TableIncompatible (warning) ip nat KUBE-")) << result;
+    EXPECT_THAT(result.out, HasSubstr("nft loaded it from a saved ruleset")) << result;
+  }
+  const std::string after = Output({"nft", "list", "table", "ip", "nat"});
+  for (const char* rule : {"meta mark set meta mark | 0x00004000", "masquerade"}) {
+    EXPECT_THAT(after, HasSubstr(rule));
+  }
+  EXPECT_THAT(Firewall().out, HasSubstr("! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"));
+  EXPECT_EQ(Firewall().exit_code, 0) << "nothing native is left";
+}
+
+// Each differs from a copy in one expression.
+TEST_P(SavedByNftTest, SimilarRulesOfAnAdministratorStay) {
+  LoadCopies(/*ours=*/false);
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"filter KUBE-FIREWALL", "ip saddr != 127.0.0.0/8 ip daddr 127.0.0.0/8 ct status dnat drop"},
+      {"filter KUBE-FIREWALL",
+       "ip saddr != 127.0.0.0/8 ip daddr 127.0.0.0/16 ct status dnat counter packets 0 bytes 0 "
+       "drop"},
+      {"filter KUBE-FIREWALL",
+       "ip saddr != 127.0.0.0/8 ip daddr 127.0.0.0/8 ct status snat counter packets 0 bytes 0 "
+       "drop"},
+      {"filter KUBE-FIREWALL",
+       "iifname \"eth0\" ip saddr != 127.0.0.0/8 ip daddr 127.0.0.0/8 ct status dnat counter "
+       "packets 0 bytes 0 drop"},
+      {"filter KUBE-FIREWALL", "ct status dnat counter packets 0 bytes 0 drop"},
+      {"nat KUBE-MARK-MASQ", "meta mark set meta mark | 0x00004000"},
+      {"nat KUBE-MARK-MASQ", "counter packets 0 bytes 0 meta mark set 0x00004000"},
+      {"nat KUBE-POSTROUTING", "ip daddr 192.0.2.1 counter packets 0 bytes 0 masquerade"},
+      {"nat KUBE-POSTROUTING", "counter packets 0 bytes 0 masquerade random,persistent"}};
+  for (const auto& [chain, rule] : rows) Add("add rule ip " + chain + " " + rule + "\n");
+  Agent("sync", Legacy());
+  const std::string left = Output({"nft", "list", "ruleset", "ip"});
+  for (const auto& [chain, rule] : rows) EXPECT_THAT(left, HasSubstr("\t" + rule + "\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Releases, SavedByNftTest, ::testing::Values("bullseye", "", "trixie"),
+                         [](const auto& row) {
+                           return *row.param == '\0' ? "Own" : std::string(row.param);
+                         });
+
+TEST_F(OldReaderTest, ARuleThatIptablesCannotListIsAFindingOfPlanAndAudit) {
+  Sync(Legacy());
+  Output({"iptables", "-N", "OTHER"});
+  Output({"iptables", "-P", "FORWARD", "ACCEPT"});
+  for (const char* chain : {"FORWARD", "OTHER"}) {
+    Output({"nft", "add", "rule", "ip", "filter", chain, "ct", "state", "invalid", "drop"});
+    EXPECT_THAT(own_.Save("filter").out, HasSubstr("is incompatible"));
+    EXPECT_THAT(Agent("plan", Legacy()).out,
+                HasSubstr(absl::StrCat("! TableIncompatible (warning) ip filter ", chain)));
+    EXPECT_THAT(Agent("audit", Legacy()).out, HasSubstr("warning TableIncompatible"));
+    Output({"nft", "flush", "chain", "ip", "filter", chain});
+  }
 }
 
 }  // namespace

@@ -276,6 +276,95 @@ TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {
   });
 }
 
+// Rows: the rule of iptables, or nothing where one expression differs from nft's.
+TEST(DecodeRuleTest, ReadsWhatNftLoadsOfItsOwnListingOfIptablesRules) {
+  const Bytes drop = Verdict(0);
+  const Bytes status = ExpressionBytes("ct", Join({Attr(2, 2), Attr(1, 1)}));
+  const Bytes dnat = Mask(HostU32(0x20));
+  const Bytes any = Compare(Zeros(4), kNotEqual);
+  const Bytes set_mark = ExpressionBytes("meta", Join({Attr(2, kMetaMark), Attr(3, 1)}));
+  const Bytes or_bit = ExpressionBytes(
+      "bitwise", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4), Attr(4, Attr(1, HostU32(~0x4000U))),
+                       Attr(5, Attr(1, HostU32(0x4000)))}));
+  const Bytes masquerade = ExpressionBytes("masq", {});
+  const Bytes random = ExpressionBytes("masq", Attr(1, 0x10));
+  const Bytes label = FromHex("08000000000000000000000000000000");
+  const Bytes has_label = Join({ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})), Mask(label),
+                                Compare(Zeros(16), kNotEqual)});
+  const Bytes set_label =
+      Join({ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, label))})),
+            ExpressionBytes("ct", Join({Attr(2, 13), Attr(4, 1)}))});
+  const Bytes local = Join({Payload(kNetwork, 16, 1), Compare({127})});
+  const Bytes count = CounterBytes();
+  const Bytes mark = Join({Meta(kMetaMark), Mask(HostU32(0x4000)), Compare(HostU32(0x4000))});
+  const std::vector<Row> rows = {
+      {"ct status",
+       {},
+       {local, status, dnat, any, count, drop},
+       "-d 127.0.0.0/8 -m conntrack --ctstate DNAT -j DROP"},
+      {"mark", {}, {count, Meta(kMetaMark), or_bit, set_mark}, "-j MARK --set-xmark 0x4000/0x4000"},
+      {"masquerade", {}, {count, masquerade}, "-j MASQUERADE"},
+      {"randomly",
+       {},
+       {mark, count, random},
+       "-m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully"},
+      {"with a comment",
+       {},
+       {count, random},
+       "-m comment --comment c -j MASQUERADE --random-fully",
+       UserDataComment("c")},
+      {"label",
+       {},
+       {has_label, count, random},
+       "-m connlabel --label \"3\" -j MASQUERADE --random-fully"},
+      {"set a label", {}, {set_label, has_label, count}, "-m connlabel --label \"3\" --set"},
+      {"no counter", {}, {local, status, dnat, any, drop}, ""},
+      {"two counters", {}, {count, count, random}, ""},
+      {"a counter in another place", {}, {random, count}, ""},
+      {"snat", {}, {local, status, Mask(HostU32(0x10)), any, count, drop}, ""},
+      {"either", {}, {local, status, Mask(HostU32(0x30)), any, count, drop}, ""},
+      {"negated", {}, {local, status, dnat, Compare(Zeros(4)), count, drop}, ""},
+      {"another order", {}, {status, dnat, any, local, count, drop}, ""},
+      {"accepts", {}, {local, status, dnat, any, count, Verdict(1)}, ""},
+      {"one match more",
+       {},
+       {local, Meta(6), Compare(Text("eth0")), status, dnat, any, count, drop},
+       ""},
+      {"an unknown expression",
+       {},
+       {local, status, dnat, any, ExpressionBytes("log", {}), count, drop},
+       ""},
+      {"other metadata", {}, {count, Meta(4), or_bit, set_mark}, ""},
+      {"a constant mark",
+       {},
+       {count, ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, HostU32(1)))})),
+        set_mark},
+       ""},
+      {"to ports", {}, {count, ExpressionBytes("masq", Attr(2, 1))}, ""},
+      {"persistent", {}, {count, ExpressionBytes("masq", Attr(1, 0x18))}, ""},
+      {"two labels",
+       {},
+       {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
+        Mask(FromHex("0c000000000000000000000000000000")), Compare(Zeros(16), kNotEqual), count,
+        random},
+       ""},
+      {"sets another label",
+       {},
+       {set_label, ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
+        Mask(FromHex("04000000000000000000000000000000")), Compare(Zeros(16), kNotEqual), count},
+       ""},
+      {"-p for an xtables match", {}, {count, random}, "", Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
+  };
+  for (const Row& row : rows) {
+    const auto rule = DecodeRule(RuleMessage(Family::kIPv4, row.expressions, row.more));
+    ASSERT_THAT(rule, IsOk()) << row.name;
+    ASSERT_NE(rule->opaque(), nullptr) << row.name << ": never one of ours";
+    const OpaqueRule& opaque = *rule->opaque();
+    EXPECT_TRUE(rule->unlistable) << row.name;
+    EXPECT_EQ(opaque.translated ? ToString(Family::kIPv4, opaque.known) : "", row.text) << row.name;
+  }
+}
+
 TEST(DecodeRuleTest, ReadsCommentsWhereverTheyAre) {
   const Bytes drop = Verdict(0);
   const Bytes comment = XtMatch("comment", 0, XtCommentInfo("two words"));

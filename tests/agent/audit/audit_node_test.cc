@@ -183,7 +183,7 @@ TEST(AuditNodeTest, AnUnusedEntryIsReportedByAuditsThatCanFindItsKind) {
   struct {
     NodeChange change;
     std::vector<int> unused;  // lines
-  } const rows[] = {{NodeChange::kOwnershipCleanup, {1, 2, 3, 10}},
+  } const rows[] = {{NodeChange::kOwnershipCleanup, {1, 2, 3, 6, 10}},
                     {NodeChange::kKubeProxyNftables, {1, 2, 3, 4, 5, 6, 7, 8, 10}},
                     {NodeChange::kKubeProxyIpvsRemoval, {2, 3, 4, 6, 8, 10}},
                     {NodeChange::kIptablesNft, {2, 3, 6, 9, 10}}};

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -303,12 +304,12 @@ INSTANTIATE_TEST_SUITE_P(
         HostRow{
             "SavedGhosts",
             {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
-            {"warning SavedRules"}},
+            {"error SavedRules"}},
         HostRow{"SavedJumps",
                 {.saved = {{.file = "/etc/iptables/rules.v4",
                             .count = 1,
                             .lines = {"3: -A X -j KUBE-MARK-MASQ"},
-                            .undeclared = true}}},
+                            .refusal = BootRefusal::kChain}}},
                 {"error SavedRules"}}),
     [](const auto& row) { return row.param.name; });
 
@@ -471,8 +472,9 @@ TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
   EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
   survey.tables[{"ip", "nat"}]["POSTROUTING"].rules[0].unlistable = true;
   for (const NodeChange change : {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables}) {
-    EXPECT_THAT(Bad(Audit(ViewOf(survey), Before(change))),
-                ElementsAre("error IptablesProbeFails nat/POSTROUTING"));
+    EXPECT_THAT(
+        Bad(Audit(ViewOf(survey), Before(change))),
+        ElementsAre("error IptablesProbeFails nat/POSTROUTING", "warning TableIncompatible nat/*"));
   }
   // kubelet does not run in a container's namespace.
   NodeView container = ViewOf(survey);
@@ -559,10 +561,10 @@ TEST_F(ChangeFactsTest, FindLinesOfSavedRulesAndTheirUndeclaredChains) {
   const std::vector<SavedRules> saved = Gather(NodeChange::kIptablesNft).facts.saved;
   ASSERT_THAT(saved, SizeIs(2));
   EXPECT_EQ(saved[0].count, 2U);
-  EXPECT_FALSE(saved[0].undeclared);
+  EXPECT_EQ(saved[0].refusal, BootRefusal::kNone);
   EXPECT_THAT(saved[0].lines,
               ElementsAre("3: :KUBE-MARK-MASQ - [0:0]", "4: -A OWN -j KUBE-MARK-MASQ"));
-  EXPECT_TRUE(saved[1].undeclared);
+  EXPECT_EQ(saved[1].refusal, BootRefusal::kChain);
   EXPECT_THAT(saved[1].lines, ElementsAre(HasSubstr("2: <rule")));
 }
 
@@ -590,9 +592,58 @@ TEST_F(ChangeFactsTest, CountVirtualServicesByScheduler) {
   EXPECT_TRUE(facts.has_ip_vs);
 }
 
-TEST_F(ChangeFactsTest, AreNotReadForTheGate) {
+TEST_F(ChangeFactsTest, ForTheGateAreSavedRulesAlone) {
   tree_.Write("host/etc/iptables/rules.v4", "-A OWN -j KUBE-MARK-MASQ\n");
-  EXPECT_EQ(Gather(NodeChange::kOwnershipCleanup).facts, ChangeFacts());
+  ChangeFacts facts = Gather(NodeChange::kOwnershipCleanup).facts;
+  EXPECT_THAT(facts.saved, SizeIs(1));
+  facts.saved.clear();
+  EXPECT_EQ(facts, ChangeFacts());
+}
+
+// The lines are of nft 0.9.8, 1.0.6, 1.1.3 and 1.1.7, and of iptables-save.
+TEST_F(ChangeFactsTest, FindWhatIsLoadedAtBootAndWhyLoadingFails) {
+  struct Row {
+    const char* path;
+    const char* text;
+    std::optional<BootRefusal> refusal;  // nothing: no finding
+  };
+  const std::string chain = "table ip nat {\n\tchain KUBE-POSTROUTING {\n\t\t";
+  const std::string unreadable = chain + "comment \"c\" counter packets 0 bytes 0 masquerade\n";
+  const std::string untranslated = chain + "ct state new xt match \"set\" counter drop\n";
+  const std::string readable = chain + "masquerade fully-random comment \"c\"\n\t}\n";
+  using enum BootRefusal;
+  for (const Row& row : std::vector<Row>{
+           {"var/lib/iptables/rules-save", ":KUBE-A - [0:0]\n", kNone},
+           {"var/lib/ip6tables/rules-save", ":KUBE-A - [0:0]\n", kNone},
+           {"var/lib/nftables/rules-save", readable.c_str(), kNone},
+           {"etc/iptables/rules-save", "-A A -j KUBE-A\n", kChain},
+           {"etc/iptables/iptables.rules", ":KUBE-A - [0:0]\n", kNone},
+           {"etc/nftables/node.nft", readable.c_str(), kNone},
+           {"etc/nftables.d/50-node.nft", unreadable.c_str(), kSyntax},
+           {"etc/nftables.conf", untranslated.c_str(), kSyntax},
+           {"etc/nftables.conf", "set s {\n comment \"KUBE-A\"\n}\n", kNone},
+           {"etc/nftables.conf", "include \"/opt/*.nft\"\n", kChain},
+           {"etc/nftables.conf", "chain KUBE-A {\n}\ninclude \"/opt/x.nft\"\n", kNone},
+           {"etc/nftables.conf", "include \"x.conf\"\n", std::nullopt},
+           {"etc/nftables.d/50-node.conf", readable.c_str(), std::nullopt},
+           {"etc/iptables/rules.v4",
+            ":KUBE-A - [0:0]\n-A KUBE-A -m nfacct --nfacct-name ct_state_invalid_dropped_pkts\n",
+            kObject},
+           {"etc/iptables/rules.v4",
+            ":KUBE-A - [0:0]\n-A KUBE-A -m set --match-set KUBE-LOOP-BACK dst,dst,src -j RETURN\n",
+            kObject},
+           {"etc/iptables/rules.v4",
+            ":KUBE-A - [0:0]\n-A KUBE-A -m set --match-set kept src -j RETURN\n", kNone},
+           {"etc/iptables/rules.v4", "-A INPUT -m nfacct --nfacct-name mine\n", std::nullopt}}) {
+    const std::string path = std::string("host/") + row.path;
+    tree_.Write("host/opt/x.nft", "add rule ip nat A jump KUBE-A\n");
+    tree_.Write("host/etc/iptables/ipsets", "create kept hash:ip family inet\n");
+    tree_.Write(path, row.text);
+    const std::vector<SavedRules> saved = Gather(NodeChange::kOwnershipCleanup).facts.saved;
+    tree_.Remove(path);
+    EXPECT_EQ(saved.empty(), !row.refusal) << row.path << "\n" << row.text;
+    for (const SavedRules& one : saved) EXPECT_EQ(one.refusal, row.refusal) << row.text;
+  }
 }
 
 // ---- names and output ----

@@ -253,7 +253,7 @@ TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIs
               UnorderedElementsAre("OlderFormKept", "NativeProtection", "PrecedingRule"));
   EXPECT_THAT(names[Severity::kWarning],
               UnorderedElementsAre("BitConflict", "ShadowedJump", "ShadowedRules", "VoidedMark",
-                                   "ConnLabelsImpossible"));
+                                   "ConnLabelsImpossible", "TableIncompatible"));
   EXPECT_THAT(names[Severity::kCritical],
               UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
                                    "LegacyModeImpossible", "TableDormant", "WriteRefused"));

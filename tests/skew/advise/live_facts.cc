@@ -120,6 +120,7 @@ class Facts {
       case AuditKind::kTwoHints:
       case AuditKind::kIptablesProbeFails:
       case AuditKind::kFamilySkipped:
+      case AuditKind::kTableIncompatible:
       case AuditKind::kKubeProxyLeftOver:
       case AuditKind::kKpng:
       case AuditKind::kCniConfigUnreadable:

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What nft(8) makes of its own listing of iptables' rules. Exact: one expression more or less, or
+// in another place, is another program's rule.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter/nf_nat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "netlink/nf_tables.h"
+#include "netlink/statement.h"
+
+namespace kipt::netlink {
+namespace {
+
+using Expressions = absl::Span<const Expression>;
+
+// (value & mask) ^ flip.
+struct Bits {
+  WireBytes mask;
+  WireBytes flip;
+};
+
+bool IsZero(WireBytes bytes) {
+  return absl::c_all_of(bytes, [](uint8_t byte) { return byte == 0; });
+}
+
+// `expression` is a load or store of `key`: {register}. The types are NFTA_META_* or NFTA_CT_*.
+std::optional<uint32_t> RegisterOf(const Expression& expression, absl::string_view name,
+                                   uint16_t register_type, uint16_t key_type, uint32_t key) {
+  if (expression.name != name || !expression.data ||
+      !expression.data->HasOnly({register_type, key_type}) ||
+      expression.data->U32(key_type) != key) {
+    return std::nullopt;
+  }
+  return expression.data->U32(register_type);
+}
+
+// `expression` changes `number` in place.
+std::optional<Bits> BitsOf(const Expression& expression, std::optional<uint32_t> number,
+                           size_t length) {
+  if (expression.name != "bitwise" || !expression.data || !number) return std::nullopt;
+  const Attributes& data = *expression.data;
+  const auto mask = DataValue(data, NFTA_BITWISE_MASK);
+  const auto flip = DataValue(data, NFTA_BITWISE_XOR);
+  // The operation of kernels since 5.6: 0 is (value & mask) ^ flip.
+  const bool known = data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN,
+                                   NFTA_BITWISE_MASK, NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) &&
+                     data.U32(NFTA_BITWISE_OP).value_or(0) == 0 &&
+                     data.U32(NFTA_BITWISE_SREG) == number && data.U32(NFTA_BITWISE_DREG) == number;
+  if (!known || !mask || !flip || mask->size() != length || flip->size() != length) {
+    return std::nullopt;
+  }
+  return Bits{.mask = *mask, .flip = *flip};
+}
+
+// `ct KEY & mask != 0`, of three expressions: the mask.
+std::optional<WireBytes> TestedBits(Expressions three, uint32_t key, size_t length) {
+  const auto number = RegisterOf(three[0], "ct", NFTA_CT_DREG, NFTA_CT_KEY, key);
+  const auto bits = BitsOf(three[1], number, length);
+  if (!bits || !IsZero(bits->flip) || three[2].name != "cmp" || !three[2].data) {
+    return std::nullopt;
+  }
+  const Attributes& compared = *three[2].data;
+  const auto zero = DataValue(compared, NFTA_CMP_DATA);
+  const bool not_zero = compared.HasOnly({NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA}) &&
+                        compared.U32(NFTA_CMP_SREG) == number &&
+                        compared.U32(NFTA_CMP_OP) == NFT_CMP_NEQ && zero &&
+                        zero->size() == length && IsZero(*zero);
+  return not_zero ? std::optional<WireBytes>(bits->mask) : std::nullopt;
+}
+
+constexpr size_t kLabelBytes = (kMostConnLabel + 1) / 8;
+
+// The label of a set of one, which is an array of longs in the kernel.
+std::optional<uint8_t> OnlyLabel(WireBytes labels) {
+  constexpr size_t kBits = sizeof(unsigned long) * 8;  // NOLINT(google-runtime-int)
+  std::array<unsigned long, kLabelBytes / sizeof(unsigned long)> words = {};  // NOLINT
+  std::copy(labels.begin(), labels.end(), reinterpret_cast<uint8_t*>(words.data()));
+  std::optional<uint8_t> only;
+  for (size_t label = 0; label < kLabelBytes * 8; ++label) {
+    if ((words.at(label / kBits) >> (label % kBits) & 1) == 0) continue;
+    if (only) return std::nullopt;
+    only = static_cast<uint8_t>(label);
+  }
+  return only;
+}
+
+// `ct label set N`, of two expressions.
+std::optional<uint8_t> LabelSet(Expressions two) {
+  const auto number = RegisterOf(two[1], "ct", NFTA_CT_SREG, NFTA_CT_KEY, NFT_CT_LABELS);
+  if (!number || two[0].name != "immediate" || !two[0].data ||
+      !two[0].data->HasOnly({NFTA_IMMEDIATE_DREG, NFTA_IMMEDIATE_DATA}) ||
+      two[0].data->U32(NFTA_IMMEDIATE_DREG) != number) {
+    return std::nullopt;
+  }
+  const auto labels = DataValue(*two[0].data, NFTA_IMMEDIATE_DATA);
+  return labels && labels->size() == kLabelBytes ? OnlyLabel(*labels) : std::nullopt;
+}
+
+// Takes a test of the connection from the end of `matches`, with the label that it is set before.
+bool TakeConnection(Expressions& matches, Rule& rule) {
+  if (matches.size() < 3) return false;
+  const Expressions last = matches.last(3);
+  if (const auto status = TestedBits(last, NFT_CT_STATUS, sizeof(uint32_t))) {
+    if (HostOrder(*status) != IPS_DST_NAT) return false;
+    rule.ct_state = CtStateMatch{.states = kCtDnat};
+  } else if (const auto labels = TestedBits(last, NFT_CT_LABELS, kLabelBytes)) {
+    const std::optional<uint8_t> label = OnlyLabel(*labels);
+    if (!label) return false;
+    rule.conn_label = ConnLabelMatch{.label = *label};
+  } else {
+    return false;
+  }
+  matches.remove_suffix(3);
+  if (!rule.conn_label || matches.size() < 2) return true;
+  if (const auto set = LabelSet(matches.last(2)); set && *set == rule.conn_label->label) {
+    rule.conn_label->set = true;
+    matches.remove_suffix(2);
+  }
+  return true;
+}
+
+bool TakeMatches(Family family, Expressions matches, Rule& rule) {
+  TakeConnection(matches, rule);
+  const std::vector<Expression> rest(matches.begin(), matches.end());
+  for (const Statement& statement : ResolveStatements(family, rest)) {
+    if (const auto* address = std::get_if<AddressStatement>(&statement)) {
+      auto& place = address->is_source ? rule.source : rule.destination;
+      if (place || rule.mark) return false;
+      place = address->match;
+    } else if (const auto* mark = std::get_if<MarkMatch>(&statement); mark && !rule.mark) {
+      rule.mark = *mark;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Target> TargetOf(Expressions target, const Rule& rule) {
+  const bool sets_label = rule.conn_label && rule.conn_label->set;
+  if (target.empty()) {
+    // A counter alone does nothing.
+    const bool known = sets_label || IsUnconditional(rule);
+    return known ? std::optional<Target>(NoTarget{}) : std::nullopt;
+  }
+  const std::optional<Attributes>& data = target[0].data;
+  if (target.size() == 3) {
+    // meta mark set mark & ... ^ ...
+    const auto number = RegisterOf(target[0], "meta", NFTA_META_DREG, NFTA_META_KEY, NFT_META_MARK);
+    const auto bits = BitsOf(target[1], number, sizeof(uint32_t));
+    if (!bits ||
+        RegisterOf(target[2], "meta", NFTA_META_SREG, NFTA_META_KEY, NFT_META_MARK) != number) {
+      return std::nullopt;
+    }
+    return SetMark{.value = HostOrder(bits->flip), .mask = ~HostOrder(bits->mask)};
+  }
+  if (target.size() != 1 || !data) return std::nullopt;
+  if (target[0].name == "masq" && data->HasOnly({NFTA_MASQ_FLAGS})) {
+    const uint32_t flags = data->U32(NFTA_MASQ_FLAGS).value_or(0);
+    if (flags == 0) return Masquerade{};
+    if (flags == NF_NAT_RANGE_PROTO_RANDOM_FULLY) return Masquerade{.random_fully = true};
+  }
+  if (target[0].name != "immediate") return std::nullopt;
+  const std::optional<VerdictStatement> verdict = ParseVerdict(*data);
+  if (verdict && verdict->code == NF_DROP) return Drop{};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Rule> ReadTranslation(Family family, Expressions expressions) {
+  const auto counter =
+      absl::c_find_if(expressions, [](const Expression& each) { return each.name == "counter"; });
+  if (counter == expressions.end()) return std::nullopt;
+  const auto at = static_cast<size_t>(counter - expressions.begin());
+  Rule rule;
+  if (!TakeMatches(family, expressions.first(at), rule)) return std::nullopt;
+  const std::optional<Target> target = TargetOf(expressions.subspan(at + 1), rule);
+  if (!target) return std::nullopt;
+  rule.target = *target;
+  return rule;
+}
+
+}  // namespace kipt::netlink
