@@ -42,8 +42,9 @@ constexpr absl::string_view kNames[] = {"unknown",
                                         "RKE2",
                                         "libvirt",
                                         "ufw",
-                                        "wg-quick"};
-static_assert(std::size(kNames) == static_cast<size_t>(Owner::kWgQuick) + 1);
+                                        "wg-quick",
+                                        "kube-ovn"};
+static_assert(std::size(kNames) == static_cast<size_t>(Owner::kKubeOvn) + 1);
 
 // Names of others than kubelet and kube-proxy, which policy knows; and which of the latter's are
 // IPVS mode's own. The first row that matches decides. `table` empty: any. A name that ends in '*'
@@ -84,6 +85,11 @@ constexpr ChainRow kChains[] = {
     {"", "AWS-*", Owner::kAwsVpcCni},
     {"", "AZURE-NPM*", Owner::kAzureNpm},
     {"", "OVN-KUBE-*", Owner::kOvnKubernetes},
+    {"", "OVN-PREROUTING", Owner::kKubeOvn},
+    {"", "OVN-POSTROUTING", Owner::kKubeOvn},
+    {"", "OVN-OUTPUT", Owner::kKubeOvn},
+    {"", "OVN-MASQUERADE", Owner::kKubeOvn},
+    {"", "OVN-NAT-*", Owner::kKubeOvn},
     {"", "ISTIO_*", Owner::kIstio},
     {"", "RKE2-*", Owner::kRke2},
     {"", "LIBVIRT_*", Owner::kLibvirt},
@@ -129,6 +135,7 @@ constexpr TableRow kTables[] = {
     {"kube-router-filter-*", Owner::kKubeRouter},
     {"netavark", Owner::kNetavark},
     {"ovn-kubernetes", Owner::kOvnKubernetes},
+    {"kube-ovn", Owner::kKubeOvn},
     {"istio-*", Owner::kIstio},
     {"libvirt_network", Owner::kLibvirt},
     {"wg-quick-*", Owner::kWgQuick},

@@ -49,6 +49,7 @@ enum class Owner : uint8_t {
   kLibvirt,
   kUfw,
   kWgQuick,
+  kKubeOvn,
 };
 
 // "kubelet", "kube-proxy (IPVS)", "the CNI plugin portmap"; "unknown".

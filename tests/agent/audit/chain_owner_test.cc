@@ -89,7 +89,8 @@ TEST(ChainOwnerTest, HasANameForEachOwner) {
                       {Owner::kRke2, "RKE2"},
                       {Owner::kLibvirt, "libvirt"},
                       {Owner::kUfw, "ufw"},
-                      {Owner::kWgQuick, "wg-quick"}};
+                      {Owner::kWgQuick, "wg-quick"},
+                      {Owner::kKubeOvn, "kube-ovn"}};
   for (const Row& row : rows) EXPECT_EQ(OwnerName(row.owner), row.name);
 }
 
@@ -161,6 +162,11 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
       {kFilter, "AZURE-NPM-INGRESS", Owner::kAzureNpm},
       {kNat, "OVN-KUBE-ITP", Owner::kOvnKubernetes},
       {{"inet", "ovn-kubernetes"}, "mgmtport-snat", Owner::kOvnKubernetes},
+      {kNat, "OVN-POSTROUTING", Owner::kKubeOvn},
+      {kNat, "OVN-MASQUERADE", Owner::kKubeOvn},
+      {kNat, "OVN-NAT-PSUBNET-0123456789ab", Owner::kKubeOvn},
+      {mangle, "OVN-OUTPUT", Owner::kKubeOvn},
+      {{"ip6", "kube-ovn"}, "nat-postrouting", Owner::kKubeOvn},
       {kNat, "ISTIO_REDIRECT", Owner::kIstio},
       {{"inet", "istio-ambient-nat"}, "istio-prerouting", Owner::kIstio},
       {{"inet", "istio-proxy-mangle"}, "istio-inbound", Owner::kIstio},
@@ -179,6 +185,7 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
       {kFilter, "\x1b[2Jts-input", Owner::kUnknown},
       {kFilter, "AWS", Owner::kUnknown},
       {kFilter, "AZURE-NP", Owner::kUnknown},
+      {kFilter, "OVN-MASQUERADE-2", Owner::kUnknown},
       {kFilter, "ISTIO", Owner::kUnknown},
       {kFilter, "LIBVIRT", Owner::kUnknown},
       {kFilter, "ufw", Owner::kUnknown},

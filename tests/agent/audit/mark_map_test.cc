@@ -104,6 +104,9 @@ TEST(KnownMarksTest, HaveTheValuesThatBrokeClusters) {
   EXPECT_EQ(bits_of("Docker"), 0xD0C4E3U);
   EXPECT_EQ(bits_of("flannel"), 0x4000U);
   EXPECT_EQ(bits_of("Tailscale"), 0xc0000U);
+  EXPECT_EQ(bits_of("kube-ovn") & 0x84000U, 0x84000U);
+  EXPECT_EQ(bits_of("GKE netd"), 0x4000U);
+  EXPECT_EQ(bits_of("Cilium") & 0xf000U, 0xf000U);
 }
 
 // Lines of npm/pkg/dataplane/testdata in github.com/Azure/azure-container-networking, v1.8.12. The
