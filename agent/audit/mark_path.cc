@@ -12,7 +12,10 @@
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "agent/audit/chain_owner.h"
 #include "agent/policy/rule_forms.h"
 
@@ -131,6 +134,17 @@ bool IsAction(const SurveyRule& rule, bool masquerades) {
                      : target == "DROP" || target == "REJECT";
 }
 
+// Outer packets of a tunnel, which inherit the mark of the inner ones: kube-ovn, for one, clears it
+// there, because their checksums are wrong otherwise (flannel-io/flannel#1279).
+bool IsOfTunnel(const SurveyRule& rule) {
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  if (opaque == nullptr || !absl::StrContains(opaque->text, "-p udp ")) return false;
+  // Geneve; VXLAN as assigned, and Linux' default.
+  constexpr absl::string_view kPorts[] = {" --dport 6081 ", " --dport 4789 ", " --dport 8472 "};
+  return absl::c_any_of(
+      kPorts, [&](absl::string_view port) { return absl::StrContains(opaque->text, port); });
+}
+
 bool IsKubernetesOrOurs(Owner owner) { return IsKubernetes(owner) || owner == Owner::kThisAgent; }
 
 // One table's chains, walked through as packets with the bit do.
@@ -181,7 +195,8 @@ class ClearedWalk {
     if (IsKubernetesOrOurs(OwnerOfRule(table_, *at.chain, base, *at.rule))) {
       return sets || !all;
     }
-    if (clears && !ActsInstead(at) && noted_.insert(at.rule).second) found_.push_back(at);
+    if (clears && !IsOfTunnel(*at.rule) && !ActsInstead(at) && noted_.insert(at.rule).second)
+      found_.push_back(at);
     return marked;
   }
 

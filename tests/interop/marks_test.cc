@@ -20,6 +20,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/unescaped.h"
@@ -114,6 +115,34 @@ TEST_P(MarksTest, RoutingRulesThatMeetOurBitsAreVerdicts) {
   EXPECT_THAT(json["bits"][15]["tests"], Contains("ip rule (IPv4)"));
   EXPECT_THAT(json["bits"][15]["tests"], Not(Contains("ip rule (IPv6)")));
   EXPECT_EQ(json["verdicts"][0]["severity"], "warning");
+}
+
+TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrors) {
+  struct Row {
+    const char* rule;
+    const char* masquerade;
+    const char* drop;
+  };
+  constexpr Row kRows[] = {
+      {"-t mangle -A POSTROUTING -o lo -j MARK --set-mark 0x1", "error", "info"},
+      {"-t mangle -A INPUT -j MARK --set-mark 0x1", "info", "error"},
+      {"-t mangle -A FORWARD -j CONNMARK --restore-mark", "error", "info"},
+      {"-t nat -A KUBE-MARK-MASQ -j CONNMARK --restore-mark", "error", "info"},
+      {"-t mangle -A PREROUTING -j MARK --set-mark 0x1", "info", "info"},
+      {"-t mangle -A POSTROUTING -j MARK --set-xmark 0x1/0xff", "info", "info"},
+  };
+  Sync({.ownership_cleanup = false, .iptables = GetParam()});
+  for (const Row& row : kRows) {
+    const auto iptables = [&](absl::string_view rule) {
+      Output(absl::StrSplit(absl::StrCat("iptables-", NameOf(GetParam()), " ", rule), ' '));
+    };
+    iptables(row.rule);
+    const ProgramResult json = Marks({"--output=json"});
+    const Json verdicts = Json::parse(json.out)["verdicts"];
+    EXPECT_EQ(verdicts[0]["severity"], row.masquerade) << row.rule << verdicts;
+    EXPECT_EQ(verdicts[1]["severity"], row.drop) << row.rule << verdicts;
+    iptables(absl::StrReplaceAll(row.rule, {{"-A", "-D"}}));
+  }
 }
 
 // A routing rule for a mark shows that something marks so, though no rule does: what drops and

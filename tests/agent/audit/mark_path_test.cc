@@ -165,6 +165,11 @@ TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
       {"saved", "mangle",
        "-A POSTROUTING -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", ""},
       {"our bit set", "mangle", "-A POSTROUTING -j MARK --set-xmark 0xc000/0xffffffff", ""},
+      {"outer packets of a tunnel", "filter",
+       "-A OUTPUT -p udp -m udp --dport 6081 -j MARK --set-xmark 0x0/0xffffffff", ""},
+      {"packets to another port", "filter",
+       "-A OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
+       "masquerade drop"},
       // By what becomes of the packets all the same.
       {"masqueraded at once", "nat",
        "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\n"

@@ -137,6 +137,9 @@ TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
   const netlink::Rule set_all = Marks(0, 0xffffffff);
   const netlink::OpaqueRule udp = {.text = "-p udp -j MARK --set-xmark 0x0/0x8000",
                                    .marks = {.cleared = 0x8000}};
+  const netlink::OpaqueRule restored = {
+      .text = "-j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+      .marks = {.set = 0xffffffff, .cleared = 0xffffffff}};
   struct Row {
     const char* name;
     std::vector<RuleContent> rules;
@@ -149,6 +152,7 @@ TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
       {"the bit flipped", {SetBit(15), Marks(0x8000, 0)}, {1}},
       {"another mark instead", {SetBit(15), Marks(0x10, 0xffffffff)}, {1}},
       {"of some packets", {SetBit(15), udp}, {1}},
+      {"restored from the connection", {SetBit(15), restored}, {1}},
       {"two", {SetBit(15), udp, set_all}, {1, 2}},
       {"another bit's kubelet", {SetBit(20), Marks(0, 0x100000)}, {1}},
       {"above kubelet's", {set_all, udp, SetBit(15)}, {}},
