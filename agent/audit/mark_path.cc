@@ -37,7 +37,7 @@ constexpr int kDeepest = 64;
 constexpr int32_t kMarksAt = -100;
 constexpr int32_t kMasqueradesAt = 100;
 constexpr int32_t kDropsAt = 0;
-// Behind the last hook of ip_vs in INPUT (ip_vs_ops: NF_IP_PRI_NAT_SRC - 1).
+// After the last hook of ip_vs in INPUT (ip_vs_ops: NF_IP_PRI_NAT_SRC - 1).
 constexpr int32_t kAfterIpvs = 100;
 
 // ---- which packets match ----
