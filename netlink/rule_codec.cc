@@ -370,12 +370,15 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }
   rule.content = ContentOf(family, statements);
-  if (auto* opaque = std::get_if<OpaqueRule>(&rule.content); opaque != nullptr && family) {
+  // iptables can list a counter alone, and no other copy.
+  const bool may_be_copy = family && !rule.xt && (rule.unlistable || expressions.size() == 1) &&
+                           !attributes.Bytes(NFTA_RULE_COMPAT);
+  if (auto* opaque = std::get_if<OpaqueRule>(&rule.content); opaque != nullptr && may_be_copy) {
     if (std::optional<Rule> translated = ReadTranslation(*family, expressions)) {
       translated->comment = std::move(opaque->known.comment);
       opaque->target = TargetName(ObservedRule{.content = *translated});
       opaque->known = *std::move(translated);
-      opaque->translated = attributes.Bytes(NFTA_RULE_COMPAT) == std::nullopt;
+      opaque->translated = true;
     }
   }
   if (spelled && rule.rule() != nullptr) {

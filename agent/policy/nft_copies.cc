@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/nft_copies.h"
 
-#include <set>
+#include <cstdint>
+#include <map>
 #include <variant>
 
 #include "absl/algorithm/container.h"
@@ -88,10 +89,11 @@ bool MayBeCopy(const ChainId& chain, const ObservedRule& rule) {
 }
 
 std::optional<netlink::Snapshot> WithCopiesRead(const netlink::Snapshot& observed) {
-  std::set<Family> loaded;
+  std::map<Family, uint32_t> loaded;  // with the drop bits of copies
   for (const auto& [id, chain] : observed.chains) {
-    if (absl::c_any_of(chain.rules, [&](const auto& rule) { return RecognizeCopy(id, rule); })) {
-      loaded.insert(id.family);
+    for (const ObservedRule& rule : chain.rules) {
+      if (!RecognizeCopy(id, rule)) continue;
+      loaded[id.family] |= id.name == kMarkDropChain ? netlink::MarksSet(rule) : 0;
     }
   }
   if (loaded.empty()) return std::nullopt;
@@ -101,7 +103,9 @@ std::optional<netlink::Snapshot> WithCopiesRead(const netlink::Snapshot& observe
     const bool claimed = IsClaimedByKubeProxy(observed, id.family);
     for (size_t i = 0; i < chain.rules.size(); ++i) {
       ObservedRule& rule = chain.rules[i];
-      if (MayBeCopy(id, rule)) rule.content = AsTranslated(id.family, *rule.rule());
+      if (MayBeCopy(id, rule) && (netlink::MarksTested(rule) & ~loaded[id.family]) == 0) {
+        rule.content = AsTranslated(id.family, *rule.rule());
+      }
       if (i > 0 && !claimed && LostItsTarget(id, observed.chains.at(id).rules[i - 1], rule)) {
         rule.content = AsTranslated(id.family, {.target = netlink::Masquerade{true}});
       }

@@ -33,8 +33,9 @@ std::optional<NftCopy> RecognizeCopy(const netlink::ChainId& chain,
 bool MayBeCopy(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
 
 // `observed` for a diff, where some family has copies. There, rules that may be copies are
-// recognized as such. Those that do the work in chains that a live kube-proxy writes, too, are what
-// they are copies of: they stay. Nothing without copies.
+// recognized as such, if a copy in KUBE-MARK-DROP sets the mark. Those that do the work in chains
+// that a live kube-proxy writes, too, are what they are copies of: they stay. Nothing without
+// copies.
 std::optional<netlink::Snapshot> WithCopiesRead(const netlink::Snapshot& observed);
 
 // Rules that an iptables-nft cannot list, by the table.

@@ -310,6 +310,9 @@ TEST_P(SavedByNftTest, SimilarRulesOfAnAdministratorStay) {
        "iifname \"eth0\" ip saddr != 127.0.0.0/8 ip daddr 127.0.0.0/8 ct status dnat counter "
        "packets 0 bytes 0 drop"},
       {"filter KUBE-FIREWALL", "ct status dnat counter packets 0 bytes 0 drop"},
+      {"filter KUBE-FIREWALL",
+       "meta mark & 0x00010000 == 0x00010000 counter packets 0 bytes 0 drop"},
+      {"nat KUBE-POSTROUTING", "counter packets 0 bytes 0"},
       {"nat KUBE-MARK-MASQ", "meta mark set meta mark | 0x00004000"},
       {"nat KUBE-MARK-MASQ", "counter packets 0 bytes 0 meta mark set 0x00004000"},
       {"nat KUBE-POSTROUTING", "ip daddr 192.0.2.1 counter packets 0 bytes 0 masquerade"},
