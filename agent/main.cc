@@ -309,6 +309,7 @@ ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
   if (!caveat.empty()) LOG(WARNING) << caveat;
   Subject subject = SubjectOf(node);
   subject.incidents = std::move(incidents);
+  subject.show_all = flags.all;
   if (read_only && !checks) subject.other_mode = node.ReadOther();
   if (checks || status) subject.route_localnet = node.RouteLocalnet();
   const auto run = [&](auto* function, Node::Errand errand) {

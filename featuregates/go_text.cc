@@ -121,13 +121,13 @@ std::string Printable(absl::string_view text) {
   return printable;
 }
 
-std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead) {
+std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead, size_t columns) {
   std::string wrapped = absl::StrCat(std::string(indent, ' '), lead);
   const std::string margin(wrapped.size(), ' ');
   size_t begin = 0;  // of the line
   absl::string_view between = "";
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > 96) {
+    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > columns) {
       begin = wrapped.size() + 1;
       absl::StrAppend(&wrapped, "\n", margin, word);
     } else {

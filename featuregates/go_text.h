@@ -39,9 +39,10 @@ void AppendLine(std::string& report, const Parts&... parts) {
   absl::StrAppend(&report, Printable(absl::StrCat(parts...)), "\n");
 }
 
-// `text` in lines of at most 96 columns, indented by `indent` spaces and `lead`, which begins the
-// first line; ends with a newline. Words are not cut.
-std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "");
+// `text` in lines of at most `columns` columns, indented by `indent` spaces and `lead`, which
+// begins the first line; ends with a newline. Words are not cut.
+std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "",
+                    size_t columns = 96);
 
 // strings.TrimSpace: `text` without Unicode's white space at both ends, such as the no-break space
 // of a flag copied from a web page.

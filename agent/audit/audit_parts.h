@@ -219,7 +219,7 @@ std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view
 // ---- text ----
 
 // As audit prints it, in several lines.
-std::string FindingText(const AuditFinding& finding);
+std::string FindingText(const AuditFinding& finding, size_t columns = 96);
 
 // "1 rule", "2 rules".
 std::string Counted(uint64_t count, absl::string_view noun);

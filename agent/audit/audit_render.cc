@@ -21,9 +21,9 @@ using featuregates::Wrapped;
 // ---- text ----
 
 // A paragraph of what other programs wrote; nothing where they wrote nothing.
-void Append(std::string& text, absl::string_view words, size_t indent,
-            absl::string_view lead = "") {
-  if (!words.empty()) text += Wrapped(Printable(words), indent, lead);
+void Append(std::string& text, absl::string_view words, size_t indent, absl::string_view lead = "",
+            size_t columns = 96) {
+  if (!words.empty()) text += Wrapped(Printable(words), indent, lead, columns);
 }
 
 void AppendMore(std::string& text, size_t count, size_t shown, size_t indent = 6) {
@@ -95,7 +95,7 @@ std::string Counted(uint64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-std::string FindingText(const AuditFinding& finding) {
+std::string FindingText(const AuditFinding& finding, size_t columns) {
   std::string text;
   AppendLine(
       text,
@@ -105,7 +105,7 @@ std::string FindingText(const AuditFinding& finding) {
          finding.rules.empty()
              ? finding.message
              : absl::StrCat(finding.message, " (", RulesText(finding.count, finding.packets), ")"),
-         4);
+         4, "", columns);
   for (const AuditedRule& rule : finding.rules) {
     AppendLine(text, "      -A ", rule.chain, " ", rule.text);
   }
@@ -113,11 +113,11 @@ std::string FindingText(const AuditFinding& finding) {
   const size_t shown = std::max(finding.rules.size(), finding.details.size());
   if (shown != 0) AppendMore(text, finding.count, shown);
   if (finding.allowed) {
-    Append(text, *finding.allowed, 4, "allowed: ");
+    Append(text, *finding.allowed, 4, "allowed: ", columns);
   } else {
-    Append(text, finding.consequence, 4);
-    Append(text, finding.remedy, 4, "-> ");
-    Append(text, finding.source, 4, "see ");
+    Append(text, finding.consequence, 4, "", columns);
+    Append(text, finding.remedy, 4, "-> ", columns);
+    Append(text, finding.source, 4, "see ", columns);
   }
   return text;
 }

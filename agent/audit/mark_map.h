@@ -73,7 +73,7 @@ MarkMap MapMarks(const NodeView& view, const AuditOptions& options);
 // A warning or an error.
 bool MarksNeedAttention(const MarkMap& map);
 
-// At most 100 columns wide.
+// At most 80 columns wide, except where a word is longer.
 std::string MarkMapText(const MarkMap& map);
 std::string MarkMapJson(const MarkMap& map);
 std::string MarkMapSvg(const MarkMap& map);

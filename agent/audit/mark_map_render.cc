@@ -92,13 +92,15 @@ constexpr absl::string_view kLegend =
 
 // ---- text ----
 
-constexpr size_t kLabelColumns = 59;
+constexpr size_t kColumns = 80;
+// Next to the cells of a row, which have a space before every four.
+constexpr size_t kLabelColumns = kColumns - kBits - kBits / 4;
 
-// `text` in exactly kLabelColumns columns.
-std::string Label(absl::string_view text) {
+// `text` in exactly `most` columns.
+std::string Label(absl::string_view text, size_t most) {
   std::string label = Printable(text);
-  if (label.size() > kLabelColumns) {
-    size_t end = kLabelColumns - 3;
+  if (label.size() > most) {
+    size_t end = most - 3;
     // Not in the middle of a UTF-8 sequence.
     while (end > 0 && (static_cast<unsigned char>(label[end]) & 0xc0) == 0x80) --end;
     label = absl::StrCat(label.substr(0, end), "...");
@@ -107,26 +109,48 @@ std::string Label(absl::string_view text) {
   const auto columns = std::count_if(label.begin(), label.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   });
-  return label.append(kLabelColumns - std::min(static_cast<size_t>(columns), kLabelColumns), ' ');
+  return label.append(most - std::min(static_cast<size_t>(columns), most), ' ');
 }
 
-void AppendRow(std::string& text, absl::string_view who, absl::string_view cells) {
-  text += Label(who);
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (i % 4 == 0) text += ' ';
-    text += cells[i];
+// A long `who` continues below the row's first line, up to a limit.
+void AppendRow(std::string& text, absl::string_view who, absl::string_view cells,
+               size_t indent = 0) {
+  constexpr int kMostLines = 4;
+  const std::string wrapped = Wrapped(Printable(who), 0, "", kLabelColumns - indent);
+  int lines = 0;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(wrapped, "\n"), '\n')) {
+    if (++lines > kMostLines) break;
+    const std::string margin(lines == 1 ? indent : indent + 2, ' ');
+    std::string row = Label(absl::StrCat(margin, line), kLabelColumns);
+    for (size_t i = 0; lines == 1 && i < cells.size(); ++i) {
+      absl::StrAppend(&row, i % 4 == 0 ? " " : "", cells.substr(i, 1));
+    }
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(row), "\n");
   }
-  text += '\n';
+}
+
+// Rules and other single lines that are too long continue below, further to the right.
+std::string Narrowed(absl::string_view text) {
+  std::string narrow;
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    if (line.size() > kColumns) {
+      narrow += Wrapped(line.substr(indent), indent + 2, "", kColumns).substr(2);
+    } else {
+      absl::StrAppend(&narrow, line, "\n");
+    }
+  }
+  return narrow;
 }
 
 void AppendRows(std::string& text, absl::string_view title, const std::vector<Row>& rows) {
   absl::StrAppend(&text, "\n", title, "\n");
-  for (const Row& row : rows) AppendRow(text, absl::StrCat("  ", row.who), row.cells);
+  for (const Row& row : rows) AppendRow(text, row.who, row.cells, /*indent=*/2);
   if (rows.empty()) text += "  nothing\n";
 }
 
 // "error"; or why there is no finding.
-std::string VerdictText(const MarkVerdict& verdict) {
+std::string Summary(const MarkVerdict& verdict) {
   if (!verdict.findings.empty()) return std::string(AuditSeverityName(verdict.severity));
   if (verdict.cleared_by.empty()) return "no other program uses it";
   return absl::StrCat(
@@ -135,12 +159,24 @@ std::string VerdictText(const MarkVerdict& verdict) {
       absl::StrJoin(verdict.cleared_by, "; "));
 }
 
-void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
-  text += Wrapped(
+// The verdict with its reasons.
+std::string VerdictText(const MarkVerdict& verdict) {
+  std::string text =
       Printable(absl::StrCat("bit ", verdict.bit, " (", MaskText(uint32_t{1} << verdict.bit), "), ",
-                             verdict.use, ": ", VerdictText(verdict))),
-      0);
-  for (const AuditFinding& finding : verdict.findings) text += FindingText(finding);
+                             verdict.use, ": ", Summary(verdict)));
+  text += '\n';
+  for (const AuditFinding& finding : verdict.findings) text += FindingText(finding, kColumns);
+  return Narrowed(text);
+}
+
+// What follows from the rows, and what is not in them.
+std::string ReasonsText(const MarkMap& map) {
+  std::string text;
+  for (const MarkVerdict& verdict : map.verdicts) text += VerdictText(verdict);
+  for (const std::string& problem : map.problems) {
+    text += Wrapped(Printable(problem), 0, "not seen: ", kColumns);
+  }
+  return text;
 }
 
 // ---- JSON ----
@@ -197,7 +233,8 @@ Json VerdictJson(const MarkVerdict& verdict) {
 // ---- the picture ----
 
 constexpr int kCell = 16;
-// Right of kLabelColumns of 7.2 pixels.
+// Right of kPictureColumns of 7.2 pixels.
+constexpr size_t kPictureColumns = 59;
 constexpr int kLeft = 440;
 
 std::string Escaped(absl::string_view text) {
@@ -217,15 +254,14 @@ absl::string_view ColourOf(char cell) {
 class MarkPicture {
  public:
   void AddText(absl::string_view text) {
-    for (const absl::string_view line :
-         absl::StrSplit(Wrapped(Printable(text), 0), '\n', absl::SkipEmpty())) {
+    for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
       AddTextAt(8, line);
       y_ += kCell + 2;
     }
     y_ += 2;
   }
   void AddRow(const Row& row, bool filled = true) {
-    AddTextAt(8, absl::StripTrailingAsciiWhitespace(Label(row.who)));
+    AddTextAt(8, absl::StripTrailingAsciiWhitespace(Label(row.who, kPictureColumns)));
     int x = kLeft;
     for (size_t i = 0; i < row.cells.size(); ++i, x += kCell) {
       if (i % 8 == 0) x += 6;
@@ -240,10 +276,10 @@ class MarkPicture {
   }
   std::string Finish() const {
     const int width = kLeft + kBits * kCell + 40;
-    return absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
-                        y_ + 8, "\" font-family=\"monospace\" font-size=\"12\">\n",
-                        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", body_,
-                        "</svg>\n");
+    return absl::StrCat(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", y_ + 8,
+        "\" font-family=\"monospace\" font-size=\"12\" xml:space=\"preserve\">\n",
+        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", body_, "</svg>\n");
   }
 
  private:
@@ -265,11 +301,7 @@ std::string MarkMapText(const MarkMap& map) {
   AppendRow(text, configured.who, configured.cells);
   AppendRows(text, "on this node", RowsOf(map));
   AppendRows(text, "what well-known software uses, where it runs", KnownRows());
-  absl::StrAppend(&text, "\n", kLegend, "\n\n");
-  for (const MarkVerdict& verdict : map.verdicts) AppendVerdict(text, verdict);
-  for (const std::string& problem : map.problems) {
-    text += Wrapped(Printable(problem), 0, "not seen: ");
-  }
+  absl::StrAppend(&text, "\n", Wrapped(kLegend, 0, "", kColumns), "\n", ReasonsText(map));
   return text;
 }
 
@@ -293,17 +325,7 @@ std::string MarkMapSvg(const MarkMap& map) {
   picture.AddText("what well-known software uses, where it runs");
   for (const Row& row : KnownRows()) picture.AddRow(row);
   picture.AddText(kLegend);
-  for (const MarkVerdict& verdict : map.verdicts) {
-    picture.AddText(
-        absl::StrCat("bit ", verdict.bit, ", ", verdict.use, ": ", VerdictText(verdict)));
-    for (const AuditFinding& finding : verdict.findings) {
-      picture.AddText(
-          absl::StrCat("  ", AuditSeverityName(finding.severity), ": ", finding.message));
-    }
-  }
-  for (const std::string& problem : map.problems) {
-    picture.AddText(absl::StrCat("not seen: ", problem));
-  }
+  picture.AddText(ReasonsText(map));
   return picture.Finish();
 }
 

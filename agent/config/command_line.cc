@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
 #include "featuregates/feature_gates.h"
@@ -152,9 +153,11 @@ absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
 absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   const absl::string_view command = CommandName(line.command);
   for (const auto& [setting, value] : tokens.values) {
-    if (setting->only_for.empty() || setting->only_for == command) continue;
-    return UsageError("the flag --", setting->flag, " belongs to the command ", setting->only_for,
-                      ", not to ", command);
+    if (setting->BelongsTo(command)) continue;
+    const bool several = absl::StrContains(setting->only_for, ", ");
+    return UsageError("the flag --", setting->flag, " belongs to the command", several ? "s " : " ",
+                      absl::StrReplaceAll(setting->only_for, {{", ", " and "}}), ", not to ",
+                      command);
   }
   if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
     return UsageError("--output=dot belongs to the command audit, not to ", command);

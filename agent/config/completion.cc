@@ -178,7 +178,7 @@ CompletionSpec AgentCompletion() {
     if (setting->flag == "feature-gates") {
       for (const std::string& gate : KnownGates("")) absl::StrAppend(&flag.help, "\n", gate);
     }
-    if (!setting->only_for.empty()) flag.commands.emplace_back(setting->only_for);
+    if (!setting->only_for.empty()) flag.commands = absl::StrSplit(setting->only_for, ", ");
     spec.flags.push_back(std::move(flag));
   }
   return spec;

@@ -63,9 +63,9 @@ struct Flags {
   std::optional<std::string> foreign_rules = {};
   std::optional<std::string> expected_rules = {};
   std::optional<absl::Duration> audit_period = {};  // checked by ResolveConfig
-  // of one command each
+  // of single commands
   bool yes = false;                              // retire
-  bool all = false;                              // incidents
+  bool all = false;                              // incidents, plan
   std::optional<std::string> capabilities = {};  // detect
   std::optional<std::string> allow = {};         // audit
   bool all_netns = false;                        // audit

@@ -347,8 +347,9 @@ constexpr Setting kRows[] = {
              "status 1 unknown, 2 missing.",
      .accepted = kCapabilitySoftware,
      .implied = "all"},
-    {"all", "incidents", kBool, &Flags::all,
-     "incidents: also show those of other boots and network namespaces, marked."},
+    {"all", "incidents, plan", kBool, &Flags::all,
+     "incidents: also show those of other boots and network namespaces, marked. plan: also list "
+     "what is in place, stale or not managed."},
     {"from-file", "explain", "file", &Flags::from_file,
      "explain: a file of iptables-save's output to read instead of this node's rules. - is "
      "standard input."},
@@ -360,6 +361,11 @@ constexpr Setting kRows[] = {
 }  // namespace
 
 constinit const absl::Span<const Setting> kSettings = kRows;
+
+bool Setting::BelongsTo(absl::string_view command) const {
+  const std::vector<absl::string_view> commands = absl::StrSplit(only_for, ", ");
+  return only_for.empty() || absl::c_linear_search(commands, command);
+}
 
 std::vector<const Setting*> SettingsByFlag() {
   std::vector<const Setting*> settings;

@@ -34,7 +34,7 @@ enum class InFile : uint8_t { kNever, kAgents, kAgentsAndKubelets };
 
 struct Setting {
   absl::string_view flag;      // without dashes
-  absl::string_view only_for;  // the one command that has the flag; empty: every command
+  absl::string_view only_for;  // the commands that have the flag, "incidents, plan"; empty: all
   absl::string_view type;      // as pflag prints it after the name; empty for a boolean
   FlagMember member;
   absl::string_view help;  // help texts of kubelet's flags are kubelet's, up to 1.27
@@ -57,6 +57,7 @@ struct Setting {
   absl::string_view implied = "";
 
   bool is_bool() const { return type.empty(); }
+  bool BelongsTo(absl::string_view command) const;
   bool stands_alone() const { return is_bool() || !implied.empty(); }
 };
 

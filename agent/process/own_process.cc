@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <malloc.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <systemd/sd-daemon.h>
@@ -135,6 +136,9 @@ int FinishOutput(int exit_code, int unwritten) {
   errno = 0;
   if (std::cout.flush().good()) return exit_code;
   const int error = errno;
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  const bool polled = poll(&output, 1, 0) == 1;
+  if (error == EPIPE || (polled && (output.revents & (POLLERR | POLLHUP)) != 0)) return exit_code;
   // The error of an earlier write is lost.
   std::cerr << "Error: writing to standard output: "
             << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";

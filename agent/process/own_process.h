@@ -22,7 +22,7 @@ namespace kipt::agent {
 void OccupyStandardDescriptors();
 
 // Flushes std::cout. Returns `exit_code`, or `unwritten` after an error message if something was
-// not written.
+// not written. A reader of a pipe or socket that ended has read what it needs: no error.
 int FinishOutput(int exit_code, int unwritten = 1);
 
 // Returns large blocks to the kernel as soon as they are freed, and gives all threads one heap

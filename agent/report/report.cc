@@ -168,19 +168,29 @@ absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& c
          "nft";
 }
 
-std::string OtherText(const Subject& subject) {
+// Without `all` only what needs attention.
+std::string OtherText(const Subject& subject, bool all = true) {
   if (!subject.other_mode) return "";
   const OtherMode& other = *subject.other_mode;
-  if (other.chains.empty() && other.problem.empty()) return "";
-  std::string text =
-      absl::StrCat("\nother iptables mode, ", other.iptables_mode, ", which is not managed\n");
+  std::string lines;
   for (const netlink::ChainId& chain : other.chains) {
-    AppendLine(text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain));
+    const absl::string_view misleading = MisleadingIn(other, chain);
+    if (all || !misleading.empty()) {
+      AppendLine(lines, "  . ", netlink::ToString(chain), misleading);
+    }
   }
-  if (!other.problem.empty()) {
-    AppendLine(text, "  ! it could not be read: ", other.problem);
-  }
-  return text;
+  if (!other.problem.empty()) AppendLine(lines, "  ! it could not be read: ", other.problem);
+  return lines.empty() ? ""
+                       : absl::StrCat("\nother iptables mode, ", other.iptables_mode,
+                                      ", which is not managed\n", lines);
+}
+
+// Everything that a plan leaves unchanged.
+std::string UnchangedText(const Subject& subject, Diff diff, const Retirement& other) {
+  diff.changes.clear();
+  const std::string lines = LinesText(diff);
+  return absl::StrCat(lines.empty() ? "" : "\nunchanged\n", lines, OtherText(subject),
+                      KeptText(other.kept));
 }
 
 // A family's line of `status`.
@@ -210,12 +220,19 @@ std::string PlanText(const Subject& subject, const Plan& plan) {
   const Retirement other = plan.other_retirement.value_or(Retirement());
   const auto removed = absl::c_count_if(
       diff.changes, [](const Change& change) { return IsRemoval(change.operation); });
+  const size_t not_managed = subject.other_mode ? subject.other_mode->chains.size() : 0;
+  const bool hidden =
+      !subject.show_all && diff.in_place.size() + diff.stale.size() + not_managed > 0;
   return absl::StrCat(
-      HeaderText(subject, plan.generation), LinesText(diff), FindingsText(diff.findings),
-      OtherText(subject), ChangesText(WithoutNative(other.changes)), KeptText(other.kept), "\n",
-      absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
+      HeaderText(subject, plan.generation), ChangesText(diff.changes), FindingsText(diff.findings),
+      ChangesText(WithoutNative(other.changes)),
+      subject.show_all ? UnchangedText(subject, diff, other) : OtherText(subject, /*all=*/false),
+      "\n",
+      absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s",
                       std::ssize(diff.changes) - removed, removed, diff.in_place.size(),
-                      diff.stale.size(), Counted(diff.findings.size(), "finding")));
+                      diff.stale.size(), Counted(diff.findings.size(), "finding")),
+      not_managed == 0 ? "" : absl::StrCat(", ", not_managed, " not managed"),
+      hidden ? " (--all lists what is unchanged)" : "", "\n");
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {

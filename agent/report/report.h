@@ -34,6 +34,7 @@ struct Subject {
   std::optional<OtherMode> other_mode = {};      // where it was read; for plan and status
   std::vector<std::string> route_localnet = {};  // ReadRouteLocalnet; for status
   IncidentRecords incidents = {};                // for status
+  bool show_all = false;                         // for plan: what is unchanged, too
 };
 
 std::string PlanText(const Subject& subject, const Plan& plan);

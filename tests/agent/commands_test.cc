@@ -20,6 +20,8 @@ namespace {
 using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Filter;
 using ::kipt::testing::Nat;
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -48,6 +50,7 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
   Subject subject = Wanted(mode);
   subject.input.hint = hint;
+  subject.show_all = true;
   const ExitOrError ended = command({.subject = subject,
                                      .backend = backend,
                                      .clock = clock,
@@ -203,6 +206,26 @@ TEST(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
   EXPECT_THAT(outcome.out, HasSubstr("\nip mangle\n  + :KUBE-IPTABLES-HINT - [0:0]  # tells"));
   EXPECT_THAT(outcome.out, HasSubstr("\nip filter\n  + :KUBE-FIREWALL - [0:0]  # holds"));
   EXPECT_THAT(outcome.out, HasSubstr("8 to add, 0 to remove, 0 in place, 0 stale, 0 findings\n"));
+}
+
+TEST(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
+  FakeBackend backend;
+  InPlace(backend);
+  backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
+  backend.AddChain(Nat("KUBE-MARK-DROP"));
+  Subject subject = Wanted(Mode::kCleanup);
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Look(subject.input);
+  ASSERT_TRUE(plan.ok());
+  constexpr char kChange[] = ", generation 4\n\nip6 mangle\n  + :KUBE-IPTABLES-HINT";
+  constexpr char kCount[] = "\n\n1 to add, 0 to remove, 5 in place, 1 stale, 0 findings";
+  EXPECT_THAT(PlanText(subject, *plan),
+              AllOf(HasSubstr(kChange), Not(HasSubstr("  = ")),
+                    EndsWith(std::string(kCount) + " (--all lists what is unchanged)\n")));
+  subject.show_all = true;
+  EXPECT_THAT(PlanText(subject, *plan),
+              AllOf(HasSubstr(kChange), HasSubstr("  = :KUBE-MARK-DROP"),
+                    HasSubstr("\n\nunchanged\n\nip mangle\n  = :KUBE-IPTABLES-HINT"),
+                    EndsWith(std::string(kCount) + "\n")));
 }
 
 TEST(CommandsTest, ASecondSyncSaysThatNothingChanged) {

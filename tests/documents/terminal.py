@@ -19,14 +19,20 @@ STAY = 6  # Seconds for which the last frame stays.
 CELL, ROW, MARGIN = 7.83, 18, 12
 PROMPT = '# '
 SGR = re.compile(r'\x1b\[([\d;]*)m')
-# Select graphic rendition: the colours that the agent uses. The variables are defined in STYLE, light and dark.
-CLASSES = {1: 'font-weight:bold', 2: 'opacity:.7', 31: 'fill:var(--red)', 32: 'fill:var(--green)',
-           33: 'fill:var(--yellow)', 34: 'fill:var(--blue)', 36: 'fill:var(--blue)', 90: 'fill:var(--grey)'}
-STYLE = ('svg{--ground:#f6f8fa;--edge:#8c959f;--text:#1f2328;--red:#b3161b;--green:#116329;--yellow:#7d4e00;'
-         '--blue:#0550ae;--grey:#59636e}'
-         '@media (prefers-color-scheme:dark){svg{--ground:#151b23;--edge:#656c76;--text:#e6edf3;--red:#ff8b82;'
-         '--green:#5fd975;--yellow:#e3b341;--blue:#79c0ff;--grey:#9da7b3}}'
-         'rect{fill:var(--ground);stroke:var(--edge)}text{fill:var(--text);white-space:pre}.title{fill:var(--grey)}')
+# Select graphic rendition: what the agent uses, and a light and a dark colour.
+CLASSES = {1: 'font-weight:bold', 2: 'opacity:.7', 31: ('#b3161b', '#ff8b82'), 32: ('#116329', '#5fd975'),
+           33: ('#7d4e00', '#e3b341'), 34: ('#0550ae', '#79c0ff'), 36: ('#0550ae', '#79c0ff'),
+           90: ('#59636e', '#9da7b3')}
+GROUND, EDGE, TEXT = ('#f6f8fa', '#151b23'), ('#8c959f', '#656c76'), ('#1f2328', '#e6edf3')
+
+
+def rules(dark):
+    # Plain values: some programs that draw SVG know no variables, or no style sheets, and draw everything black.
+    found = (f'rect{{fill:{GROUND[dark]};stroke:{EDGE[dark]}}}text{{fill:{TEXT[dark]};white-space:pre}}'
+             f'.title{{fill:{CLASSES[90][dark]}}}')
+    for code, rule in CLASSES.items():
+        found += f'.s{code}{{{rule if isinstance(rule, str) else "fill:" + rule[dark]}}}'
+    return found
 
 
 class Shell:
@@ -171,9 +177,10 @@ def draw(title, made_by, shells):
                 continue
             text, y = draw_line(line, y, ids)
             drawn.append(text)
-        parts += [f'<g><rect x="1" y="{top}" width="{width - 2}" height="{y - top - 6}" rx="6"/>', *drawn, '</g>']
+        parts += [f'<g><rect x="1" y="{top}" width="{width - 2}" height="{y - top - 6}" rx="6" '
+                  f'fill="{GROUND[0]}" stroke="{EDGE[0]}"/>', *drawn, '</g>']
         y += 4
-    style = STYLE + ''.join(f'.s{code}{{{rule}}}' for code, rule in CLASSES.items())
+    style = f'{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}'
     # Without animations, or for a reader who wants none, everything is visible.
     moves = ''.join(f'@keyframes k{number}{{0%{{visibility:hidden}}{100 * when / length:.2f}%{{visibility:visible}}}}'
                     f'.t{number}{{animation:k{number} {length:.2f}s step-end infinite}}'

@@ -69,6 +69,14 @@ TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
     EXPECT_EQ(result.exit_code, kExitFailed) << call.front() << result;
     EXPECT_THAT(result.err, HasSubstr("Error: writing to standard output: "))
         << call.front() << result;
+    // A reader that has read enough is no failure.
+    argv[0] = "bash";
+    argv[2] =
+        "set -o pipefail; \"$0\" \"$@\" >/dev/null; a=$?; (sleep 0.1; \"$0\" \"$@\") | true; "
+        "[ $? = $a ]";
+    const ProgramResult ended = RunProgram(argv);
+    EXPECT_EQ(ended.exit_code, kExitOk) << call.front() << ended;
+    EXPECT_THAT(ended.err, Not(HasSubstr("Error"))) << call.front();
   }
   // What sync did stays done.
   ExpectNothingPlanned({});

@@ -96,8 +96,8 @@ class DetectTest : public AgentTest {
   static void ExpectInOtherMode(const std::string& other, const std::string& chain,
                                 const std::vector<std::string>& flags = {}) {
     const std::string before = TablesAndModules();
-    for (const char* const command : {"plan", "status"}) {
-      std::vector<std::string> arguments = {command};
+    for (std::vector<std::string> arguments :
+         std::vector<std::vector<std::string>>{{"plan", "--all"}, {"status"}}) {
       arguments.insert(arguments.end(), flags.begin(), flags.end());
       const ProgramResult text = Agent(arguments);
       EXPECT_THAT(text.out, AllOf(HasSubstr("other iptables mode, " + other),

@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "the flag --all-netns belongs to the command audit, not to run"},
         BadCase{"AllIncidentsInAStatus",
                 {"status", "--all"},
-                "the flag --all belongs to the command incidents, not to status"},
+                "the flag --all belongs to the commands incidents and plan, not to status"},
         BadCase{"APictureOfAPlan",
                 {"plan", "--output=dot"},
                 "--output=dot belongs to the command audit, not to plan"},

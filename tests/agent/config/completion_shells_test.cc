@@ -43,7 +43,7 @@ const Case kCases[] = {
      "kube-iptables-agent audit --al",
      {"--all-netns", "--allow="},
      {"--all-netns", "--allow"}},
-    {"NoFlagOfAnotherCommand", "kube-iptables-agent plan --al", {}, {}},
+    {"NoFlagOfAnotherCommand", "kube-iptables-agent status --al", {}, {}},
     {"AValueBehindAnEqualsSign",
      "kube-iptables-agent --stale-chains=",
      {"keep", "retire"},

@@ -18,8 +18,10 @@ namespace {
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using netlink::Family;
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 FamilyMode Mode(IptablesMode mode, bool contradiction = false,
@@ -95,12 +97,16 @@ Subject WithOther(std::optional<OtherMode> other) {
 }
 
 TEST(OtherModeReportTest, PlanAndStatusListItsChains) {
-  const Subject subject = WithOther(
+  Subject subject = WithOther(
       OtherMode{"legacy", {Mangle("KUBE-IPTABLES-HINT"), Nat("KUBE-MARK-DROP", Family::kIPv6)}});
   constexpr char kSection[] =
       "\nother iptables mode, legacy, which is not managed\n"
       "  . ip mangle KUBE-IPTABLES-HINT\n"
       "  . ip6 nat KUBE-MARK-DROP\n";
+  EXPECT_THAT(PlanText(subject, {}),
+              AllOf(EndsWith(", 0 findings, 2 not managed (--all lists what is unchanged)\n"),
+                    Not(HasSubstr("KUBE-MARK-DROP"))));
+  subject.show_all = true;
   EXPECT_THAT(PlanText(subject, {}), HasSubstr(std::string(kSection) + "\n0 to add"));
   EXPECT_THAT(StatusText(subject, {}), EndsWith(kSection));
   const Json wanted = Json::parse(R"({"iptablesMode": "legacy", "problem": "", "chains": [
@@ -116,8 +122,10 @@ TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {
   const std::string text = StatusText(WithOther(other), {});
   EXPECT_THAT(text, HasSubstr(kWhy));
   EXPECT_THAT(text, HasSubstr("ip nat KUBE-KUBELET-CANARY\n"));
+  EXPECT_THAT(PlanText(WithOther(other), {}),
+              AllOf(HasSubstr(kWhy), Not(HasSubstr("ip nat KUBE-KUBELET-CANARY"))));
   other.iptables_mode = "legacy";
-  EXPECT_THAT(StatusText(WithOther(other), {}), ::testing::Not(HasSubstr("misleading")));
+  EXPECT_THAT(StatusText(WithOther(other), {}), Not(HasSubstr("misleading")));
 }
 
 TEST(OtherModeReportTest, SaysWhyItCouldNotBeLookedInto) {

@@ -77,7 +77,8 @@ std::optional<Golden> MakeGolden(const Step& step, Setting setting, Family famil
   }
   const Subject subject{.emulated_version = step.to,
                         .iptables_mode = "nft",
-                        .input = ::kipt::testing::Wanting(*mode, {&family, 1}, {})};
+                        .input = ::kipt::testing::Wanting(*mode, {&family, 1}, {}),
+                        .show_all = true};
   const std::string name =
       absl::StrCat(step.from.has_value() ? featuregates::ToString(*step.from) : "empty", "-to-",
                    featuregates::ToString(step.to), ".gate-", Name(setting), ".plan");

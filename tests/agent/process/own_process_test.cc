@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -167,6 +168,23 @@ TEST(FinishOutputTest, TheExitCodeOfAFailureCanBeChosen) {
               return absl::StrCat(FinishOutput(3, 2));
             }),
             "2");
+}
+
+TEST(FinishOutputTest, AReaderThatEndedIsNoFailure) {
+  std::cout.flush();
+  for (const size_t size : {size_t{1}, size_t{100'000}}) {
+    EXPECT_EQ(InChild([size]() -> std::string {
+                int ends[2] = {};
+                if (pipe(ends) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) return "pipe";
+                close(ends[0]);
+                std::signal(SIGPIPE, SIG_IGN);
+                std::cout << std::string(size, 'x');
+                errno = 0;
+                return absl::StrCat(FinishOutput(3));
+              }),
+              "3")
+        << size;
+  }
 }
 
 TEST(FinishOutputTest, IsAFailureWithItsReasonWhereSomethingWasNot) {
