@@ -329,6 +329,23 @@ ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
   return run(status ? RunStatus : RunPlan, Node::Errand::kLook);
 }
 
+// The first line of the daemon's log, which a report of a fault should contain.
+void LogStart(const Config& config) {
+  const Build build = ThisBuild();
+  absl::StatusOr<IptablesMode> mode = IptablesMode::kUnknown;
+  if (config.iptables_mode) {
+    mode = *config.iptables_mode;
+  } else {
+    const Node node(config);
+    mode = ChooseMode(
+        DetectModes(config.families, std::nullopt, node.sources(), Thoroughness::kUntilDecided));
+  }
+  LOG(INFO) << "kube-iptables-agent v" << build.version << ", commit " << build.git_commit
+            << ", emulates Kubernetes " << featuregates::ToString(config.emulated_version) << " in "
+            << ModeName(config.mode) << " mode, iptables "
+            << IptablesModeName(mode.value_or(IptablesMode::kUnknown));
+}
+
 ExitOrError Run(const CommandLine& command_line, const Config& config) {
   const Command command = command_line.command;
   const Flags& flags = command_line.flags;
@@ -387,6 +404,7 @@ int Main(const char* program, const std::vector<std::string>& arguments, int& un
   }
   absl::StatusOr<Config> config = LoadConfig(flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);
+  if (command_line.command == Command::kRun) LogStart(*config);
   LogConfig(*config);
   const ExitOrError code = Run(command_line, *config);
   if (npd) return NpdExitStatus(code, std::cout);

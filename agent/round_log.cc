@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -36,8 +37,8 @@ void LogFamily(const FamilyState& family) {
 
 // A table that is flushed in a loop is one fight over many chains, and one line.
 std::string FightText(const std::vector<Fight>& fights) {
-  std::string text =
-      absl::StrCat("\"", fights[0].item, "\" in ", netlink::ToString(fights[0].chain));
+  std::string text = absl::StrCat(featuregates::GoQuote(fights[0].item), " in ",
+                                  netlink::ToString(fights[0].chain));
   if (fights.size() > 1) absl::StrAppend(&text, " and ", fights.size() - 1, " more");
   return text;
 }
@@ -86,7 +87,7 @@ std::string KeptText(const std::vector<Claimed>& kept) {
 void LogConfig(const Config& config) {
   for (const std::string& warning : config.warnings) LOG(WARNING) << warning;
   for (const std::string& gate : config.gates.ignored()) {
-    VLOG(2) << "Ignoring a feature gate of kubelet that this agent does not have: " << gate;
+    VLOG(1) << "Ignoring a feature gate of kubelet that this agent does not have: " << gate;
   }
   VLOG(1) << "Configuration:";
   for (const absl::string_view line : absl::StrSplit(ToString(config), '\n', absl::SkipEmpty())) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -66,7 +67,8 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
   }
   entry.kind = std::string(TakeWord(text));
   if (entry.kind != "*" && !AuditKindFromName(entry.kind)) {
-    return LineError(line, absl::StrCat("\"", entry.kind, "\" is not a kind of finding"));
+    return LineError(
+        line, absl::StrCat(featuregates::QuoteForMessage(entry.kind), " is not a kind of finding"));
   }
   absl::string_view word = TakeWord(text);
   if (word == "nft" || word == "legacy") {
@@ -74,8 +76,8 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
     word = TakeWord(text);
   }
   if (!IsChain(word)) {
-    return LineError(line,
-                     absl::StrCat("expected TABLE/CHAIN, or * for any, instead of \"", word, "\""));
+    return LineError(line, absl::StrCat("expected TABLE/CHAIN, or * for any, instead of ",
+                                        featuregates::QuoteForMessage(word)));
   }
   entry.chain = std::string(word);
   entry.text = std::string(absl::StripAsciiWhitespace(text));

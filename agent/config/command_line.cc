@@ -41,6 +41,7 @@ constexpr CommandRow kCommands[] = {
     {"gates", "list the feature gates of the emulated release"},
     {"completion", "print what a shell needs to complete this command line", "bash|zsh", "bash"},
     {"version", "show the version of this program"},
+    {"help", "explain this program, or one command", "[COMMAND]", "audit"},
 };
 
 absl::Status UsageError(const auto&... parts) {
@@ -51,6 +52,7 @@ absl::Status UsageError(const auto&... parts) {
 
 struct Tokens {
   bool help = false;
+  bool version = false;
   absl::Status error;
   std::vector<std::string> words;
   // As given, in the order of --help.
@@ -91,6 +93,8 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
       tokens.words.push_back(arguments[i]);
     } else if (rest == "--") {
       flags_ended = true;
+    } else if (rest == "--version") {
+      tokens.version = true;
     } else if (const Setting* const setting = TakeFlag(rest); setting == nullptr) {
       tokens.error.Update(UnknownFlag(arguments[i]));
     } else if (absl::ConsumePrefix(&rest, "=") || !rest.empty()) {
@@ -108,23 +112,32 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
   return tokens;
 }
 
+// Null where `word` is none.
+const CommandRow* FindCommand(absl::string_view word) {
+  const auto* const row =
+      absl::c_find_if(kCommands, [&](const CommandRow& one) { return one.name == word; });
+  return row == std::end(kCommands) ? nullptr : row;
+}
+
+absl::Status UnknownCommand(const std::string& word) {
+  const auto append_name = [](std::string* out, const CommandRow& one) {
+    absl::StrAppend(out, one.name);
+  };
+  return UsageError("unknown command ", GoQuote(word), "; the commands are ",
+                    absl::StrJoin(kCommands, ", ", append_name),
+                    featuregates::GoParseBool(word).ok()
+                        ? "; a boolean flag takes its value after an equals sign"
+                        : "");
+}
+
 absl::Status ParseCommand(const std::vector<std::string>& words, CommandLine& line) {
   // As a daemon of Kubernetes is started: by its name and flags.
   if (words.empty()) return absl::OkStatus();
-  const auto* const row =
-      absl::c_find_if(kCommands, [&](const CommandRow& one) { return one.name == words[0]; });
-  if (row == std::end(kCommands)) {
-    const auto append_name = [](std::string* out, const CommandRow& one) {
-      absl::StrAppend(out, one.name);
-    };
-    return UsageError("unknown command ", GoQuote(words[0]), "; the commands are ",
-                      absl::StrJoin(kCommands, ", ", append_name),
-                      featuregates::GoParseBool(words[0]).ok()
-                          ? "; a boolean flag takes its value after an equals sign"
-                          : "");
-  }
+  const CommandRow* const row = FindCommand(words[0]);
+  if (row == nullptr) return UnknownCommand(words[0]);
   const size_t expected = row->argument.empty() ? 1 : 2;
-  if (words.size() < expected) {
+  const bool optional = absl::StartsWith(row->argument, "[");
+  if (words.size() < expected && !optional) {
     return UsageError("the command ", row->name, " needs ", row->argument, " after it, as in ",
                       row->name, " ", row->example);
   }
@@ -134,8 +147,9 @@ absl::Status ParseCommand(const std::vector<std::string>& words, CommandLine& li
         "; flags begin with --, and a boolean flag takes its value after an equals sign");
   }
   line.command = static_cast<Command>(row - kCommands);
-  if (expected == 2) line.argument = words[1];
-  return absl::OkStatus();
+  if (words.size() == 2) line.argument = words[1];
+  const bool helps = line.command == Command::kHelp && words.size() == 2;
+  return helps && FindCommand(words[1]) == nullptr ? UnknownCommand(words[1]) : absl::OkStatus();
 }
 
 absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
@@ -175,6 +189,29 @@ absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
 
 constexpr size_t kIndent = 12;
 
+std::string FlagHelp(const Setting& setting) {
+  return absl::StrCat(setting.flag == "v" ? "  -v, --" : "      --", setting.flag,
+                      setting.is_bool() ? "" : " ", setting.type, "\n",
+                      Wrapped(HelpWithDefault(setting), kIndent));
+}
+
+std::string CommandHelpText(const CommandRow& row) {
+  std::string own;
+  std::vector<std::string> common;
+  for (const Setting* setting : SettingsByFlag()) {
+    if (setting->only_for.empty()) {
+      common.push_back(absl::StrCat("--", setting->flag));
+    } else if (setting->BelongsTo(row.name)) {
+      own += FlagHelp(*setting);
+    }
+  }
+  return absl::StrCat(Wrapped(row.help, 0), "\nUsage:\n  kube-iptables-agent ", row.name,
+                      row.argument.empty() ? "" : " ", row.argument, " [flags]\n",
+                      own.empty() ? "" : absl::StrCat("\nFlags of ", row.name, ":\n", own),
+                      "\nFlags of every command, which kube-iptables-agent --help explains:\n",
+                      Wrapped(absl::StrJoin(common, ", "), 2));
+}
+
 // With the gates of the last --emulated-version, even if other arguments are wrong.
 std::string HelpText(const Tokens& tokens) {
   std::string emulated_version;
@@ -191,15 +228,19 @@ std::string HelpText(const Tokens& tokens) {
   }
   out +=
       "\nFlags of every command, except those that name theirs:\n  -h, --help\n            print "
-      "this text\n";
+      "this text, or a command's\n      --version\n            do what version does\n";
   for (const Setting* setting : SettingsByFlag()) {
-    absl::StrAppend(&out, setting->flag == "v" ? "  -v, --" : "      --", setting->flag,
-                    setting->is_bool() ? "" : " ", setting->type, "\n");
-    out += Wrapped(HelpWithDefault(*setting), kIndent);
+    out += FlagHelp(*setting);
     if (setting->flag != "feature-gates") continue;
     for (const std::string& line : KnownGates(emulated_version)) out += Wrapped(line, kIndent);
   }
   return out;
+}
+
+// A command's, where the first of `words` is one.
+std::string HelpOf(const Tokens& tokens, absl::Span<const std::string> words) {
+  const CommandRow* const row = words.empty() ? nullptr : FindCommand(words[0]);
+  return row == nullptr ? HelpText(tokens) : CommandHelpText(*row);
 }
 
 }  // namespace
@@ -219,10 +260,14 @@ std::vector<std::string> KnownGates(absl::string_view emulated_version) {
 
 absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> arguments) {
   const Tokens tokens = Tokenise(arguments);
-  if (tokens.help) return CommandLine{.help = HelpText(tokens)};
+  if (tokens.help) return CommandLine{.help = HelpOf(tokens, tokens.words)};
   if (!tokens.error.ok()) return tokens.error;
   CommandLine line;
   const absl::Status command = ParseCommand(tokens.words, line);
+  if (tokens.version) line.command = Command::kVersion;
+  if (line.command == Command::kHelp && command.ok()) {
+    line.help = HelpOf(tokens, absl::MakeConstSpan(tokens.words).subspan(1));
+  }
   // An error in a flag comes first: the flag may have taken the command as its value.
   absl::Status first = StoreFlags(tokens, line.flags);
   first.Update(command);

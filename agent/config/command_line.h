@@ -31,14 +31,16 @@ enum class Command : uint8_t {
   kDetect,
   kGates,
   kCompletion,
-  kVersion
+  kVersion,
+  kHelp
 };
 absl::string_view CommandName(Command command);  // "run", ...
 
 struct CommandRow {
   absl::string_view name;
   absl::string_view help;
-  // The argument that the command requires, and an example. Empty: none is accepted.
+  // The argument that the command requires, or in brackets accepts, and an example. Empty: none is
+  // accepted.
   absl::string_view argument = "";
   absl::string_view example = "";
 };
@@ -48,18 +50,19 @@ extern const absl::Span<const CommandRow> kCommandTable;
 struct CommandLine {
   Command command = Command::kRun;
   Flags flags = {};
-  // The TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
+  // The TABLE/CHAIN of `explain`, the shell of `completion`, the command of `help`; else empty.
   std::string argument = {};
-  // The text of --help where that was given; the rest is not parsed then.
+  // The text of --help, where the rest is not parsed, or of `help`.
   std::string help = {};
 
   bool operator==(const CommandLine&) const = default;
 };
 
 // Parses the arguments without the program's name, `[COMMAND [ARGUMENT]] [flags]`; flags may also
-// come first, and the default command is `run`. Integers are decimal, booleans and durations Go's
-// (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the feature
-// gates of the release that a valid --emulated-version names, else of the default.
+// come first, and the default command is `run`. --version makes the command `version`. Integers are
+// decimal, booleans and durations Go's (strconv.ParseBool, time.ParseDuration), `--flag=` is an
+// empty value. The help lists the feature gates of the release that a valid --emulated-version
+// names, else of the default.
 //
 // InvalidArgument for everything that is wrong, with pflag's words where it has any:
 //   unknown flag: --x

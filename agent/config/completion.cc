@@ -66,6 +66,11 @@ CompletionValues ValuesOf(const Setting& setting) {
 
 CompletionValues ArgumentsOf(const CommandRow& row) {
   if (row.name == CommandName(Command::kCompletion)) return Words({"bash", "zsh"});
+  if (row.name == CommandName(Command::kHelp)) {
+    std::vector<std::string> names;
+    for (const CommandRow& each : kCommandTable) names.emplace_back(each.name);
+    return Words(std::move(names));
+  }
   if (row.name != CommandName(Command::kExplain)) return {};
   std::vector<std::string> chains;
   for (const kep3178::ChainRow& each : kep3178::kChains) {
@@ -161,7 +166,8 @@ CompletionSpec AgentCompletion() {
       .program = "kube-iptables-agent",
       .commands = {},
       .default_command = std::string(CommandName(Command::kRun)),
-      .flags = {{.name = "help", .shorthand = "h", .is_bool = true, .help = "help"}}};
+      .flags = {{.name = "help", .shorthand = "h", .is_bool = true, .help = "help"},
+                {.name = "version", .is_bool = true, .help = "do what version does"}}};
   for (const CommandRow& row : kCommandTable) {
     spec.commands.push_back({.name = std::string(row.name),
                              .help = std::string(row.help),

@@ -326,7 +326,9 @@ constexpr Setting kRows[] = {
      "auto, always or never: whether plan, status, audit and explain colour text. auto colours on "
      "a terminal, unless NO_COLOR is set or TERM is dumb.",
      "", kNever, nullptr, nullptr, "auto, always, never"},
-    {"v", kAll, "Level", &Flags::v, "number for the log level verbosity"},
+    {"v", kAll, "Level", &Flags::v,
+     "number for the log level verbosity. 1: also the configuration, each change with its reason, "
+     "and what retirement keeps. 2 and more: also each check."},
     {"vmodule", kAll, "pattern=N,...", &Flags::vmodule,
      "comma-separated list of pattern=N settings for file-filtered logging"},
     {"all-netns", "audit", kBool, &Flags::all_netns,

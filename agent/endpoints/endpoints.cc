@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "agent/config/settings.h"
 #include "agent/config/value_texts.h"
 #include "agent/endpoints/conntrack.h"
@@ -45,19 +46,44 @@ struct Check {
   std::string note = {};
 };
 
+HttpReply NoSuchPath() { return {.status = 404, .body = "no such path; / lists the paths\n"}; }
+
+// As components of Kubernetes answer: all checks, without those of ?exclude=NAME, or one check, as
+// in /readyz/ip.
 HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
-                      const std::vector<Check>& checks, int failure) {
-  const bool passed =
-      absl::c_all_of(checks, [](const Check& check) { return check.failure.empty(); });
-  if (passed && !request.verbose) return {.body = "ok"};
-  HttpReply reply = {.status = passed ? 200 : failure, .body = ""};
+                      std::vector<Check> checks, int failure) {
+  absl::string_view name = request.path;
+  if (absl::ConsumePrefix(&name, absl::StrCat("/", endpoint, "/"))) {
+    std::erase_if(checks, [name](const Check& check) { return check.name != name; });
+    if (checks.empty()) return NoSuchPath();
+  }
+  HttpReply reply;
   for (const Check& check : checks) {
+    if (absl::c_linear_search(request.excluded, check.name)) {
+      AppendLine(reply.body, "[+]", check.name, " excluded: ok");
+      continue;
+    }
     const bool failed = !check.failure.empty();
+    if (failed) reply.status = failure;
     AppendLine(reply.body, failed ? "[-]" : "[+]", check.name, failed ? " failed: " : " ok",
                check.failure, failed || check.note.empty() ? "" : ": ", failed ? "" : check.note);
   }
+  for (const std::string& excluded : request.excluded) {
+    if (absl::c_any_of(checks, [&](const Check& check) { return check.name == excluded; }))
+      continue;
+    AppendLine(reply.body, "warn: some health checks cannot be excluded: no matches for ",
+               featuregates::QuoteForMessage(excluded));
+  }
+  const bool passed = reply.status == 200;
+  if (passed && !request.verbose) return {.body = "ok"};
   absl::StrAppend(&reply.body, endpoint, " check ", passed ? "passed" : "failed", "\n");
   return reply;
+}
+
+// "readyz" of "/readyz" and of "/readyz/ip".
+absl::string_view EndpointOf(absl::string_view path) {
+  absl::ConsumePrefix(&path, "/");
+  return path.substr(0, path.find('/'));
 }
 
 // Empty where `text` is.
@@ -203,7 +229,7 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
   if (state.families.empty()) {
     checks.push_back({.name = "families", .failure = "none is known"});
   }
-  return ChecksReply("readyz", request, checks, 503);
+  return ChecksReply("readyz", request, std::move(checks), 503);
 }
 
 }  // namespace
@@ -232,9 +258,7 @@ void Endpoints::PublishAudit(std::shared_ptr<const NodeAudit> audit) {
 }
 
 HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
-  if (request.path != "/") {
-    return {.status = 404, .body = "no such path; / lists the paths\n"};
-  }
+  if (request.path != "/") return NoSuchPath();
   const auto shown = [](const std::string& address) {
     return address.empty() ? "switched off" : address;
   };
@@ -248,9 +272,10 @@ HttpReply Endpoints::Health(const HttpRequest& request) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const absl::Duration silence = setup_.steady_now() - heartbeat_;
   const absl::Duration limit = setup_.config.iptables_sync_period + kHeartbeatLimit;
-  if (request.path == "/readyz") return ReadyzReply(request, state_, silence, limit);
-  if (request.path == "/livez" || request.path == "/healthz") {
-    return ChecksReply(request.path.substr(1), request, {LoopCheck(silence, limit)}, 500);
+  const absl::string_view endpoint = EndpointOf(request.path);
+  if (endpoint == "readyz") return ReadyzReply(request, state_, silence, limit);
+  if (endpoint == "livez" || endpoint == "healthz") {
+    return ChecksReply(endpoint, request, {LoopCheck(silence, limit)}, 500);
   }
   return IndexOr404(request);
 }

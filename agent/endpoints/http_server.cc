@@ -122,6 +122,13 @@ size_t KeepEscapes(void* /*unused*/, MHD_Connection* /*connection*/, char* text)
   return std::strlen(text);
 }
 
+MHD_Result AddExcluded(void* excluded, MHD_ValueKind /*kind*/, const char* key, const char* value) {
+  if (absl::string_view(key) == "exclude" && value != nullptr) {
+    static_cast<std::vector<std::string>*>(excluded)->emplace_back(value);
+  }
+  return MHD_YES;
+}
+
 // MHD's idle time restarts with each byte, so a client that sends one byte now and then could keep
 // its connection for hours, and MHD's own limit per address would reject newcomers, such as
 // kubelet's probes. So the peer that was silent for the longest time is disconnected instead.
@@ -191,7 +198,9 @@ class MhdServer : public HttpServer {
                                                          "verbose", 7, nullptr, nullptr) == MHD_YES;
       const char* output = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "output");
       const bool json = output != nullptr && absl::string_view(output) == "json";
-      return Send(connection, self->handler_({.path = url, .verbose = verbose, .json = json}));
+      HttpRequest asked = {.path = url, .verbose = verbose, .json = json};
+      MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, &AddExcluded, &asked.excluded);
+      return Send(connection, self->handler_(asked));
     } catch (...) {
       return Send(connection, HttpReply{.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = ""});
     }

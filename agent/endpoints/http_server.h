@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,9 +25,10 @@ struct HttpReply {
 };
 
 struct HttpRequest {
-  std::string path;      // without the query
-  bool verbose = false;  // "?verbose", with or without a value
-  bool json = false;     // "?output=json"
+  std::string path;                        // without the query
+  bool verbose = false;                    // "?verbose", with or without a value
+  bool json = false;                       // "?output=json"
+  std::vector<std::string> excluded = {};  // "?exclude=NAME", each
 };
 
 // Called on the server's thread.

@@ -44,7 +44,9 @@ std::string ToString(const Writer& writer) {
   std::vector<std::string> known;
   if (writer.pid != 0) {
     known.push_back(absl::StrCat("PID ", writer.pid));
-    if (!writer.command_line.empty()) absl::StrAppend(&known[0], ": \"", writer.command_line, "\"");
+    if (!writer.command_line.empty()) {
+      absl::StrAppend(&known[0], ": ", featuregates::GoQuote(writer.command_line));
+    }
   }
   if (!writer.unit.empty()) known.push_back(absl::StrCat("in ", writer.unit));
   if (writer.parent_pid != 0) {
@@ -78,7 +80,7 @@ std::string ToString(const Incident& incident) {
       JoinShown(incident.damage, [](const DamagedItem& item) {
         return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
                             netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
-                            " \"", item.text, "\"");
+                            " ", featuregates::GoQuote(item.text));
       }));
   const auto jump_text = [](const ForeignJump& jump) {
     const auto& [family, table, name] = jump.base_chain;

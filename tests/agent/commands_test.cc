@@ -252,6 +252,10 @@ TEST(CommandsTest, FindingsSayWhatToDo) {
       HasSubstr(
           "! ForeignDropsEverything (critical) ip filter KUBE-FIREWALL: \"-A KUBE-FIREWALL -j "
           "DROP\" drops every packet and is not kubelet's: delete it if it is not intended\n"));
+  // Quotes inside the quotes are escaped.
+  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("not ours"));
+  EXPECT_THAT(Invoke(RunPlan, Mode::kCleanup, backend).out,
+              HasSubstr(R"("-A KUBE-FIREWALL -m comment --comment \"not ours\" -j DROP" drops)"));
 }
 
 TEST(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {

@@ -51,6 +51,10 @@ INSTANTIATE_TEST_SUITE_P(
         GoodCase{"Detect", {"detect"}, {Command::kDetect, {}}},
         GoodCase{"Gates", {"gates"}, {Command::kGates, {}}},
         GoodCase{"Version", {"version"}, {Command::kVersion, {}}},
+        GoodCase{"VersionAsAFlag",
+                 {"--version", "--output=json"},
+                 {Command::kVersion, {.output = OutputFormat::kJson}}},
+        GoodCase{"VersionBehindACommand", {"audit", "--version"}, {Command::kVersion, {}}},
         GoodCase{"EveryFlagBehindTheCommand",
                  {"plan", "--config=/c", "--feature-gates=A=true,B=false",
                   "--make-iptables-util-chains=false", "--iptables-masquerade-bit=3",
@@ -153,7 +157,7 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 constexpr char kCommands[] =
     "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, marks, "
     "detect, gates, "
-    "completion, version";
+    "completion, version, help";
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, RefusedCommandLineTest,
@@ -184,6 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "invalid argument \"maybe\" for \"--yes\" flag: "},
         BadCase{"AnUnknownCommand", {"snyc"}, std::string("unknown command \"snyc\"") + kCommands},
         BadCase{"AnEmptyWord", {""}, std::string("unknown command \"\"") + kCommands},
+        BadCase{"HelpOfNothing", {"help", "me"}, "unknown command \"me\"; the commands are run, "},
         BadCase{"TwoCommands", {"sync", "plan"}, "unexpected argument \"plan\" after the command"},
         BadCase{"AnExtraWord", {"plan", "now"}, "unexpected argument \"now\" after the command"},
         BadCase{"TwoPlusSigns", {"plan", "++"}, "unexpected argument \"++\" after the command"},
@@ -297,10 +302,22 @@ TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
   }
 }
 
-TEST(HelpTest, IsTheSameBehindACommandForTheShorthandAndWithWrongFlags) {
+TEST(HelpTest, OfACommandHasItsFlagsAndNamesTheOthers) {
+  const std::string help = HelpOf({"audit", "--help"});
+  EXPECT_EQ(HelpOf({"help", "audit"}), help);
+  EXPECT_EQ(HelpOf({"-h", "audit", "--nonsense"}), help);
+  EXPECT_THAT(help, AllOf(HasSubstr("\nFlags of audit:\n      --all-netns\n"),
+                          HasSubstr("      --before change\n"), HasSubstr("--config, "),
+                          Not(HasSubstr("--yes")), Not(HasSubstr("--all\n"))));
+  EXPECT_THAT(HelpOf({"help", "plan"}), HasSubstr("      --all\n"));
+  EXPECT_THAT(HelpOf({"sync", "--help"}), Not(HasSubstr("Flags of sync")));
+  EXPECT_THAT(HelpOf({"explain", "-h"}), HasSubstr("kube-iptables-agent explain TABLE/CHAIN ["));
+}
+
+TEST(HelpTest, IsTheSameByEveryNameAndWithWrongFlags) {
   const std::string help = HelpOf({"--help"});
   EXPECT_EQ(HelpOf({"-h"}), help);
-  EXPECT_EQ(HelpOf({"sync", "--help"}), help);
+  EXPECT_EQ(HelpOf({"help"}), help);
   EXPECT_EQ(HelpOf({"nonsense", "--nonsense", "-h"}), help);
   EXPECT_EQ(HelpOf({"--config", "--help"}), help);
 }

@@ -84,7 +84,7 @@ TEST(SettingsTest, HaveTheirDefaultInTheHelpOnce) {
     EXPECT_TRUE(absl::StartsWith(help, setting.help));
   }
   EXPECT_THAT(HelpWithDefault(*SettingOf(&Flags::watch)), HasSubstr(" (default events)"));
-  EXPECT_EQ(HelpWithDefault(*SettingOf(&Flags::v)), "number for the log level verbosity");
+  EXPECT_EQ(HelpWithDefault(*SettingOf(&Flags::v)), SettingOf(&Flags::v)->help);
 }
 
 }  // namespace

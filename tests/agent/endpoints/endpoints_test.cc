@@ -239,6 +239,38 @@ const HealthRow kHealthRows[] = {
      503,
      "[+]loop ok\n[+]config ok\n[+]martians ok\n[-]families failed: none is known\n"
      "readyz check failed\n"},
+    {"one check", {"/readyz/ip"}, Fine(), absl::Seconds(1), 200, "ok"},
+    {"one check of livez",
+     {"/livez/loop", true},
+     Fine(),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\nlivez check passed\n"},
+    {"one check that fails",
+     {"/readyz/config"},
+     WithRestart(),
+     absl::Seconds(1),
+     503,
+     "[-]config failed: must restart: --netns\nreadyz check failed\n"},
+    {"one check next to one that fails",
+     {"/readyz/ip"},
+     WithRestart(),
+     absl::Seconds(1),
+     200,
+     "ok"},
+    {"readyz without the check that fails",
+     {.path = "/readyz", .excluded = {"config", "ip"}},
+     WithRestart(),
+     absl::Seconds(1),
+     200,
+     "ok"},
+    {"what is excluded, verbosely",
+     {.path = "/healthz", .verbose = true, .excluded = {"loop", "no\"ne"}},
+     Fine(),
+     absl::Seconds(181),
+     200,
+     "[+]loop excluded: ok\nwarn: some health checks cannot be excluded: no matches for "
+     "\"no\\\"ne\"\nhealthz check passed\n"},
     {"readyz when a restart is due",
      {"/readyz"},
      WithRestart(),
@@ -323,7 +355,8 @@ TEST_F(EndpointsTest, EachAddressHasItsOwnPaths) {
 
 TEST_F(EndpointsTest, AnUnknownPathIsNotEchoed) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
-  for (const char* path : {"", "/x<script>", "/readyz/ip", "/metrics/", "//", "*"}) {
+  for (const char* path :
+       {"", "/x<script>", "/readyz/no", "/readyz/ip/", "/readyz/", "/metrics/", "//", "*"}) {
     for (const HttpReply& reply : {endpoints->Health({path}), endpoints->Inspect({path})}) {
       EXPECT_EQ(reply.status, 404) << path;
       EXPECT_EQ(reply.body, "no such path; / lists the paths\n");

@@ -142,6 +142,8 @@ const ExchangeRow kExchanges[] = {
     {"UnknownPath", Get("/nothing-here"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
     {"Verbose", Get("/ok?verbose"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
     {"VerboseWithAValue", Get("/ok?a=b&verbose=1"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
+    {"Excluded", Get("/ok?exclude=a&b=c&exclude&exclude=d"), "HTTP/1.1 200 ",
+     "\r\n\r\nok without a without d"},
     {"OtherQuery", Get("/ok?verbosely&x"), "HTTP/1.1 200 ", "\r\n\r\nok"},
     {"EscapedNul", Get("/ok%00"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
     {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",

@@ -113,7 +113,9 @@ inline HttpReply Answer(const HttpRequest& request) {
   if (request.path == "/slow") absl::SleepFor(absl::Milliseconds(300));
   if (request.path == "/large") return {.body = std::string(200'000, 'x')};
   if (request.path == "/ok" || request.path == "/slow") {
-    return {.body = request.verbose ? "ok, verbosely" : "ok"};
+    std::string body = request.verbose ? "ok, verbosely" : "ok";
+    for (const std::string& name : request.excluded) body += " without " + name;
+    return {.body = body};
   }
   return {.status = 404, .body = "none"};
 }

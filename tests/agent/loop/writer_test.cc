@@ -69,6 +69,8 @@ TEST_F(WriterTest, SaysAllThatProcKnows) {
                             .parent_command = "bash"}));
   EXPECT_EQ(ToString(writer),
             "nft (PID 4242: \"nft flush ruleset\"; in session-3.scope; started by bash, PID 4200)");
+  EXPECT_EQ(ToString(Writer{.pid = 1, .command = "sh", .command_line = "sh -c \"x\""}),
+            R"(sh (PID 1: "sh -c \"x\""))");
 }
 
 TEST_F(WriterTest, KnowsKubeProxyByItsNameAndWhetherItStillRuns) {
