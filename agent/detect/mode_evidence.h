@@ -59,11 +59,10 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
                               IptablesLegacyOptions legacy = {});
 
 enum class Thoroughness : uint8_t {
-  // Only hint and canary of the mode that the host's program does not select: cheap enough for
-  // every minute.
+  // As kUntilDecided, without the rules that show kubelet: cheap enough for every minute.
   kAgain,
-  // Reads rules, possibly tens of thousands, only if there is neither hint nor canary; of the mode
-  // that the host's program does not select, also the few that show kubelet.
+  // Reads rules, possibly tens of thousands, only if there is neither hint nor canary nor a program
+  // of the host's; of the mode that this does not select, also the few that show kubelet.
   kUntilDecided,
   kAll,
 };
