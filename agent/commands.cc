@@ -165,6 +165,8 @@ ExitOrError RunCheck(const CommandInput& input) {
     if (checks > 1) input.clock.sleep(kPause);
     absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
     if (!plan.ok()) return plan.status();
+    // This command repairs nothing.
+    for (Finding& finding : plan->diff.findings) finding.mended = false;
     state = AgentState();
     state.observing = input.observe;
     state.findings = plan->diff.findings;

@@ -24,15 +24,12 @@ std::string ChainText(const Change& change) {
   return netlink::ToString(netlink::ChainOf(change.operation));
 }
 
-void LogFamily(const FamilyState& family) {
-  const bool failed = family.phase == FamilyPhase::kFailed;
-  const bool degraded = family.phase == FamilyPhase::kDegraded;
-  LOG_AT_LEVEL(failed     ? google::ERROR
-               : degraded ? google::WARNING
-                          : google::INFO)
+// `retried`: the agent tries to put in place what is missing.
+void LogFamily(const FamilyState& family, bool retried) {
+  LOG_AT_LEVEL(static_cast<google::LogSeverity>(RowOf(family.phase).severity))
       << netlink::FamilyName(family.family) << " is " << FamilyPhaseName(family.phase)
       << (family.reason.empty() ? "" : ": ") << family.reason
-      << (failed ? "; trying again with growing pauses, silently until this changes" : "");
+      << (retried ? "; trying again with growing pauses, silently until this changes" : "");
 }
 
 // A table that is flushed in a loop is one fight over many chains, and one line.
@@ -124,8 +121,10 @@ void LogRound(const Round& round, const AgentState& state) {
   }
   LogFights(round);
   for (const FamilyState& family : round.changed_families) {
-    LogFamily(family);
-    if (family.phase != FamilyPhase::kObserved) continue;
+    const bool pending = !report.ResultOf(family.family).status.ok() ||
+                         (family.pending_changes > 0 && !state.observing);
+    LogFamily(family, /*retried=*/family.phase == FamilyPhase::kFailed && pending);
+    if (!state.observing) continue;
     for (const Change& change : WithoutNative(report.PendingOf(family.family))) {
       LOG(INFO) << "Would: " << ChainText(change) << " " << OperationText(change) << ": "
                 << change.reason;

@@ -19,8 +19,8 @@ namespace kipt::agent {
 void LogConfig(const Config& config);
 
 // One line per incident and per change of state, none per attempt. An incident is a warning; a
-// failed family is an error, a degraded one a warning, one that is in place again information.
-// --v=1: every change that is made; --v=2: refills and every round.
+// family has the severity of its phase (PhaseRow). --v=1: every change that is made; --v=2: refills
+// and every round.
 void LogRound(const Round& round, const AgentState& state);
 
 // One line for each error or warning that came or is gone; 20 at most, and how many more.

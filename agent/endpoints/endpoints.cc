@@ -100,10 +100,10 @@ Check LoopCheck(absl::Duration silence, absl::Duration limit) {
                                           absl::ToInt64Seconds(silence), " s")};
 }
 
-Check FamilyCheck(const AgentState& state, const FamilyState& family) {
+Check FamilyCheck(const FamilyState& family) {
   const std::string since = absl::StrCat("since ", TimeText(family.since), ", ");
   Check check = {.name = netlink::FamilyName(family.family),
-                 .failure = Prefixed(since, NotReadyBecause(state, family))};
+                 .failure = Prefixed(since, NotReadyBecause(family))};
   if (family.phase != FamilyPhase::kInPlace) {
     check.note = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
   }
@@ -121,8 +121,6 @@ void AppendFamilies(const AgentState& state, std::string& out) {
   for (const FamilyState& family : state.families) {
     AppendLine(out, "  ", netlink::FamilyName(family.family), ": ", FamilyPhaseName(family.phase),
                " since ", TimeText(family.since), family.reason.empty() ? "" : ", ", family.reason);
-    const std::string why = NotReadyBecause(state, family);
-    if (!why.empty()) AppendLine(out, "    not ready: ", why);
   }
 }
 
@@ -220,7 +218,7 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
                                {.name = "config",
                                 .failure = Prefixed("must restart: ", state.must_restart),
                                 .note = Prefixed("not reloaded: ", state.config_problem)}};
-  for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
+  for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(family));
   checks.push_back({.name = "martians", .failure = ExposedBecause(state)});
   // Rules are kept all the same.
   if (!state.listen_problem.empty()) {

@@ -292,7 +292,7 @@ constexpr MetricRow kRows[] = {
     {"family_ready", "Whether the family is ready.", kGauge, kRound,
      [](const Facts& facts, Series& series) {
        for (const FamilyState& one : facts.state->families) {
-         series[Of(one.family)] = NotReadyBecause(*facts.state, one).empty();
+         series[Of(one.family)] = RowOf(one.phase).ready;
        }
      }},
 

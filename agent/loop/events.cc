@@ -28,15 +28,14 @@ std::string JoinShown(const Items& items, Format format) {
   return absl::StrJoin(shown, ", ");
 }
 
-// A finding that our repairs do not end and that breaks `family`.
-const Finding* Blocker(const AgentState& state, netlink::Family family) {
-  const auto found = absl::c_find_if(state.findings, [family](const Finding& finding) {
-    return finding.chain.family == family && !finding.mended &&
-           (finding.condition == Condition::kShadowedJump ||
-            SeverityOf(finding.condition) == Severity::kCritical);
-  });
-  return found == state.findings.end() ? nullptr : &*found;
-}
+// In the order of the enumeration.
+constexpr PhaseRow kPhases[] = {
+    {FamilyPhase::kPending, "pending", "pending", false, absl::LogSeverity::kInfo},
+    {FamilyPhase::kInPlace, "in place", "inPlace", true, absl::LogSeverity::kInfo},
+    {FamilyPhase::kDegraded, "degraded", "degraded", true, absl::LogSeverity::kWarning},
+    {FamilyPhase::kObserved, "observed", "observed", true, absl::LogSeverity::kInfo},
+    {FamilyPhase::kFailed, "failed", "failed", false, absl::LogSeverity::kError},
+};
 
 }  // namespace
 
@@ -122,24 +121,17 @@ Suspected WithoutCommandLines(Suspected suspected) {
   return suspected;
 }
 
-absl::string_view FamilyPhaseName(FamilyPhase phase) {
-  constexpr absl::string_view kNames[] = {"pending", "in place", "degraded", "observed", "failed"};
-  return kNames[static_cast<size_t>(phase)];
-}
+const PhaseRow& RowOf(FamilyPhase phase) { return kPhases[static_cast<size_t>(phase)]; }
 
 absl::string_view TriggerName(Trigger trigger) {
   constexpr absl::string_view kNames[] = {"start", "change", "timer", "retry", "config"};
   return kNames[static_cast<size_t>(trigger)];
 }
 
-std::string NotReadyBecause(const AgentState& state, const FamilyState& family) {
-  if (family.phase == FamilyPhase::kPending || family.phase == FamilyPhase::kFailed) {
-    if (!family.reason.empty()) return family.reason;
-    return family.phase == FamilyPhase::kFailed ? "failed" : "the first attempt has not ended yet";
-  }
-  const Finding* blocker = Blocker(state, family.family);
-  if (blocker == nullptr || family.phase == FamilyPhase::kInPlace) return "";
-  return absl::StrCat(ConditionName(blocker->condition), ": ", blocker->message);
+std::string NotReadyBecause(const FamilyState& family) {
+  if (RowOf(family.phase).ready) return "";
+  if (!family.reason.empty()) return family.reason;
+  return family.phase == FamilyPhase::kFailed ? "failed" : "the first attempt has not ended yet";
 }
 
 std::string ExposedBecause(const AgentState& state) {
@@ -150,9 +142,8 @@ std::string ExposedBecause(const AgentState& state) {
 
 bool IsReady(const AgentState& state) {
   return state.must_restart.empty() && ExposedBecause(state).empty() && !state.families.empty() &&
-         absl::c_all_of(state.families, [&state](const FamilyState& family) {
-           return NotReadyBecause(state, family).empty();
-         });
+         absl::c_all_of(state.families,
+                        [](const FamilyState& family) { return RowOf(family.phase).ready; });
 }
 
 std::string StatusLine(const AgentState& state) {

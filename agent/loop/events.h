@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/log_severity.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/policy/diff.h"
@@ -155,11 +156,21 @@ struct Fight {
 enum class FamilyPhase : uint8_t {
   kPending,   // no attempt has ended yet
   kInPlace,   // the desired state is in place
-  kDegraded,  // it is in place, with findings or a fight
+  kDegraded,  // it is in place, with warnings or a fight
   kObserved,  // it is not in place, and is not to be (--observe)
-  kFailed,    // it is not in place, or that is not known
+  kFailed,    // it is not in place, has no effect (IsCritical), or that is not known
 };
-absl::string_view FamilyPhaseName(FamilyPhase phase);  // "pending", "in place", ...
+
+// What a phase means: the same for readiness, the log, and the exit code of `check`.
+struct PhaseRow {
+  FamilyPhase phase;
+  absl::string_view name;  // "in place"
+  absl::string_view id;    // "inPlace"
+  bool ready;
+  absl::LogSeverity severity;
+};
+const PhaseRow& RowOf(FamilyPhase phase);
+inline absl::string_view FamilyPhaseName(FamilyPhase phase) { return RowOf(phase).name; }
 
 struct FamilyState {
   netlink::Family family = netlink::Family::kIPv4;
@@ -256,10 +267,10 @@ struct AgentState {
 // Why neighbours reach 127.0.0.1; empty where they do not.
 std::string ExposedBecause(const AgentState& state);
 
-// Every family in place, or degraded by nothing critical; not exposed; and no restart due.
+// Every family is ready (PhaseRow); not exposed; and no restart due.
 bool IsReady(const AgentState& state);
 // Why `family` keeps the agent from being ready; empty where it does not.
-std::string NotReadyBecause(const AgentState& state, const FamilyState& family);
+std::string NotReadyBecause(const FamilyState& family);
 
 // "in place" or "ip degraded: ...; ip6 failed: ...": for the service manager, one line.
 std::string StatusLine(const AgentState& state);

@@ -121,6 +121,7 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
   const std::vector<Change> changes = report.PendingOf(family);
   const int pending = static_cast<int>(changes.size());
   const bool observed = observe && pending > 0;
+  bool broken = false;
   bool missing = !observe && absl::c_any_of(changes, [&](const Change& change) {
     return IsAddition(change) && !IsRefill(change, report.plan);
   });
@@ -144,6 +145,7 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
   }
   for (const Finding& finding : report.plan.diff.findings) {
     if (finding.chain.family != family || !NeedsAttention(finding)) continue;
+    broken |= IsCritical(finding);
     reasons.push_back(absl::StrCat(ConditionName(finding.condition), " in ", Place(finding.chain),
                                    ": ", finding.message));
     keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
@@ -151,8 +153,8 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
   if (missing && reasons.empty())
     reasons.emplace_back("the missing rules or chains are not made yet");
   return {.family = family,
-          .phase = observed          ? FamilyPhase::kObserved
-                   : missing         ? FamilyPhase::kFailed
+          .phase = missing || broken ? FamilyPhase::kFailed
+                   : observed        ? FamilyPhase::kObserved
                    : reasons.empty() ? FamilyPhase::kInPlace
                                      : FamilyPhase::kDegraded,
           .reason = absl::StrJoin(reasons, "; "),

@@ -33,7 +33,7 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kBaseChainNotHooked, "BaseChainNotHooked", Severity::kCritical},
     {Condition::kBitConflict, "BitConflict", Severity::kWarning},
     {Condition::kOlderFormKept, "OlderFormKept", Severity::kInfo},
-    {Condition::kShadowedJump, "ShadowedJump", Severity::kWarning},
+    {Condition::kShadowedJump, "ShadowedJump", Severity::kCritical},
     {Condition::kShadowedRules, "ShadowedRules", Severity::kWarning},
     {Condition::kPrecedingRule, "PrecedingRule", Severity::kInfo},
     {Condition::kDamagedRule, "DamagedRule", Severity::kCritical},
@@ -294,6 +294,10 @@ std::vector<Change> Additions(absl::Span<const Change> changes) {
 
 bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
+}
+
+bool IsCritical(const Finding& finding) {
+  return !finding.mended && SeverityOf(finding.condition) == Severity::kCritical;
 }
 
 Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed, const RuleSupport& support) {

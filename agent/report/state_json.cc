@@ -41,12 +41,9 @@ Json ByJson(const Suspected& by, size_t most, const Json& rest = Json::object())
   return json;
 }
 
-// In the order of FamilyPhase.
-constexpr absl::string_view kPhases[] = {"pending", "inPlace", "degraded", "observed", "failed"};
-
 Json FamilyStateJson(const FamilyState& family) {
   return {{"family", netlink::FamilyName(family.family)},
-          {"phase", kPhases[static_cast<size_t>(family.phase)]},
+          {"phase", RowOf(family.phase).id},
           {"since", TimeJson(family.since)},
           {"reason", family.reason},
           {"pendingChanges", family.pending_changes}};
@@ -125,9 +122,9 @@ Json IncidentJson(absl::Time time, const Incident& incident, size_t most) {
 
 std::string AgentStateJson(const AgentState& state) {
   constexpr size_t kAll = static_cast<size_t>(-1);
-  const auto family_json = [&](const FamilyState& family) {
+  const auto family_json = [](const FamilyState& family) {
     Json json = FamilyStateJson(family);
-    json["notReadyBecause"] = NotReadyBecause(state, family);
+    json["notReadyBecause"] = NotReadyBecause(family);
     return json;
   };
   const auto reference_json = [](const auto& entry) {

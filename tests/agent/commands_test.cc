@@ -111,13 +111,16 @@ struct ExitCase {
   ExitCode plan;
   ExitCode status;
   ExitCode sync;
+  ExitCode check;
 };
 
 class ExitCodeTest : public ::testing::TestWithParam<ExitCase> {};
 
 TEST_P(ExitCodeTest, TellsAScriptWhatTheStateIs) {
-  const std::pair<CommandFunction, ExitCode> commands[] = {
-      {RunPlan, GetParam().plan}, {RunStatus, GetParam().status}, {RunSync, GetParam().sync}};
+  const std::pair<CommandFunction, ExitCode> commands[] = {{RunPlan, GetParam().plan},
+                                                           {RunStatus, GetParam().status},
+                                                           {RunSync, GetParam().sync},
+                                                           {RunCheck, GetParam().check}};
   for (const auto& [command, code] : commands) {
     FakeBackend backend;
     GetParam().state(backend);
@@ -130,20 +133,21 @@ void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
 INSTANTIATE_TEST_SUITE_P(
     CommandsTest, ExitCodeTest,
     ::testing::Values(
-        ExitCase{"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk},
-        ExitCase{"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk},
+        ExitCase{"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk,
+                 kExitDifferences},
+        ExitCase{"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
         ExitCase{"StaleChainsAreNoFinding",
                  [](FakeBackend& backend) {
                    InPlace(backend);
                    backend.AddChain(Nat("KUBE-MARK-DROP"));
                  },
-                 kExitOk, kExitOk, kExitOk},
+                 kExitOk, kExitOk, kExitOk, kExitOk},
         ExitCase{"AnAdminsDropAll",
                  [](FakeBackend& backend) {
                    InPlace(backend);
                    backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
                  },
-                 kExitDifferences, kExitDifferences, kExitDifferences},
+                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
         ExitCase{"DamageThatIsMended",
                  [](FakeBackend& backend) {
                    InPlace(backend);
@@ -151,16 +155,22 @@ INSTANTIATE_TEST_SUITE_P(
                        Filter("KUBE-FIREWALL"),
                        ::kipt::testing::BareDrop("block incoming localnet connections"));
                  },
-                 kExitDifferences, kExitDifferences, kExitOk},
+                 kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
+        ExitCase{"AnAcceptAboveOurJump",
+                 [](FakeBackend& backend) {
+                   InPlace(backend);
+                   backend.InsertRule(Filter("INPUT"), ::kipt::testing::ForeignAcceptAll());
+                 },
+                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
         ExitCase{"AnUnhookedBaseChain",
                  [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); },
-                 kExitDifferences, kExitDifferences, kExitDifferences},
+                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
         ExitCase{"TheKernelRefusesToBeRead",
                  [](FakeBackend& backend) {
                    for (int i = 0; i < 3; ++i)
                      backend.FailNextRead(absl::PermissionDeniedError("no"));
                  },
-                 kExitFailed, kExitFailed, kExitFailed}),
+                 kExitFailed, kExitFailed, kExitFailed, kExitFailed}),
     [](const auto& row) { return row.param.name; });
 
 TEST(CommandsTest, SyncEndsWithOneWhenTheKernelRefuses) {

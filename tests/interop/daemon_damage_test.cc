@@ -243,7 +243,7 @@ TEST_P(EitherModeDamageTest, AnAdminsDropOfEverythingIsLeftAloneAndMakesItNotRea
   Do(IpFamily::kIpv4, {"-I", "OUTPUT", "-o", "lo", "-j", "ACCEPT"});
   Do(IpFamily::kIpv4,
      {"-A", "KUBE-FIREWALL", "-m", "comment", "--comment", "closed for repair", "-j", "DROP"});
-  ASSERT_TRUE(daemon().Prints("ip is degraded: ForeignDropsEverything")) << daemon().Output();
+  ASSERT_TRUE(daemon().Prints("ip is failed: ForeignDropsEverything")) << daemon().Output();
   EXPECT_TRUE(WaitUntil([] { return !IsReady(); }));
   EXPECT_THAT(Readyz(), HasSubstr("ForeignDropsEverything"));
   EXPECT_THAT(Readyz(), HasSubstr("[+]ip6"));

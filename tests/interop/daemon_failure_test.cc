@@ -74,7 +74,7 @@ TEST_F(DaemonFailureTest, ALockThatIsHeldTooLongIsToldWithItsHolderAndWaitedFor)
 TEST_F(DaemonFailureTest, ATableThatIsNotHookedKeepsNothingElseFromBeingRepaired) {
   Output({"nft", "add table ip filter; add chain ip filter INPUT"});
   StartOnly({});
-  ASSERT_TRUE(daemon().Prints("ip is degraded: BaseChainNotHooked")) << daemon().Output();
+  ASSERT_TRUE(daemon().Prints("ip is failed: BaseChainNotHooked")) << daemon().Output();
   EXPECT_TRUE(daemon().Prints("ip6 is in place"));
   Output({"ip6tables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
   Output({"iptables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});

@@ -436,9 +436,8 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
         "Emulated version: 1.27", "Mode: cleanup", "iptables mode: nft", "Watching: kernel events",
         "Ready: no", "Last success: never", "Configuration: as on disk",
         "  ip: degraded since 2026-01-31T23:59:58Z, a fight",
-        "    not ready: ShadowedJump: below\\n-j DROP",
         "  ip6: failed since 2026-01-31T23:59:58Z, not\\npermitted", "Findings: 1",
-        "  [warning] ShadowedJump in ip filter INPUT: below\\n-j DROP", "Fights: 1",
+        "  [critical] ShadowedJump in ip filter INPUT: below\\n-j DROP", "Fights: 1",
         "Stale, and kept: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
         "  what happened last"}) {
     EXPECT_THAT(lines, Contains(line));

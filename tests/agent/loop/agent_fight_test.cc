@@ -87,7 +87,7 @@ TEST_F(AgentFightTest, IsNotReadyWhileAFlushInALoopLeavesNothing) {
   EXPECT_THAT(ready, ::testing::Each(false)) << "nor for the moment after each repair";
   for (const FamilyState& family : agent_->state().families) {
     EXPECT_EQ(family.phase, FamilyPhase::kFailed);
-    EXPECT_THAT(NotReadyBecause(agent_->state(), family), HasSubstr("OwnershipFight over"));
+    EXPECT_THAT(NotReadyBecause(family), HasSubstr("OwnershipFight over"));
     EXPECT_THAT(family.reason, HasSubstr("which is missing"));
   }
   EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("ip failed: OwnershipFight"));

@@ -6,22 +6,15 @@
 #include <vector>
 
 #include "agent/loop/events.h"
-#include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
 using netlink::Family;
 
-Finding Found(Condition condition, Family family = Family::kIPv4, bool mended = false) {
-  return {condition, Filter("INPUT", family), "what was seen", mended};
-}
-
-AgentState State(std::vector<FamilyState> families, std::vector<Finding> findings = {}) {
+AgentState State(std::vector<FamilyState> families) {
   AgentState state;
   state.families = std::move(families);
-  state.findings = std::move(findings);
   return state;
 }
 
@@ -66,19 +59,7 @@ const Row kRows[] = {
     {"one family failed", State({kIpInPlace, kIp6Failed}), false, "", "ip6 failed: not permitted"},
     {"failed for no reason", State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed}}),
      false, "failed", "ip failed"},
-    {"degraded by a warning", State({kIpDegraded}, {Found(Condition::kBitConflict)}), true, "",
-     "ip degraded: a finding"},
-    {"degraded by a shadowed jump", State({kIpDegraded}, {Found(Condition::kShadowedJump)}), false,
-     "ShadowedJump: what was seen", "ip degraded: a finding"},
-    {"degraded by what drops everything",
-     State({kIpDegraded}, {Found(Condition::kForeignDropsEverything)}), false,
-     "ForeignDropsEverything: what was seen", "ip degraded: a finding"},
-    {"the other family's finding",
-     State({kIpDegraded, kIp6InPlace}, {Found(Condition::kShadowedJump, Family::kIPv6)}), true, "",
-     "ip degraded: a finding"},
-    {"a finding that is mended",
-     State({kIpDegraded}, {Found(Condition::kShadowedJump, Family::kIPv4, true)}), true, "",
-     "ip degraded: a finding"},
+    {"degraded", State({kIpDegraded}), true, "", "ip degraded: a finding"},
     {"both", State({kIpDegraded, kIp6Failed}), false, "",
      "ip degraded: a finding; ip6 failed: not permitted"},
     {"a restart is due", WithRestart(), false, "", "must restart: --iptables-mode"},
@@ -94,7 +75,7 @@ TEST(AgentStateTest, ReadyAndWhyNot) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
     EXPECT_EQ(IsReady(row.state), row.ready);
-    EXPECT_EQ(NotReadyBecause(row.state, row.state.families.front()), row.not_ready_because);
+    EXPECT_EQ(NotReadyBecause(row.state.families.front()), row.not_ready_because);
     EXPECT_EQ(StatusLine(row.state), row.status_line);
   }
 }

@@ -218,8 +218,7 @@ TEST_F(CleanupLoopTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
   EXPECT_THAT(kernel_.state().Find(Filter("KUBE-FIREWALL"))->rules, SizeIs(2));
   EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
   EXPECT_FALSE(IsReady(agent_->state()));
-  EXPECT_THAT(NotReadyBecause(agent_->state(), agent_->state().families[0]),
-              HasSubstr("not made yet"));
+  EXPECT_THAT(NotReadyBecause(agent_->state().families[0]), HasSubstr("not made yet"));
   tree_.Remove("proc/4200");
   const SteadyTime ended = SteadyNow();
   ASSERT_TRUE(TurnUntil([&] { return HasJump() && InPlace(); }));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -44,16 +45,65 @@ TEST(FamilyPhaseTest, OneFamilysRefusalIsNotTheOthers) {
   EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kFailed);
 }
 
-TEST(FamilyPhaseTest, AFindingThatNothingMendsDegradesItsFamily) {
-  SyncReport report = Good();
-  report.plan.diff.findings = {
-      {Condition::kShadowedJump, Filter("INPUT"), "stands below ACCEPT", false}};
-  const FamilyState verdict = JudgeFamily(Family::kIPv4, report, {});
-  EXPECT_EQ(verdict.phase, FamilyPhase::kDegraded);
-  EXPECT_THAT(verdict.reason, HasSubstr("ShadowedJump in filter/INPUT: stands below ACCEPT"));
-  EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kInPlace);
-  report.plan.diff.findings[0].mended = true;
-  EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}).phase, FamilyPhase::kInPlace);
+// What one condition is called everywhere: in /readyz, in the log, and by `check`, whose exit code
+// follows IsReady.
+struct OneStateRow {
+  Condition condition;
+  FamilyPhase phase;
+  bool ready;
+  absl::LogSeverity severity;
+};
+constexpr auto kInfo = absl::LogSeverity::kInfo;
+constexpr auto kWarning = absl::LogSeverity::kWarning;
+constexpr auto kError = absl::LogSeverity::kError;
+const OneStateRow kOneState[] = {
+    {Condition::kBaseChainNotHooked, FamilyPhase::kFailed, false, kError},
+    {Condition::kBitConflict, FamilyPhase::kDegraded, true, kWarning},
+    {Condition::kOlderFormKept, FamilyPhase::kInPlace, true, kInfo},
+    {Condition::kShadowedJump, FamilyPhase::kFailed, false, kError},
+    {Condition::kDamagedRule, FamilyPhase::kFailed, false, kError},
+    {Condition::kForeignDropsEverything, FamilyPhase::kFailed, false, kError},
+    {Condition::kVoidedMark, FamilyPhase::kDegraded, true, kWarning},
+    {Condition::kLegacyModeImpossible, FamilyPhase::kFailed, false, kError},
+    {Condition::kConnLabelsImpossible, FamilyPhase::kDegraded, true, kWarning},
+    {Condition::kNativeProtection, FamilyPhase::kInPlace, true, kInfo},
+    {Condition::kTableDormant, FamilyPhase::kFailed, false, kError},
+    {Condition::kWriteRefused, FamilyPhase::kFailed, false, kError},
+};
+
+TEST(FamilyPhaseTest, EachConditionHasOnePhaseReadinessAndSeverity) {
+  ASSERT_EQ(std::size(kOneState), Conditions().size());
+  const auto expect = [](const FamilyState& judged, const OneStateRow& row) {
+    EXPECT_EQ(FamilyPhaseName(judged.phase), FamilyPhaseName(row.phase));
+    EXPECT_EQ(RowOf(judged.phase).severity, row.severity);
+    EXPECT_EQ(NotReadyBecause(judged).empty(), row.ready);
+    AgentState state;
+    state.families = {judged};
+    EXPECT_EQ(IsReady(state), row.ready);
+  };
+  for (const OneStateRow& row : kOneState) {
+    SCOPED_TRACE(ConditionName(row.condition));
+    SyncReport report = Good();
+    report.plan.diff.findings = {{row.condition, Filter("INPUT"), "what was seen", false}};
+    for (const bool observe : {false, true}) {
+      const FamilyState judged = JudgeFamily(Family::kIPv4, report, {}, observe);
+      expect(judged, row);
+      if (row.severity != kInfo) {
+        EXPECT_THAT(judged.reason, HasSubstr(" in filter/INPUT: what was seen"));
+      }
+      EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, observe).phase, FamilyPhase::kInPlace);
+    }
+    // What a critical finding says counts above what is pending; nothing else does.
+    report.plan.diff.changes = {
+        {netlink::AddRule{.chain = Filter("INPUT"), .rule = DropMarked(15)}, "why"}};
+    const bool failed = row.phase == FamilyPhase::kFailed;
+    expect(JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true),
+           failed ? row : OneStateRow{row.condition, FamilyPhase::kObserved, true, kInfo});
+    report.plan.diff.changes.clear();
+    report.plan.diff.findings[0].mended = true;
+    expect(JudgeFamily(Family::kIPv4, report, {}),
+           {row.condition, FamilyPhase::kInPlace, true, kInfo});
+  }
 }
 
 TEST(FamilyPhaseTest, AFightDegradesItsFamily) {

@@ -252,11 +252,12 @@ TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIs
   EXPECT_THAT(names[Severity::kInfo],
               UnorderedElementsAre("OlderFormKept", "NativeProtection", "PrecedingRule"));
   EXPECT_THAT(names[Severity::kWarning],
-              UnorderedElementsAre("BitConflict", "ShadowedJump", "ShadowedRules", "VoidedMark",
+              UnorderedElementsAre("BitConflict", "ShadowedRules", "VoidedMark",
                                    "ConnLabelsImpossible", "TableIncompatible"));
-  EXPECT_THAT(names[Severity::kCritical],
-              UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
-                                   "LegacyModeImpossible", "TableDormant", "WriteRefused"));
+  EXPECT_THAT(
+      names[Severity::kCritical],
+      UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
+                           "LegacyModeImpossible", "ShadowedJump", "TableDormant", "WriteRefused"));
 }
 
 }  // namespace
