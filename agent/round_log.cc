@@ -150,7 +150,8 @@ void LogAudit(const NodeAudit& before, const NodeAudit& after) {
 
 void LogRetirement(const RetireReport& report, std::map<std::string, std::string>& kept_items) {
   const std::string& mode = report.iptables_mode;
-  const std::vector<Claimed>& kept = report.plan.kept;
+  std::vector<Claimed> kept = report.plan.kept;
+  std::erase_if(kept, [](const Claimed& one) { return one.of_kube_proxy; });
   // It is tried again soon.
   if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {

@@ -158,9 +158,13 @@ void AppendStale(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
                   state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
   for (const Claimed& claimed : state.claimed) {
+    if (claimed.of_kube_proxy) continue;
     AppendLine(out, "  ", netlink::ToString(claimed.standing.chain), ": ", claimed.standing.text,
                ": ", ToString(claimed.claims));
   }
+  if (state.of_kube_proxy.empty()) return;
+  absl::StrAppend(&out, "\nkube-proxy's, and not stale: ", state.of_kube_proxy.size(),
+                  " (kube-iptables-agent status lists them)\n");
 }
 
 void AppendConntrack(const AgentState& state, const std::optional<ConntrackCounters>& counters,

@@ -182,8 +182,11 @@ auto DuplicatesRemoved(const Round& round) {
   });
 }
 
+constexpr auto kIsChain = [](const Standing& one) { return one.text == ChainText(one.chain); };
+
 void StaleClaims(const Facts& facts, Series& series) {
   for (const Claimed& claimed : facts.state->claimed) {
+    if (claimed.of_kube_proxy) continue;
     for (const Claim& claim : claimed.claims) {
       series[With(Of(claimed.standing.chain), "claim", ClaimKindName(claim.kind))] = 1;
     }
@@ -360,8 +363,10 @@ constexpr MetricRow kRows[] = {
     // What is stale.
     {"stale_chains", "Kubelet's chains that are not desired, and that are kept.", kGauge, kLookDone,
      // The rules in them and jumps to them are not counted.
-     CountByFamily<&AgentState::stale,
-                   [](const Standing& one) { return one.text == ChainText(one.chain); }>},
+     CountByFamily<&AgentState::stale, kIsChain>},
+    {"kube_proxy_chains",
+     "Kubelet's chains that are not desired, and that kube-proxy uses as its own.", kGauge,
+     kLookDone, CountByFamily<&AgentState::of_kube_proxy, kIsChain>},
     {"stale_claims",
      "Claims on stale chains, by chain and kind: why they are kept. At most 12 series; the rest is "
      "chain Other. Only with --stale-chains=retire.",

@@ -120,6 +120,7 @@ void Agent::NoteState(const Round& round) {
     const Plan& plan = report.plan;
     state_.in_place = WithoutNative(plan.diff.in_place);
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
+    state_.of_kube_proxy = plan.diff.of_kube_proxy;
     state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
     state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
     // One file for each interface, so not after every change.

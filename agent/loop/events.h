@@ -228,6 +228,7 @@ struct AgentState {
   std::vector<Finding> findings;
   std::vector<Standing> in_place;
   std::vector<Standing> stale;
+  std::vector<Standing> of_kube_proxy;
   std::vector<Fight> fights;
   // When --stale-chains=retire last read all rules: what of `stale` is used, and by whom; and how
   // many rules, other than kube-proxy's, jump to each chain of kubelet's.

@@ -71,6 +71,7 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   append(family.diff.in_place, all.diff.in_place);
   // Each check finds the native table, which is IPv4's.
   append(ipv4 ? family.diff.stale : WithoutNative(family.diff.stale), all.diff.stale);
+  append(family.diff.of_kube_proxy, all.diff.of_kube_proxy);
   append(family.diff.findings, all.diff.findings);
   append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
   append(family.foreign_jumps, all.foreign_jumps);

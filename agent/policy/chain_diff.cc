@@ -244,10 +244,10 @@ class ChainDiffer {
     for (size_t i = 0; i < observed_.size(); ++i) {
       const Place& place = places_[i];
       if (!place.form || !place.removal.empty()) continue;
-      diff_.stale.push_back(
-          {desired_.id, RuleText(desired_.id, observed_[i]),
-           absl::StrCat(WhyStale(input_, desired_.id, place.form->shared_with_kube_proxy, claimed_),
-                        " (", place.form->description, ")")});
+      ListUndesired(input_, desired_.id, place.form->shared_with_kube_proxy && claimed_,
+                    {desired_.id, RuleText(desired_.id, observed_[i]),
+                     absl::StrCat(" (", place.form->description, ")")},
+                    diff_);
     }
   }
 
@@ -287,14 +287,23 @@ std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chai
   return input.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
 }
 
-std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
-                     bool claimed) {
-  if (shared && claimed) return "kube-proxy's: it uses this chain too";
+namespace {
+
+std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain) {
   if (input.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
   if (!absl::c_linear_search(input.families, chain.family)) {
     return "stale, kept: this family is not managed (--ip-families)";
   }
   return absl::StrCat("stale, kept: ", WhyNotDesired(input, chain));
+}
+
+}  // namespace
+
+void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool kube_proxys,
+                   Standing item, Diff& diff) {
+  item.reason = absl::StrCat(
+      kube_proxys ? "kube-proxy's: it uses this chain too" : WhyStale(input, chain), item.reason);
+  (kube_proxys ? diff.of_kube_proxy : diff.stale).push_back(std::move(item));
 }
 
 void DiffChain(const DesiredChain& desired, const ObservedChain* observed, const PolicyInput& input,

@@ -57,10 +57,10 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
 
 // Why `chain` of kubelet's is not desired where the mode is not off. A clause.
 std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chain);
-// Why what exists of kubelet's `chain`, or leads to it, is stale. `shared`: kube-proxy writes it
-// too.
-std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
-                     bool claimed);
+// Adds `item`, which belongs to kubelet's `chain` or leads to it, to what is stale or, if
+// `kube_proxys`, to what is kube-proxy's. Its reason becomes a clause before the one that it has.
+void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool kube_proxys,
+                   Standing item, Diff& diff);
 
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);

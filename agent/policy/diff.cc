@@ -143,18 +143,28 @@ class Differ {
     absl::c_move(rules.Findings(), std::back_inserter(diff_.findings));
   }
 
+  // kube-proxy lives in the family, and writes some rule of the chain too.
+  bool IsKubeProxys(const DesiredChain& known) {
+    return claimed_[known.id.family] && absl::c_any_of(known.rules, [](const DesiredRule& rule) {
+             return rule.shared_with_kube_proxy;
+           });
+  }
+
   void ListStaleChain(const DesiredChain& known) {
     const ChainId& id = known.id;
     const ObservedChain* chain = observed_.Find(id);
     const auto is_it = [&id](const DesiredChain& desired) { return desired.id == id; };
     if (chain == nullptr || absl::c_any_of(desired_.chains, is_it)) return;
-    const bool shared = absl::c_any_of(
-        known.rules, [](const DesiredRule& rule) { return rule.shared_with_kube_proxy; });
-    diff_.stale.push_back(
-        {id, ChainText(id),
-         absl::StrCat(WhyStale(input_, id, shared, claimed_[id.family]), "; ", known.reason)});
+    const bool kube_proxys = IsKubeProxys(known);
+    ListUndesired(input_, id, kube_proxys, {id, ChainText(id), absl::StrCat("; ", known.reason)},
+                  diff_);
     for (const netlink::ObservedRule& rule : chain->rules) {
-      diff_.stale.push_back({id, RuleText(id, rule), "stays with its chain"});
+      Standing item = {id, RuleText(id, rule), "stays with its chain"};
+      const std::optional<KubeletForm> form =
+          rule.rule() == nullptr ? std::nullopt : RecognizeKubeletForm(id, *rule.rule());
+      const bool only_kubelets = form && !form->shared_with_kube_proxy;
+      (kube_proxys && !only_kubelets ? diff_.of_kube_proxy : diff_.stale)
+          .push_back(std::move(item));
     }
     for (const Damage& damage : FindDamage(id, chain->rules)) {
       Report(damage.condition, id, damage.message);
@@ -168,9 +178,11 @@ class Differ {
     const ChainId target = {id.family, id.table, std::get<netlink::Jump>(known.rule.target).chain};
     for (const netlink::ObservedRule& rule : base->rules) {
       if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
-      diff_.stale.push_back(
-          {id, RuleText(id, rule),
-           WhyStale(input_, target, /*shared=*/!IsLabelChain(target), claimed_[id.family])});
+      const std::vector<DesiredChain> chains = EveryKubeletChain(id.family);
+      const bool kube_proxys = absl::c_any_of(chains, [&](const DesiredChain& chain) {
+        return chain.id == target && IsKubeProxys(chain);
+      });
+      ListUndesired(input_, target, kube_proxys, {id, RuleText(id, rule), ""}, diff_);
     }
   }
 

@@ -123,6 +123,8 @@ struct Diff {
   std::vector<Standing> in_place;
   // Left by another mode, bit or family, and kept, as kubelet keeps it.
   std::vector<Standing> stale;
+  // Not desired either, but used by the kube-proxy that lives in the family, which writes it too.
+  std::vector<Standing> of_kube_proxy;
   std::vector<Finding> findings;
   // An existing rule disproves RuleSupport::xt being false; the diff takes that into account.
   bool support_disproved = false;

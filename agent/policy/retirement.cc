@@ -38,7 +38,7 @@ class Planner {
     for (const DesiredChain& known : EveryKubeletChain(sources_.family)) {
       const ObservedChain* chain = sources_.observed.Find(known.id);
       if (chain == nullptr) continue;
-      if (IsStale(known.id)) {
+      if (Lists(diff_.stale, known.id) || Lists(diff_.of_kube_proxy, known.id)) {
         PlanChain(known, *chain);
       } else if (input_.mode != Mode::kLegacy) {
         PlanDropMarkRules(known.id, *chain);
@@ -47,8 +47,8 @@ class Planner {
   }
 
  private:
-  bool IsStale(const ChainId& chain) const {
-    return absl::c_any_of(diff_.stale, [&](const Standing& one) {
+  static bool Lists(const std::vector<Standing>& items, const ChainId& chain) {
+    return absl::c_any_of(items, [&](const Standing& one) {
       return one.chain == chain && one.text == ChainText(chain);
     });
   }
@@ -62,6 +62,7 @@ class Planner {
     }
     if (!claims.empty()) {
       Keep({known.id, ChainText(known.id), known.reason}, std::move(claims));
+      retirement_.kept.back().of_kube_proxy = Lists(diff_.of_kube_proxy, known.id);
       PlanDropMarkRules(known.id, chain);
       return;
     }

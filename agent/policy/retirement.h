@@ -38,6 +38,8 @@ struct Claimed {
   Standing standing;
   // Never empty.
   std::vector<Claim> claims;
+  // Of Diff::of_kube_proxy: not stale.
+  bool of_kube_proxy = false;
 
   bool operator==(const Claimed&) const = default;
 };

@@ -48,7 +48,7 @@ auto Place(const PlanLine& line) {
 
 std::vector<PlanLine> PlanLines(const Diff& diff) {
   std::vector<PlanLine> lines;
-  for (const auto* standing : {&diff.in_place, &diff.stale}) {
+  for (const auto* standing : {&diff.in_place, &diff.stale, &diff.of_kube_proxy}) {
     for (const Standing& item : *standing) lines.push_back({'=', item});
   }
   for (const Change& change : diff.changes) {
@@ -124,13 +124,22 @@ std::string FindingsText(const std::vector<Finding>& findings) {
 }
 
 std::string KeptText(const std::vector<Claimed>& kept) {
-  if (kept.empty()) return "";
-  std::string text = "\nkept, because another program uses it\n";
+  std::string text, of_kube_proxy;
   for (const Claimed& one : kept) {
-    AppendLine(text, "  = ", netlink::ToString(one.standing.chain), ": ", one.standing.text, "  # ",
+    AppendLine(one.of_kube_proxy ? of_kube_proxy : text, "  = ",
+               netlink::ToString(one.standing.chain), ": ", one.standing.text, "  # ",
                ToString(one.claims));
   }
-  return text;
+  const auto under = [](absl::string_view heading, const std::string& lines) {
+    return lines.empty() ? "" : absl::StrCat("\n", heading, "\n", lines);
+  };
+  return absl::StrCat(under("kept, because another program uses it", text),
+                      under("kube-proxy's, and not stale", of_kube_proxy));
+}
+
+// ", 2 kube-proxy's"; nothing where there is nothing.
+std::string KubeProxysText(auto count) {
+  return count == 0 ? "" : absl::StrCat(", ", count, " kube-proxy's");
 }
 
 // `plan` with what is retired among its changes, and claims among what is stale.
@@ -222,15 +231,17 @@ std::string PlanText(const Subject& subject, const Plan& plan) {
       diff.changes, [](const Change& change) { return IsRemoval(change.operation); });
   const size_t not_managed = subject.other_mode ? subject.other_mode->chains.size() : 0;
   const bool hidden =
-      !subject.show_all && diff.in_place.size() + diff.stale.size() + not_managed > 0;
+      !subject.show_all &&
+      diff.in_place.size() + diff.stale.size() + diff.of_kube_proxy.size() + not_managed > 0;
   return absl::StrCat(
       HeaderText(subject, plan.generation), ChangesText(diff.changes), FindingsText(diff.findings),
       ChangesText(WithoutNative(other.changes)),
       subject.show_all ? UnchangedText(subject, diff, other) : OtherText(subject, /*all=*/false),
       "\n",
-      absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s",
+      absl::StrFormat("%d to add, %d to remove, %d in place, %d stale%s, %s",
                       std::ssize(diff.changes) - removed, removed, diff.in_place.size(),
-                      diff.stale.size(), Counted(diff.findings.size(), "finding")),
+                      diff.stale.size(), KubeProxysText(diff.of_kube_proxy.size()),
+                      Counted(diff.findings.size(), "finding")),
       not_managed == 0 ? "" : absl::StrCat(", ", not_managed, " not managed"),
       hidden ? " (--all lists what is unchanged)" : "", "\n");
 }
@@ -288,12 +299,15 @@ std::string RetireText(const RetireReport& report, bool dry_run) {
     absl::StrAppend(&text, netlink::FamilyName(family),
                     ": the desired rules are not all in place; run sync first, then retire\n");
   }
+  const auto kube_proxys =
+      absl::c_count_if(report.plan.kept, [](const Claimed& one) { return one.of_kube_proxy; });
   absl::StrAppend(&text, report.plan.changes.size(),
                   dry_run               ? " to remove"
                   : report.applied      ? " removed"
                   : report.plan.empty() ? " to remove"
                                         : " NOT removed",
-                  ", ", report.plan.kept.size(), " kept\n");
+                  ", ", std::ssize(report.plan.kept) - kube_proxys, " kept",
+                  KubeProxysText(kube_proxys), "\n");
   return text;
 }
 

@@ -110,8 +110,9 @@ Json KeptJson(const Claimed& kept) {
   const auto claim_json = [](const Claim& claim) {
     return Json{{"kind", ClaimKindName(claim.kind)}, {"text", claim.text}};
   };
-  return AboutChain(kept.standing.chain,
-                    {{"text", kept.standing.text}, {"claims", List(kept.claims, claim_json)}});
+  return AboutChain(kept.standing.chain, {{"text", kept.standing.text},
+                                          {"claims", List(kept.claims, claim_json)},
+                                          {"ofKubeProxy", kept.of_kube_proxy}});
 }
 
 Json MartiansJson(bool rule_stands, uint64_t dropped,
@@ -144,6 +145,7 @@ Json RetiredModesJson(const std::vector<RetireReport>& modes) {
 void AddStanding(const Plan& plan, Json& json) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
+  json["ofKubeProxy"] = StandingJson(plan.diff.of_kube_proxy);
   json["findings"] = FindingsJson(plan.diff.findings);
   json["nativeTable"] = NativeJson(plan);
 }

@@ -143,6 +143,7 @@ std::string AgentStateJson(const AgentState& state) {
                {"findings", FindingsJson(state.findings)},
                {"inPlace", StandingJson(state.in_place)},
                {"stale", StandingJson(state.stale)},
+               {"ofKubeProxy", StandingJson(state.of_kube_proxy)},
                {"kept", List(state.claimed, KeptJson)},
                {"foreignReferences", List(state.foreign_references, reference_json)},
                {"fights", FightsJson(state.fights, kAll)},

@@ -494,6 +494,27 @@ TEST(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
                         "/etc/cni/net.d/a.conflist (plugin portmap)"));
 }
 
+TEST(RetireTest, WhatKubeProxyUsesAsItsOwnIsListedAsSuchAndNotAsStale) {
+  FakeBackend backend;
+  LeaveResidue(backend);
+  for (const netlink::Family family : netlink::kFamilies) {
+    backend.AddChain(Nat("KUBE-SERVICES", family));
+    backend.AppendRule(Nat("OUTPUT", family), ::kipt::testing::JumpTo("KUBE-SERVICES"));
+  }
+  const std::string plan = Invoke(RunPlan, Mode::kCleanup, backend).out;
+  EXPECT_THAT(plan, HasSubstr(" stale, 14 kube-proxy's, 0 findings\n"));
+  EXPECT_THAT(plan,
+              HasSubstr("= :KUBE-MARK-MASQ - [0:0]  # kube-proxy's: it uses this chain too; "));
+  const Json json = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
+  EXPECT_EQ(json["ofKubeProxy"].size(), 14U);
+  EXPECT_THAT(json["stale"].dump(), Not(HasSubstr("KUBE-MARK-MASQ")));
+  const std::string retired =
+      Invoke(RunRetire, Mode::kCleanup, backend, OutputFormat::kText, Retiring()).out;
+  EXPECT_THAT(retired, HasSubstr("\nkube-proxy's, and not stale\n  = ip nat KUBE-MARK-MASQ: "
+                                 ":KUBE-MARK-MASQ - [0:0]  # kube-proxy uses it: "));
+  EXPECT_THAT(retired, HasSubstr(" kept, 4 kube-proxy's\n"));
+}
+
 TEST(RetireTest, WhoBeginsToUseAChainMeanwhileKeepsIt) {
   FakeBackend backend;
   LeaveResidue(backend);

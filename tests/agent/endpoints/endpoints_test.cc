@@ -424,6 +424,7 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
                               .pid = 42, .command = "nft", .command_line = "nft --token=secret"}},
                           .others = false}}};
   state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
+  state.of_kube_proxy = state.stale;
   state.incidents = 7;
   state.recent_incidents = {"what happened last"};
   const std::unique_ptr<Endpoints> endpoints = Make(state);
@@ -438,7 +439,8 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
         "  ip: degraded since 2026-01-31T23:59:58Z, a fight",
         "  ip6: failed since 2026-01-31T23:59:58Z, not\\npermitted", "Findings: 1",
         "  [critical] ShadowedJump in ip filter INPUT: below\\n-j DROP", "Fights: 1",
-        "Stale, and kept: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
+        "Stale, and kept: 1 (kube-iptables-agent status lists them)",
+        "kube-proxy's, and not stale: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
         "  what happened last"}) {
     EXPECT_THAT(lines, Contains(line));
   }

@@ -121,8 +121,13 @@ TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
   const PolicyInput wanted =
       ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
+  state.of_kube_proxy = {
+      {kipt::testing::Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "why"},
+      {kipt::testing::Nat("KUBE-MARK-MASQ"), "-A KUBE-MARK-MASQ -j MARK", "why"}};
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
   metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("kube_proxy_chains{family=\"ip\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("kube_proxy_chains{family=\"ip6\"}")), 0);
   EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip\"}")), 6);
   EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip6\"}")), 7);
   EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip\"}")), 1);

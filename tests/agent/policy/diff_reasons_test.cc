@@ -118,8 +118,9 @@ TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   observed.Chain(Nat("KUBE-SERVICES"));
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   std::map<std::string, std::string> reasons;
-  for (const Standing& one : ComputeDiff(off, observed.snapshot()).stale) {
-    reasons[one.chain.name + " " + one.text] = one.reason;
+  const Diff diff = ComputeDiff(off, observed.snapshot());
+  for (const auto* items : {&diff.stale, &diff.of_kube_proxy}) {
+    for (const Standing& one : *items) reasons[one.chain.name + " " + one.text] = one.reason;
   }
   EXPECT_THAT(reasons["KUBE-FIREWALL :KUBE-FIREWALL - [0:0]"],
               HasSubstr("kube-proxy's: it uses this chain too; "));

@@ -603,16 +603,29 @@ TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
   }
 }
 
-TEST(DiffTest, SaysWhichStaleChainsAreKubeProxys) {
-  Observed observed = Made(Cleanup());
+TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {
+  Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"))
-      .Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14)})
-      .Chain(Nat("KUBE-MARK-DROP"));
+      .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMarked(15)});
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  ASSERT_THAT(Texts(diff.stale), ElementsAre(":KUBE-MARK-DROP - [0:0]", ":KUBE-MARK-MASQ - [0:0]",
-                                             HasSubstr("-A KUBE-MARK-MASQ")));
-  EXPECT_THAT(diff.stale[0].reason, HasSubstr("stale, kept"));
-  EXPECT_THAT(diff.stale[1].reason, HasSubstr("kube-proxy's"));
+  EXPECT_THAT(Texts(diff.of_kube_proxy),
+              ElementsAre(":KUBE-MARK-MASQ - [0:0]", HasSubstr("-A KUBE-MARK-MASQ"),
+                          ":KUBE-POSTROUTING - [0:0]", Append(kReturn), Append(kXor),
+                          Append(kMasquerade), HasSubstr("-j KUBE-POSTROUTING")));
+  EXPECT_THAT(Texts(diff.stale),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL"), ":KUBE-MARK-DROP - [0:0]",
+                          HasSubstr("-A KUBE-MARK-DROP"), ":KUBE-KUBELET-CANARY - [0:0]",
+                          ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
+                          ":KUBE-FIREWALL - [0:0]", HasSubstr("-A KUBE-FIREWALL")));
+  for (const Standing& one : diff.of_kube_proxy) {
+    EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("kube-proxy's: it uses this chain too"),
+                                             "stays with its chain"));
+  }
+  for (const Standing& one : diff.stale) {
+    EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("stale, kept: "), "stays with its chain"));
+  }
+  // Its canary is not needed: its services show that it lives.
+  EXPECT_THAT(ComputeDiff(Cleanup(), Made(Legacy()).snapshot()).of_kube_proxy, IsEmpty());
 }
 
 TEST(DiffTest, ListsAFamilyThatIsNoLongerManaged) {

@@ -423,11 +423,16 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   const std::vector<Standing> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
   int told = 0;
   for (const Standing& standing : stale) {
-    if (standing.text != ":KUBE-MARK-MASQ - [0:0]") continue;
+    if (standing.text != ":KUBE-MARK-DROP - [0:0]") continue;
     EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
     ++told;
   }
   EXPECT_EQ(told, 1);
+  for (const Claimed& one : PlanFor(Cleanup(), observed).kept) {
+    const bool shared =
+        one.standing.chain.name == kMarkMasqChain || one.standing.chain.name == kPostroutingChain;
+    EXPECT_EQ(one.of_kube_proxy, shared) << one.standing.text;
+  }
   EXPECT_LT(
       WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, PlanFor(Cleanup(), Residue()))
           .size(),

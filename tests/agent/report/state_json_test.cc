@@ -55,6 +55,7 @@ AgentState FullState() {
           .findings = {{.condition = Condition::kBitConflict, .chain = kInput, .message = "m"}},
           .in_place = {standing},
           .stale = {standing},
+          .of_kube_proxy = {standing},
           .fights = {{.chain = kInput,
                       .item = "-A INPUT -j KUBE-FIREWALL",
                       .rounds = 10,
@@ -108,6 +109,7 @@ TEST(AgentStateJsonTest, HasEveryValue) {
       "pendingChanges": 3, "notReadyBecause": "not permitted"}])"));
   EXPECT_EQ(json["findings"][0]["condition"], "BitConflict");
   EXPECT_EQ(json["inPlace"], json["stale"]);
+  EXPECT_EQ(json["inPlace"], json["ofKubeProxy"]);
   EXPECT_EQ(json["kept"][0]["claims"][0]["kind"], "foreignJump");
   EXPECT_EQ(json["foreignReferences"], Json::parse(R"([{"family": "ip6", "table": "filter",
       "chain": "INPUT", "count": 2}])"));
