@@ -208,7 +208,7 @@ ExitCode RunExplain(const std::string& chain, const Flags& flags, const Node& no
   const bool json = flags.output == OutputFormat::kJson;
   for (const netlink::Survey& survey : *surveys) {
     for (const netlink::Family family : families) {
-      const absl::StatusOr<Explanation> explanation = Explain(survey, family, chain);
+      const absl::StatusOr<Explanation> explanation = Explain(survey, family, chain, *surveys);
       // That a table is missing says more than that a chain is.
       if (absl::IsFailedPrecondition(explanation.status()) &&
           !absl::IsFailedPrecondition(first_error)) {

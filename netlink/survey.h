@@ -61,7 +61,10 @@ struct SurveyChain {
   // A base chain's; none where it is not known, as in a text, whose tables are those of iptables.
   std::optional<ChainHook> hook = {};
 
-  bool operator==(const SurveyChain&) const = default;
+  // Without the hook, which no save of iptables shows.
+  friend bool operator==(const SurveyChain& a, const SurveyChain& b) {
+    return a.base == b.base && a.policy == b.policy && a.rules == b.rules;
+  }
 };
 
 struct Survey {

@@ -117,7 +117,7 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
         after.mode = KubeProxyMode::kNftables;
       }
       families.push_back({findings, FamilyChains(survey, proxy.family), std::move(proxy),
-                          std::move(after), left, nftables_proxy});
+                          std::move(after), view.surveys, left, nftables_proxy});
     }
     for (FamilyAudit& family : families) {
       AuditRules(family);

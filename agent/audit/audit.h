@@ -297,12 +297,18 @@ struct Explanation {
   std::vector<std::string> next = {};   // where packets go from here
 };
 
-// `chain` is TABLE/CHAIN, or a name that only one table has.
+// `chain` is TABLE/CHAIN, or a name that only one table has. `surveys` are all of the network
+// namespace, whose rules may act on a mark; empty: `survey` alone.
 //
 // NotFound: no such chain; the message names similar chains. InvalidArgument: several tables have
 // the name. FailedPrecondition: the survey is of a text that lacks the table.
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
-                                    absl::string_view chain);
+                                    absl::string_view chain,
+                                    absl::Span<const netlink::Survey> surveys = {});
+
+// "There is no chain nat/KUBE-MARK-DROP here: kubelet makes none since 1.27, ...": for a chain that
+// Explain did not find. Empty where programs of today make it, or none ever did.
+std::string NoLongerMade(absl::string_view chain);
 
 std::string ExplainText(const Explanation& explanation);
 std::string ExplainJson(const Explanation& explanation);

@@ -27,38 +27,30 @@ struct MarkChain {
   absl::string_view table;  // of the chain that acts on the mark, and of its jump
   absl::string_view listener;
   absl::string_view listener_base;
+  MarkAction acts;
   absl::string_view action;
   AuditKind empty;
   AuditKind unheard;
 };
 constexpr MarkChain kMarkChains[] = {
-    {kMarkMasqPlace, kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING", "masqueraded",
-     AuditKind::kMarkMasqEmpty, AuditKind::kMarkMasqUnheard},
-    {kMarkDropPlace, kMarkDropChain, "filter", kFirewallChain, "INPUT", "dropped",
-     AuditKind::kMarkDropEmpty, AuditKind::kMarkDropUnheard},
+    {kMarkMasqPlace, kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING",
+     MarkAction::kMasquerade, "masqueraded", AuditKind::kMarkMasqEmpty,
+     AuditKind::kMarkMasqUnheard},
+    {kMarkDropPlace, kMarkDropChain, "filter", kFirewallChain, "INPUT", MarkAction::kDrop,
+     "dropped", AuditKind::kMarkDropEmpty, AuditKind::kMarkDropUnheard},
 };
 
-// Why nothing acts on the mark that `chain` sets; empty where something does.
+// Why no rule acts on the mark that `chain` sets; empty where one does.
 std::string WhyUnheard(const FamilyAudit& audit, const MarkChain& mark, const SurveyChain& chain) {
   const std::string listener = absl::StrCat(mark.table, "/", mark.listener);
+  uint32_t bits = 0;
+  for (const SurveyRule& rule : chain.rules) bits |= MarksSet(rule);
+  if (!WhatActsOn(audit.surveys, audit.chains.family(), bits, mark.acts).empty()) return "";
   if (!audit.chains.Has(mark.table, mark.listener)) return absl::StrCat("there is no ", listener);
   if (!audit.chains.HangsOnBase(mark.table, mark.listener, mark.listener_base)) {
     return absl::StrCat("no jump from ", mark.listener_base, " leads to ", listener);
   }
-  uint32_t bits = 0;
-  for (const SurveyRule& rule : chain.rules) bits |= MarksSet(rule);
-  bool tests = false;
-  bool acts = false;
-  for (const SurveyRule& rule : audit.chains.Rules(mark.table, mark.listener)) {
-    const std::string target = TargetName(rule);
-    const bool tests_it = (MarksTested(rule) & bits) != 0;
-    tests |= tests_it;
-    // A rule that drops tests the mark itself; rules that masquerade follow a RETURN that does.
-    acts |= target == "DROP"
-                ? mark.place == kMarkDropPlace && tests_it
-                : mark.place == kMarkMasqPlace && (target == "MASQUERADE" || target == "SNAT");
-  }
-  return tests && acts ? "" : absl::StrCat(listener, " has no rule for that mark");
+  return absl::StrCat("packets reach no rule for that mark in ", listener);
 }
 
 std::string RemedyFor(const FamilyAudit& audit, const MarkChain& mark, const ChainUse& use,

@@ -110,8 +110,9 @@ struct FamilyAudit {
   FindingCollector& findings;
   FamilyChains chains;
   KubeProxyFacts proxy;
-  KubeProxyFacts after;               // with the change
-  const LeftOut* left_out = nullptr;  // of the survey; null where it is whole
+  KubeProxyFacts after;                       // with the change
+  absl::Span<const netlink::Survey> surveys;  // of the network namespace
+  const LeftOut* left_out = nullptr;          // of the survey; null where it is whole
   // "the table ip kube-proxy": of any survey of the view, and either family.
   std::vector<std::string> nftables_proxy = {};
   std::map<std::string, ChainUse> uses = {};  // by "nat/KUBE-MARK-MASQ"
@@ -174,6 +175,28 @@ void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> 
 // both use such a chain; or a program that reads the hint cannot tell the node's mode.
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
 
+// ---- who acts on a mark ----
+
+enum class MarkAction : uint8_t { kMasquerade, kDrop };
+
+// A chain with such a rule.
+struct MarkActor {
+  std::string iptables_mode = {};
+  netlink::TableId table = {};
+  std::string chain = {};
+
+  bool operator==(const MarkActor&) const = default;
+};
+// "chain masquerading of table ip kube-proxy"; with the mode where that is not `mode`.
+std::string ToString(const MarkActor& actor, absl::string_view mode);
+
+// The chains that masquerade packets that leave, or drop packets to this node, of `family`, because
+// they bear all of `bits`, or whatever they bear. One walk from the base chains of every table of
+// `surveys`, by hook: packets have one mark, in all tables and in both iptables modes. A rule with
+// another condition counts as one that some packets match.
+std::vector<MarkActor> WhatActsOn(absl::Span<const netlink::Survey> surveys, netlink::Family family,
+                                  uint32_t bits, MarkAction action);
+
 // ---- chains in plain words ----
 
 // The chain that acts on the mark or label of a chain of table nat, and its jumps.
@@ -214,10 +237,12 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
 
 // Where packets go after the chain, point by point; empty where its own rules show it all.
 std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
-                                   absl::string_view chain);
+                                   absl::string_view chain,
+                                   absl::Span<const netlink::Survey> surveys);
 
 // ---- text ----
 
+// `surveys` are those of the network namespace.
 // As audit prints it, in several lines.
 std::string FindingText(const AuditFinding& finding, size_t columns = 96);
 

@@ -64,6 +64,8 @@ bool AuditSieve::KeepOfProxy(const SurveyRule& rule) {
   const absl::string_view jump = JumpOf(rule);
   const Owner of_jump = jump.empty() ? Owner::kUnknown : OwnerOfChain(table_, jump);
   std::string form = jump.empty() ? TargetName(rule) : std::string(ChainGroup(jump));
+  // Who acts on a mark (WhatActsOn): the few rules that every packet passes.
+  if (owner_ == Owner::kKubeProxyNftables && (base_ || chain_ == "masquerading")) return HasRoom();
   // Rules that use the private chains, and those that a firewall's policy would undo.
   if (of_jump == Owner::kThisAgent || (!one_of_many_ && form == "ACCEPT")) return HasRoom();
   if (any_kept_ || !one_of_many_ || samples_[group_] < kSamples) {
@@ -93,6 +95,8 @@ bool AuditSieve::IsNeeded(const SurveyRule& rule) const {
   const netlink::Marks marks = MarksOf(rule);
   if (((marks.set | marks.tested | marks.cleared) & options_.marks) != 0) return true;
   if (base_ && IsUnconditionalTerminal(rule)) return true;
+  // What may act on a mark that a rule before it tested.
+  if (any_kept_ && IsUnconditional(rule)) return true;
   if (const absl::string_view jump = JumpOf(rule); !jump.empty()) {
     const Owner of_jump = OwnerOfChain(table_, jump);
     return IsKubernetes(of_jump) || IsKubeletsOrOurs(of_jump);

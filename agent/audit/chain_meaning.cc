@@ -3,7 +3,9 @@
 // What the chains of Kubernetes are, who made them, and where packets go from them.
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -90,7 +92,27 @@ std::string WhoDoes(std::vector<absl::string_view> names, absl::string_view one,
   return absl::StrCat(absl::StrJoin(names, ", "), " and ", last, " ", many);
 }
 
-std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& listener) {
+// What acts on the mark that `listener.from` sets, beyond `listener.chain`.
+std::vector<std::string> OtherActors(const FamilyChains& chains, const Listener& listener,
+                                     absl::Span<const netlink::Survey> surveys) {
+  std::vector<std::string> others;
+  const bool masquerades = listener.from == kMarkMasqChain;
+  if (!masquerades && listener.from != kMarkDropChain) return others;
+  uint32_t bits = 0;
+  for (const netlink::SurveyRule& rule : chains.Rules("nat", listener.from)) bits |= MarksSet(rule);
+  if (bits == 0) return others;
+  const MarkActor own = {chains.survey().mode, chains.Id(listener.table),
+                         std::string(listener.chain)};
+  for (const MarkActor& actor :
+       WhatActsOn(surveys, chains.family(), bits,
+                  masquerades ? MarkAction::kMasquerade : MarkAction::kDrop)) {
+    if (actor != own) others.push_back(ToString(actor, own.iptables_mode));
+  }
+  return others;
+}
+
+std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& listener,
+                                absl::Span<const netlink::Survey> surveys) {
   std::vector<absl::string_view> leading;
   std::vector<absl::string_view> missing;
   uint64_t packets = 0;
@@ -111,15 +133,57 @@ std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& list
     next.push_back(absl::StrReplaceAll(listener.heard, {{"%s", WhoDoes(leading, "leads", "lead")},
                                                         {"%n", packets == 0 ? "" : so_far}}));
   }
+  const std::vector<std::string> others = OtherActors(chains, listener, surveys);
   if (!missing.empty()) {
-    next.push_back(absl::StrCat(WhoDoes(missing, "does", "do"), " not jump to ", listener.table,
-                                "/", listener.chain, ": ", leading.empty() ? "" : "there ",
-                                listener.unheard, "."));
+    next.push_back(absl::StrCat(
+        WhoDoes(missing, "does", "do"), " not jump to ", listener.table, "/", listener.chain,
+        others.empty() ? absl::StrCat(": ", leading.empty() ? "" : "there ", listener.unheard) : "",
+        "."));
+  }
+  for (const std::string& other : others) {
+    const bool drops = listener.from == kMarkDropChain;
+    next.push_back(
+        absl::StrCat("Marked packets are ", drops ? "dropped in " : "masqueraded in ", other, "."));
   }
   return next;
 }
 
 }  // namespace
+
+Owner KeeperOfChain(const FamilyChains& chains, const KubeProxyFacts& proxy,
+                    absl::string_view table, absl::string_view chain, bool base) {
+  const Owner owner = OwnerOfChain(chains.Id(table), chain, base);
+  const bool shared = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
+  if (owner != Owner::kKubelet || !shared || !proxy.KeepsMarkMasq() ||
+      chains.Has("nat", kMarkDropChain)) {
+    return owner;
+  }
+  return proxy.mode == KubeProxyMode::kIpvs ? Owner::kKubeProxyIpvs : Owner::kKubeProxy;
+}
+
+std::string NoLongerMade(absl::string_view chain) {
+  struct Row {
+    absl::string_view group;
+    absl::string_view text;
+  };
+  constexpr Row kRows[] = {
+      {kMarkMasqChain, "kubelet makes none since 1.27; kube-proxy in iptables or IPVS mode does"},
+      {kPostroutingChain,
+       "kubelet makes none since 1.27; kube-proxy in iptables or IPVS mode does"},
+      {kMarkDropChain, "kubelet makes none since 1.27, and kube-proxy needs none since 1.25"},
+      {"KUBE-XLB-*", "kube-proxy makes none since 1.24; KUBE-EXT-* and KUBE-SVL-* replace it"}};
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(chain, absl::MaxSplits('/', 1));
+  const bool named = absl::StrContains(chain, "/");
+  if (named && parts.first != "nat") return "";
+  const absl::string_view name = named ? parts.second : chain;
+  for (const Row& row : kRows) {
+    if (ChainGroup(name) == row.group) {
+      return absl::StrCat("There is no chain nat/", name, " here: ", row.text, ".");
+    }
+  }
+  return "";
+}
 
 std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base) {
   if (base) return "A base chain: packets come here from the kernel, and every program adds rules.";
@@ -168,14 +232,15 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
 }
 
 std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
-                                   absl::string_view chain) {
+                                   absl::string_view chain,
+                                   absl::Span<const netlink::Survey> surveys) {
   if (table != "nat") return {};
   if (chain == kPostroutingChain || chain == kLabelPostroutingChain) {
     return {
         "Out, through the interface that routing chose. conntrack translates the answers back."};
   }
   for (const Listener& listener : kListeners) {
-    if (listener.from == chain) return NextAt(chains, listener);
+    if (listener.from == chain) return NextAt(chains, listener, surveys);
   }
   return {};
 }

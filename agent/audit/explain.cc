@@ -348,7 +348,8 @@ void WriteInShort(size_t from_chains, Explanation& explanation) {
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
-                                    absl::string_view wanted) {
+                                    absl::string_view wanted,
+                                    absl::Span<const netlink::Survey> surveys) {
   const FamilyChains chains(survey, family);
   const auto place = FindPlace(chains, wanted);
   if (!place.ok()) return place.status();
@@ -367,7 +368,8 @@ absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Fami
   }
   const size_t from_chains = AddUsers(chains, table, chain, explanation);
   AddOwnRules(table, chain, found, explanation);
-  explanation.next = WhereNext(chains, table_name, chain);
+  explanation.next = WhereNext(chains, table_name, chain,
+                               surveys.empty() ? absl::MakeConstSpan(&survey, 1) : surveys);
   WriteInShort(from_chains, explanation);
   return explanation;
 }

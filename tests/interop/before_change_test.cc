@@ -32,6 +32,7 @@
 namespace kipt::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -131,6 +132,26 @@ TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwa
   without.erase(without.find("-A OWN-PORT -j KUBE"), sizeof("-A OWN-PORT -j KUBE-MARK-MASQ"));
   Load(without);
   EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodUnchanged);
+}
+
+// The packets are masqueraded (above): by kube-proxy's own table, which no iptables shows.
+TEST_P(BeforeChangeTest, TheTableOfNftablesModeActsOnTheMark) {
+  Load("*nat\n:KUBE-MARK-MASQ - [0:0]\n-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
+       std::string(kUser).substr(5));
+  const std::string unheard = "error MarkMasqUnheard nat/KUBE-MARK-MASQ";
+  EXPECT_THAT(Bad("ownership-cleanup"), Contains(unheard));
+  for (const char* minor : {"1.31", "1.33", "1.34", "1.36"}) {
+    SCOPED_TRACE(minor);
+    RunProgram({"nft", "delete", "table", "ip", "kube-proxy"});
+    ASSERT_EQ(RunProgram({"nft", "-f", "-"},
+                         Capture(absl::StrCat("kube-proxy-", minor, "-A-v4.nftables.input")))
+                  .exit_code,
+              0);
+    EXPECT_THAT(Bad("ownership-cleanup"), Not(Contains(unheard)));
+    EXPECT_THAT(Agent({"explain", "nat/KUBE-MARK-MASQ"}).out,
+                AllOf(HasSubstr("chain masquerading of"), HasSubstr("table ip kube-proxy"),
+                      Not(HasSubstr("no rule acts"))));
+  }
 }
 
 TEST_P(BeforeChangeTest, TheRemedyKeepsItMasquerading) {

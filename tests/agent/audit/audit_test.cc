@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
@@ -227,6 +231,164 @@ TEST(AuditTest, AMarkThatNothingMasqueradesIsAnError) {
                      AuditKind::kMarkMasqUnheard),
             nullptr);
 }
+
+struct ActorRow {
+  std::string name;
+  netlink::TableId table;
+  // Of a base chain there, and of a chain "acts" in that table.
+  std::optional<uint32_t> hook;
+  std::vector<std::string> base;
+  std::vector<std::string> acts;
+  // Whether the marks of KUBE-MARK-MASQ and KUBE-MARK-DROP are heard.
+  bool masquerades = false;
+  bool drops = false;
+  std::string base_name = "base";
+  std::string mode = "nft";
+  int32_t priority = 0;
+};
+void PrintTo(const ActorRow& row, std::ostream* out) { *out << row.name; }
+
+class WhatActsTest : public ::testing::TestWithParam<ActorRow> {};
+
+TEST_P(WhatActsTest, IsFoundInEveryTable) {
+  const ActorRow& row = GetParam();
+  NodeView view =
+      ViewOf(SurveyOf("nft", NatText({"MINE", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"},
+                                     {"-A MINE -j KUBE-MARK-MASQ", "-A MINE -j KUBE-MARK-DROP",
+                                      "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+                                      "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"})));
+  if (row.mode == "legacy") view.surveys.push_back(SurveyOf("legacy", ""));
+  auto& chains = view.surveys.back().tables[row.table];
+  netlink::SurveyChain& base = chains[row.base_name];
+  base = {.base = true, .policy = "ACCEPT"};
+  if (row.hook) base.hook = {.hook = *row.hook, .priority = row.priority};
+  for (const std::string& rule : row.base) base.rules.push_back(testing::Surveyed(rule, "acts"));
+  for (const std::string& rule : row.acts) {
+    chains["acts"].rules.push_back(testing::Surveyed(rule, ""));
+  }
+  const AuditReport report = Audit(view, kLegacy);
+  EXPECT_EQ(FindKind(report, AuditKind::kMarkMasqUnheard) == nullptr, row.masquerades);
+  EXPECT_EQ(FindKind(report, AuditKind::kMarkDropUnheard) == nullptr, row.drops);
+  for (const bool masquerades : {true, false}) {
+    const auto explained =
+        Explain(view.surveys[0], netlink::Family::kIPv4,
+                masquerades ? "nat/KUBE-MARK-MASQ" : "nat/KUBE-MARK-DROP", view.surveys);
+    ASSERT_TRUE(explained.ok());
+    EXPECT_EQ(!absl::StrContains(absl::StrJoin(explained->next, "|"), "no rule acts on the mark"),
+              masquerades ? row.masquerades : row.drops)
+        << absl::StrJoin(explained->next, "|");
+  }
+}
+
+constexpr uint32_t kPostroutingHook = 4;
+constexpr uint32_t kInputHook = 1;
+constexpr uint32_t kForwardHook = 2;
+constexpr uint32_t kPreroutingHook = 0;
+const char kMasqMark[] = "-m mark --mark 0x4000/0x4000";
+const char kNotMasqMark[] = "-m mark ! --mark 0x4000/0x4000";
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, WhatActsTest,
+    ::testing::Values(
+        ActorRow{"NoRule", {"ip", "kube-proxy"}, kPostroutingHook, {}, {}},
+        ActorRow{"KubeProxySince136",
+                 {"ip", "kube-proxy"},
+                 kPostroutingHook,
+                 {"-j acts"},
+                 {absl::StrCat(kMasqMark, " -j MASQUERADE --random-fully")},
+                 true},
+        ActorRow{"KubeProxyUpTo135",
+                 {"ip", "kube-proxy"},
+                 kPostroutingHook,
+                 {"-j acts"},
+                 {"-m mark --mark 0x0/0x4000 -j RETURN", "-j MARK --set-xmark 0x4000/0x0",
+                  "-j MASQUERADE --random-fully"},
+                 true},
+        ActorRow{"OfBothFamilies",
+                 {"inet", "own"},
+                 kPostroutingHook,
+                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
+                 {},
+                 true},
+        ActorRow{"OfTheOtherFamily",
+                 {"ip6", "own"},
+                 kPostroutingHook,
+                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
+                 {}},
+        ActorRow{"AnotherMark",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {"-m mark --mark 0x1/0x1 -j MASQUERADE"},
+                 {}},
+        ActorRow{"WithoutTheMark",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {absl::StrCat(kNotMasqMark, " -j MASQUERADE")},
+                 {}},
+        ActorRow{
+            "OtherPackets", {"ip", "own"}, kPostroutingHook, {"-s 10.0.0.0/8 -j MASQUERADE"}, {}},
+        ActorRow{"EveryPacket", {"ip", "own"}, kPostroutingHook, {"-j MASQUERADE"}, {}, true},
+        ActorRow{"BehindAVerdict",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {"-j ACCEPT", absl::StrCat(kMasqMark, " -j MASQUERADE")},
+                 {}},
+        ActorRow{"BehindAJumpThatAcceptsAll",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {"-j acts", absl::StrCat(kMasqMark, " -j MASQUERADE")},
+                 {"-j ACCEPT"}},
+        ActorRow{"NothingLeadsThere",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {absl::StrCat(kNotMasqMark, " -j acts")},
+                 {"-j MASQUERADE"}},
+        ActorRow{"OnlyTheMarkLeadsThere",
+                 {"ip", "own"},
+                 kPostroutingHook,
+                 {absl::StrCat(kMasqMark, " -j acts")},
+                 {"-s 10.0.0.0/8 -j MASQUERADE"},
+                 true},
+        ActorRow{"IptablesLegacy",
+                 {"ip", "nat"},
+                 std::nullopt,
+                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
+                 {},
+                 true,
+                 false,
+                 "POSTROUTING",
+                 "legacy"},
+        ActorRow{"DropsInput",
+                 {"inet", "own"},
+                 kInputHook,
+                 {"-m mark --mark 0x8000/0x8000 -j DROP"},
+                 {},
+                 false,
+                 true},
+        ActorRow{"DropsTheOtherMark",
+                 {"inet", "own"},
+                 kInputHook,
+                 {absl::StrCat(kMasqMark, " -j DROP")},
+                 {}},
+        ActorRow{"DropsForwardedPackets",
+                 {"inet", "own"},
+                 kForwardHook,
+                 {"-m mark --mark 0x8000/0x8000 -j DROP"},
+                 {}},
+        ActorRow{.name = "DropsBeforeTheMarkIsSet",
+                 .table = {"inet", "own"},
+                 .hook = kPreroutingHook,
+                 .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
+                 .acts = {},
+                 .priority = -300},
+        ActorRow{.name = "DropsAfterTheMarkIsSet",
+                 .table = {"inet", "own"},
+                 .hook = kPreroutingHook,
+                 .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
+                 .acts = {},
+                 .drops = true,
+                 .priority = -90}),
+    [](const auto& row) { return row.param.name; });
 
 // kube-proxy since 1.27 rewrites KUBE-FIREWALL without the rule for the mark.
 TEST(AuditTest, ADropMarkWhoseRuleWasWipedIsAnError) {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rules act on a mark: a walk along the way of a packet that bears it.
+#include <linux/netfilter.h>
+
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/audit/audit_parts.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::SurveyChain;
+using netlink::SurveyRule;
+using Chains = std::map<std::string, SurveyChain>;
+
+// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
+constexpr int kDeepest = 64;
+
+// Of iptables' nat PREROUTING, from where packets to this node are marked.
+constexpr int32_t kMarkingPriority = -100;
+
+// Packets that are masqueraded are those that leave. A drop by the mark comes after the mark.
+bool ComesAfterMarking(const std::string& name, const SurveyChain& chain, MarkAction action) {
+  if (!chain.base) return false;
+  // Where the hook is not known, iptables gave the chain its name.
+  if (action == MarkAction::kMasquerade) {
+    return chain.hook ? chain.hook->hook == NF_INET_POST_ROUTING : name == "POSTROUTING";
+  }
+  if (!chain.hook) return name == "INPUT";
+  return chain.hook->hook == NF_INET_LOCAL_IN ||
+         (chain.hook->hook == NF_INET_PRE_ROUTING && chain.hook->priority > kMarkingPriority);
+}
+
+bool Acts(const SurveyRule& rule, MarkAction action) {
+  const std::string target = TargetName(rule);
+  if (action == MarkAction::kDrop) return target == "DROP" || target == "REJECT";
+  // nft's statements `masquerade` and, where packets leave, `snat`.
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return target == "MASQUERADE" || target == "SNAT" ||
+         (opaque != nullptr && (absl::StrContains(opaque->text, "[nft masq]") ||
+                                absl::StrContains(opaque->text, "[nft nat]")));
+}
+
+// How a rule's match of the mark decides for packets with the bits.
+enum class MarkTest : uint8_t { kNone, kMatches, kMisses, kUnknown };
+
+MarkTest TestOf(const SurveyRule& rule, uint32_t bits) {
+  if ((MarksTested(rule) & bits) == 0) return MarkTest::kNone;
+  const std::optional<netlink::MarkMatch>& mark = KnownMatches(rule).mark;
+  if (!mark || (mark->mask & bits) == 0) return MarkTest::kUnknown;
+  const bool differs = (bits & mark->mask) != (mark->value & bits);
+  if (differs) return mark->negated ? MarkTest::kMatches : MarkTest::kMisses;
+  if ((mark->mask & ~bits) != 0) return MarkTest::kUnknown;
+  return mark->negated ? MarkTest::kMisses : MarkTest::kMatches;
+}
+
+// Every packet matches, except for what the rule asks of the mark.
+bool AsksTheMarkAlone(const SurveyRule& rule) {
+  const netlink::Rule* known = rule.rule();
+  if (known == nullptr) return IsUnconditional(rule);
+  netlink::Rule without = *known;
+  without.mark.reset();
+  return IsUnconditional(without);
+}
+
+bool IsTerminalRule(const SurveyRule& rule) {
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return opaque != nullptr ? opaque->terminal : netlink::IsTerminal(rule.rule()->target);
+}
+
+class MarkWalk {
+ public:
+  MarkWalk(const Chains& chains, uint32_t bits, MarkAction action)
+      : chains_(chains), bits_(bits), action_(action) {}
+
+  // `tested`: only packets with the mark get to `name`. Whether some of them return from it.
+  bool Through(const std::string& name, bool tested, int depth = 0) {
+    const auto chain = chains_.find(name);
+    if (chain == chains_.end() || depth > kDeepest || !open_.insert(name).second) return true;
+    const bool returns = ThroughRules(*chain, tested, depth);
+    open_.erase(name);
+    return returns;
+  }
+
+  const std::set<std::string>& acting() const { return acting_; }
+
+ private:
+  bool ThroughRules(const Chains::value_type& chain, bool tested, int depth) {
+    for (const SurveyRule& rule : chain.second.rules) {
+      const MarkTest test = TestOf(rule, bits_);
+      if (test == MarkTest::kMisses) {
+        // From here on there are only packets with the mark.
+        tested |= IsTerminalRule(rule) && AsksTheMarkAlone(rule);
+        continue;
+      }
+      const bool all =
+          IsUnconditional(rule) || (test == MarkTest::kMatches && AsksTheMarkAlone(rule));
+      const bool by_mark = tested || test != MarkTest::kNone;
+      if (Acts(rule, action_) && (by_mark || all)) acting_.insert(chain.first);
+      const std::string* jump = JumpTarget(rule);
+      const bool returns = jump == nullptr || Through(*jump, by_mark, depth + 1);
+      if (!all) continue;
+      if (TargetName(rule) == "RETURN") return true;
+      if (!returns || (jump == nullptr && IsTerminalRule(rule))) return false;
+    }
+    return true;
+  }
+
+  const Chains& chains_;
+  const uint32_t bits_;
+  const MarkAction action_;
+  std::set<std::string> open_;
+  std::set<std::string> acting_;
+};
+
+}  // namespace
+
+std::string ToString(const MarkActor& actor, absl::string_view mode) {
+  return absl::StrCat("chain ", actor.chain, " of ",
+                      actor.iptables_mode == mode ? "" : absl::StrCat(actor.iptables_mode, " "),
+                      "table ", netlink::ToString(actor.table));
+}
+
+std::vector<MarkActor> WhatActsOn(absl::Span<const netlink::Survey> surveys, netlink::Family family,
+                                  uint32_t bits, MarkAction action) {
+  std::vector<MarkActor> actors;
+  for (const netlink::Survey& survey : surveys) {
+    for (const auto& [table, chains] : survey.tables) {
+      if (table.family != netlink::FamilyName(family) && table.family != "inet") continue;
+      MarkWalk walk(chains, bits, action);
+      for (const auto& [name, chain] : chains) {
+        if (ComesAfterMarking(name, chain, action)) walk.Through(name, /*tested=*/false);
+      }
+      for (const std::string& name : walk.acting()) actors.push_back({survey.mode, table, name});
+    }
+  }
+  return actors;
+}
+
+}  // namespace kipt::agent
