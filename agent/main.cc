@@ -219,6 +219,12 @@ ExitCode RunExplain(const std::string& chain, const Flags& flags, const Node& no
       explanations.push_back(json ? ExplainJson(*explanation) : ExplainText(*explanation));
     }
   }
+  const std::string gone = NoLongerMade(chain);
+  if (explanations.empty() && absl::IsNotFound(first_error) && !gone.empty()) {
+    (json ? std::cerr : std::cout) << gone << "\n";
+    if (json) std::cout << "[]\n";
+    return kExitDifferences;
+  }
   if (explanations.empty()) {
     return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed);
   }

@@ -228,6 +228,11 @@ inline constexpr Listener kListeners[] = {
      "no rule acts on the label"},
 };
 
+// OwnerOfChain, but kube-proxy's where it alone keeps a chain that it shares with kubelet: kubelet
+// leaves KUBE-MARK-MASQ and KUBE-POSTROUTING to it with KUBE-MARK-DROP (1.28, or the gate).
+Owner KeeperOfChain(const FamilyChains& chains, const KubeProxyFacts& proxy,
+                    absl::string_view table, absl::string_view chain, bool base);
+
 // A sentence or two; for a chain that this agent does not know, its likely owner.
 std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base);
 
@@ -236,13 +241,13 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
                        absl::string_view table, absl::string_view chain);
 
 // Where packets go after the chain, point by point; empty where its own rules show it all.
+// `surveys` are those of the network namespace.
 std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
                                    absl::string_view chain,
                                    absl::Span<const netlink::Survey> surveys);
 
 // ---- text ----
 
-// `surveys` are those of the network namespace.
 // As audit prints it, in several lines.
 std::string FindingText(const AuditFinding& finding, size_t columns = 96);
 

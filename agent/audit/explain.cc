@@ -364,6 +364,7 @@ absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Fami
                              .maker = std::string(OwnerName(Owner::kBaseChain))};
   if (!found.base) {
     const KubeProxyFacts proxy = FindKubeProxy(survey)[family == netlink::Family::kIPv4 ? 0 : 1];
+    explanation.owner = KeeperOfChain(chains, proxy, table_name, chain, found.base);
     explanation.maker = ChainMaker(chains, proxy, table_name, chain);
   }
   const size_t from_chains = AddUsers(chains, table, chain, explanation);

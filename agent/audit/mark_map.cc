@@ -68,14 +68,26 @@ class Users {
   std::map<std::string, size_t> places_;
 };
 
+// As OwnerOfRule, but for the chains that kube-proxy alone keeps.
+Owner KeeperOfRule(const netlink::Survey& survey, const std::vector<KubeProxyFacts>& proxies,
+                   const netlink::TableId& table, const std::string& chain, bool base,
+                   const netlink::SurveyRule& rule) {
+  const Owner owner = OwnerOfRule(table, chain, base, rule);
+  if (owner != Owner::kKubelet) return owner;
+  const KubeProxyFacts& proxy = proxies[table.family == "ip6" ? 1 : 0];
+  return KeeperOfChain(FamilyChains(survey, proxy.family), proxy, table.name,
+                       base ? std::string(JumpOf(rule)) : chain, /*base=*/false);
+}
+
 void NoteRules(const netlink::Survey& survey, Users& users) {
+  const std::vector<KubeProxyFacts> proxies = FindKubeProxy(survey);
   for (const auto& [table, chains] : survey.tables) {
     const std::string where = absl::StrCat(survey.mode, " ", netlink::ToString(table), ": ");
     for (const auto& [name, chain] : chains) {
       for (const netlink::SurveyRule& rule : chain.rules) {
         const Marks marks = netlink::MarksOf(rule);
         if ((marks.set | marks.tested | marks.cleared) == 0) continue;
-        const Owner owner = OwnerOfRule(table, name, chain.base, rule);
+        const Owner owner = KeeperOfRule(survey, proxies, table, name, chain.base, rule);
         const bool named = owner != Owner::kUnknown && owner != Owner::kBaseChain;
         MarkUser& user =
             users.At(absl::StrCat(where, named ? OwnerName(owner) : "rules of others"));

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
@@ -278,6 +280,38 @@ TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
   ASSERT_TRUE(explanation.ok());
   EXPECT_THAT(ExplainText(*explanation), Not(HasSubstr("\x1b")));
   EXPECT_FALSE(nlohmann::json::parse(ExplainJson(*explanation)).empty());
+}
+
+// Since 1.28, or with the gate, only kube-proxy keeps KUBE-MARK-MASQ and KUBE-POSTROUTING.
+TEST(ExplainTest, NamesTheProgramThatKeepsASharedChain) {
+  const std::string proxys = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  const std::string kubelets = ReadTestdata("audited/portmap-v4.save");
+  const std::pair<std::string, Owner> rows[] = {
+      {proxys, Owner::kKubeProxy},
+      {ReadTestdata("audited/ipvs-1.28-v4.save"), Owner::kKubeProxyIpvs},
+      // A kubelet with the gate off keeps both.
+      {ReadTestdata("rulesets/kube-proxy-1.24-A-v4.save"), Owner::kKubelet},
+      {kubelets, Owner::kKubelet}};
+  for (const auto& [text, owner] : rows) {
+    const netlink::Survey survey = SurveyOf("nft", text);
+    const auto explained = Explain(survey, Family::kIPv4, "nat/KUBE-POSTROUTING");
+    ASSERT_TRUE(explained.ok());
+    EXPECT_EQ(explained->owner, owner);
+    const MarkMap map = MapMarks(ViewOf(survey), {});
+    ASSERT_FALSE(map.users.empty());
+    EXPECT_EQ(absl::c_any_of(map.users,
+                             [](const auto& user) { return user.who == "nft ip nat: kubelet"; }),
+              owner == Owner::kKubelet);
+  }
+}
+
+TEST(ExplainTest, KnowsWhichChainsNoProgramMakesAnyMore) {
+  EXPECT_THAT(NoLongerMade("nat/KUBE-MARK-DROP"), HasSubstr("kubelet makes none since 1.27"));
+  EXPECT_THAT(NoLongerMade("KUBE-MARK-MASQ"), HasSubstr("There is no chain nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(NoLongerMade("KUBE-XLB-FW5LKTDVF5CT6EHI"), HasSubstr("since 1.24"));
+  for (const char* chain : {"filter/KUBE-MARK-DROP", "nat/KUBE-SERVICES", "mine", ""}) {
+    EXPECT_EQ(NoLongerMade(chain), "");
+  }
 }
 
 }  // namespace
