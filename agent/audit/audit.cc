@@ -25,7 +25,8 @@ constexpr auto kKindNames = std::to_array<absl::string_view>(
      "MarkBitSet", "MarkBitTested", "MarkBitCleared", "IpRuleFwmark", "DeviceMark",
      // Of a family as a whole.
      "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard",
-     "KubeProxyUsesMarkDrop", "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
+     "KubeProxyUsesMarkDrop", "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver",
+     "KubeProxyJumpLost", "Kpng",
      // Of a network namespace.
      "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
      "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped", "TableIncompatible",
@@ -112,6 +113,11 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
     const LeftOut* const left = left_out == view.left_out.end() ? nullptr : &left_out->second;
     findings.counted = HasCounters(survey) || (left != nullptr && left->counted);
     for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
+      // Next to nftables mode, rules of iptables mode that no packet reaches are left over.
+      const bool hooked = FamilyChains(survey, proxy.family).HangsOnBase("nat", "KUBE-SERVICES");
+      if (!nftables_proxy.empty() && proxy.KeepsMarkMasq() && !hooked) {
+        proxy.mode = KubeProxyMode::kLeftOver;
+      }
       KubeProxyFacts after = proxy;
       if (findings.options.change == NodeChange::kKubeProxyNftables && proxy.KeepsMarkMasq()) {
         after.mode = KubeProxyMode::kNftables;

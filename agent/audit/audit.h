@@ -37,8 +37,8 @@ enum class KubeProxyMode : uint8_t {
   kNftables,  // since 1.29, in a table of its own
   // The retired proxy kpng, by its nft tables. Its iptables backend looks like kube-proxy's.
   kKpng,
-  // kube-proxy's chains, but no packet comes there: `kube-proxy --cleanup` or another mode left
-  // them.
+  // kube-proxy's chains without its canary or its services, and no packet comes there: `kube-proxy
+  // --cleanup` or another mode left them.
   kLeftOver,
 };
 absl::string_view KubeProxyModeName(KubeProxyMode mode);  // "none", "iptables", ..., "left over"
@@ -55,6 +55,8 @@ struct KubeProxyFacts {
   std::vector<std::string> evidence = {};  // strongest first
   // Another mode's table is in use, and chains of the iptables or IPVS mode are present.
   bool leftovers = false;
+  // Jumps that kube-proxy makes once, and that are missing: "PREROUTING to nat/KUBE-SERVICES".
+  std::vector<std::string> lost_jumps = {};
   // KUBE-PROXY-CANARY is missing, which kube-proxy's iptables mode has since 1.17 and kpng never
   // had.
   bool may_be_kpng = false;
@@ -98,6 +100,7 @@ enum class AuditKind : uint8_t {
   kKubeProxyUsesMarkMasq,
   kKubeProxy,  // mode and release
   kKubeProxyLeftOver,
+  kKubeProxyJumpLost,  // no packet comes to its chains from a base chain
   kKpng,
   kRouteLocalnetExposed,  // CVE-2020-8558
   kBothModesInUse,        // FindModeMeetings

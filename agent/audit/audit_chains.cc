@@ -122,6 +122,11 @@ void AddMode(const FamilyAudit& audit) {
   const auto add = [&](const AuditFinding& finding) { audit.findings.AddSum(audit.Here(finding)); };
   if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) add(LeftOver(audit));
   if (proxy.mode == KubeProxyMode::kLeftOver) return;
+  for (const std::string& jump : proxy.lost_jumps) {
+    AuditFinding finding = audit.Here(Say(advice::kJumpLost));
+    finding.owner = OwnerOf(proxy);
+    audit.findings.AddDetail(std::move(finding), jump);
+  }
   if (proxy.mode == KubeProxyMode::kKpng) {
     return add({.kind = AuditKind::kKpng,
                 .severity = AuditSeverity::kWarning,

@@ -47,6 +47,14 @@ inline constexpr char kRemoveNextToNftables[] =
     "deletes the chains. Do not run kube-proxy --cleanup: it deletes the tables of nftables mode, "
     "and no service works.";
 
+inline constexpr Advice kJumpLost =
+    Make(kKubeProxyJumpLost, kError, "",
+         "a jump of kube-proxy's is missing: another program deleted it, or kube-proxy is gone",
+         "Packets no longer reach these chains: services might not answer, or bypass their rules.",
+         "Find the program that deleted it (the log of run names it), and restart kube-proxy, "
+         "which makes "
+         "its jumps at its start. If kube-proxy is gone for good, reboot.");
+
 inline constexpr char kOfTheProbe[] =
     "At its next start kubelet makes no hint, no KUBE-FIREWALL and no canary for this family, "
     "often without a log line, and never tries again. kube-proxy in iptables mode ends; its "

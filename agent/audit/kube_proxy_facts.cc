@@ -209,6 +209,30 @@ bool FindTable(const FamilyChains& chains, absl::string_view name, KubeProxyFact
   return true;
 }
 
+// Of every generation and mode that has the chain. kube-proxy makes them when it starts, and
+// since 1.27 at few other times.
+struct JumpRow {
+  absl::string_view table;
+  absl::string_view base;
+  absl::string_view chain;
+};
+constexpr JumpRow kJumps[] = {
+    {"nat", "PREROUTING", "KUBE-SERVICES"},        {"nat", "OUTPUT", "KUBE-SERVICES"},
+    {"nat", "POSTROUTING", kPostroutingChain},     {"filter", "FORWARD", "KUBE-FORWARD"},
+    {"filter", "OUTPUT", "KUBE-SERVICES"},         {"filter", "FORWARD", "KUBE-SERVICES"},
+    {"filter", "INPUT", "KUBE-EXTERNAL-SERVICES"}, {"filter", "INPUT", "KUBE-NODEPORTS"},
+    {"filter", "FORWARD", "KUBE-PROXY-FIREWALL"}};
+
+std::vector<std::string> LostJumps(const FamilyChains& chains) {
+  std::vector<std::string> lost;
+  for (const JumpRow& row : kJumps) {
+    if (chains.Has(row.table, row.chain) && !chains.HangsOnBase(row.table, row.chain, row.base)) {
+      lost.push_back(absl::StrCat(row.base, " to ", row.table, "/", row.chain));
+    }
+  }
+  return lost;
+}
+
 KubeProxyFacts FindInFamily(const FamilyChains& chains) {
   KubeProxyFacts facts = {.iptables_mode = chains.survey().mode, .family = chains.family()};
   if (FindTable(chains, kNftablesProxyTable, facts)) {
@@ -224,14 +248,16 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
     facts.evidence.push_back(absl::StrCat(any, " is a leftover of another mode"));
     return facts;
   }
-  if (!chains.HangsOnBase("nat", "KUBE-SERVICES")) {
+  const bool services = chains.Has("nat", "KUBE-SERVICES");
+  const bool canary = chains.HasAnywhere("KUBE-PROXY-CANARY");
+  // A running kube-proxy makes its canary again; --cleanup removes it, or else KUBE-SERVICES.
+  if (!chains.HangsOnBase("nat", "KUBE-SERVICES") && !(services && canary)) {
     facts.mode = KubeProxyMode::kLeftOver;
-    facts.evidence.push_back(absl::StrCat(any, ", but ",
-                                          chains.Has("nat", "KUBE-SERVICES")
-                                              ? "nothing jumps to nat/KUBE-SERVICES"
-                                              : "no nat/KUBE-SERVICES"));
+    facts.evidence.push_back(absl::StrCat(
+        any, ", but ", services ? "nothing jumps to nat/KUBE-SERVICES" : "no nat/KUBE-SERVICES"));
     return facts;
   }
+  facts.lost_jumps = LostJumps(chains);
   const bool balancer = chains.Has("nat", "KUBE-LOAD-BALANCER");
   if (balancer || chains.Has("nat", "KUBE-NODE-PORT")) {
     facts.mode = KubeProxyMode::kIpvs;
@@ -239,9 +265,11 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
                                    ", which only IPVS mode makes")};
   } else {
     facts.mode = KubeProxyMode::kIptables;
-    facts.evidence = {"PREROUTING or OUTPUT jumps to nat/KUBE-SERVICES"};
+    facts.evidence = {chains.HangsOnBase("nat", "KUBE-SERVICES")
+                          ? "PREROUTING or OUTPUT jumps to nat/KUBE-SERVICES"
+                          : "KUBE-PROXY-CANARY and nat/KUBE-SERVICES exist"};
     // IPVS mode makes no canary either.
-    facts.may_be_kpng = !chains.HasAnywhere("KUBE-PROXY-CANARY");
+    facts.may_be_kpng = !canary;
   }
   TellGeneration(chains, facts);
   return facts;

@@ -165,6 +165,8 @@ void Agent::Turn(Trigger trigger) {
   if (!report.applied.empty() && IsLegacy()) pace_.NoteWaiting(end + kSecondLook);
   round.fights_begun = damping_.TakeBegun();
   round.fights_ended = damping_.TakeEnded();
+  NoteLostProxyJumps(round);
+  NoteBlockers(round);
   NoteForeignRules(round);
   NoteDamage(round, std::min(sighting.first, start), end);
   suspects_.NoteApplied(report.applied);
@@ -247,7 +249,7 @@ SyncReport Agent::Repair(Trigger trigger) {
 }
 
 std::vector<Change> Agent::Restrain(const Plan& plan) {
-  suspects_.NoteCheck(plan, ForeignItems());
+  suspects_.NoteCheck(plan, ForeignChanges(plan));
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
   std::vector<Change> allowed = damping_.Allow(plan, now, [this](const Item& jump) {

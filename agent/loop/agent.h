@@ -111,6 +111,14 @@ class Agent {
   std::vector<Change> Restrain(const Plan& plan);
   // What Suspects knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
+  // Jumps of kube-proxy's that the check before had, where its services still exist.
+  std::vector<ForeignJump> LostProxyJumpsIn(const Plan& plan) const;
+  // Findings about rules of other programs that the check before did not have.
+  std::vector<Finding> NewBlockersIn(const Plan& plan) const;
+  // What Suspects is to find the writers of, apart from damage.
+  std::vector<Item> ForeignChanges(const Plan& plan) const;
+  void NoteLostProxyJumps(Round& round) const;
+  void NoteBlockers(Round& round) const;
   // Reads which commits of others came before the last check.
   void NoteSuspects(const SyncReport& report);
   void NoteForeignRules(Round& round);

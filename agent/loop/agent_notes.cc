@@ -11,12 +11,17 @@
 #include "agent/loop/plan.h"
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/ownership.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
 
 constexpr size_t kRecent = 10;
+
+Item ItemOf(const Finding& finding) {
+  return {finding.chain, std::string(ConditionName(finding.condition))};
+}
 
 // An Incident or NewForeignRules.
 template <typename Noted>
@@ -37,9 +42,65 @@ std::vector<Item> Agent::ForeignItems() const {
   return items;
 }
 
+std::vector<ForeignJump> Agent::LostProxyJumpsIn(const Plan& plan) const {
+  std::vector<ForeignJump> lost;
+  absl::c_set_difference(foreign_jumps_, plan.foreign_jumps, std::back_inserter(lost));
+  std::erase_if(lost, [&](const ForeignJump& jump) {
+    const auto& [family, table, name] = jump.base_chain;
+    // `kube-proxy --cleanup` deletes its chains next.
+    return !absl::c_linear_search(plan.families, family) ||
+           !absl::c_linear_search(plan.with_services, family) ||
+           !IsKubeProxyChain({family, table, jump.target});
+  });
+  return lost;
+}
+
+std::vector<Finding> Agent::NewBlockersIn(const Plan& plan) const {
+  std::vector<Finding> found;
+  // At the start it is not known who wrote what.
+  if (state_.last_success == absl::InfinitePast()) return found;
+  absl::c_copy_if(plan.diff.findings, std::back_inserter(found), [&](const Finding& finding) {
+    return (finding.condition == Condition::kShadowedJump ||
+            finding.condition == Condition::kForeignDropsEverything) &&
+           absl::c_none_of(state_.findings, [&](const Finding& earlier) {
+             return earlier.condition == finding.condition && earlier.chain == finding.chain;
+           });
+  });
+  return found;
+}
+
+std::vector<Item> Agent::ForeignChanges(const Plan& plan) const {
+  std::vector<Item> items = ForeignItems();
+  for (const ForeignJump& jump : LostProxyJumpsIn(plan)) {
+    items.push_back({jump.base_chain, absl::StrCat("-j ", jump.target)});
+  }
+  for (const Finding& finding : NewBlockersIn(plan)) items.push_back(ItemOf(finding));
+  return items;
+}
+
+void Agent::NoteBlockers(Round& round) const {
+  for (Finding& finding : NewBlockersIn(round.report.plan)) {
+    const Item item = ItemOf(finding);
+    round.new_blockers.emplace_back(std::move(finding), suspects_.Of({&item, 1}));
+  }
+}
+
+void Agent::NoteLostProxyJumps(Round& round) const {
+  LostProxyJumps lost = {.jumps = LostProxyJumpsIn(round.report.plan)};
+  if (lost.jumps.empty()) return;
+  std::vector<Item> items;
+  for (const ForeignJump& jump : lost.jumps) {
+    items.push_back({jump.base_chain, absl::StrCat("-j ", jump.target)});
+  }
+  lost.by = suspects_.Of(items);
+  // It cleans up, or changes its mode.
+  if (KubeProxyAmong(lost.by.writers, options_.writers)) return;
+  round.lost_proxy_jumps = std::move(lost);
+}
+
 void Agent::NoteSuspects(const SyncReport& report) {
   const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
-  if (!damaged && ForeignItems().empty()) return;
+  if (!damaged && ForeignChanges(report.plan).empty()) return;
   // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
   lookout_.Drain();
   // Some may be later than the check, and once drained they do not trigger one.
@@ -88,6 +149,8 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
                             .latency = ended - noticed,
                             .applying = report.applying};
   absl::c_set_difference(before, foreign_jumps_, std::back_inserter(round.incident->lost_jumps));
+  // The incident reports them.
+  round.lost_proxy_jumps.reset();
 }
 
 void Agent::NoteState(const Round& round) {

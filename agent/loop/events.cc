@@ -37,6 +37,15 @@ constexpr PhaseRow kPhases[] = {
     {FamilyPhase::kFailed, "failed", "failed", false, absl::LogSeverity::kError},
 };
 
+std::string JumpText(const ForeignJump& jump) {
+  const auto& [family, table, name] = jump.base_chain;
+  const Owner owner = OwnerOfChain({.family = std::string(netlink::FamilyName(family)),
+                                    .name = std::string(netlink::TableName(table))},
+                                   jump.target);
+  return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target,
+                      owner == Owner::kUnknown ? "" : absl::StrCat(" (", OwnerName(owner), ")"));
+}
+
 }  // namespace
 
 std::string ToString(const Writer& writer) {
@@ -81,19 +90,19 @@ std::string ToString(const Incident& incident) {
                             netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
                             " ", featuregates::GoQuote(item.text));
       }));
-  const auto jump_text = [](const ForeignJump& jump) {
-    const auto& [family, table, name] = jump.base_chain;
-    const Owner owner = OwnerOfChain({.family = std::string(netlink::FamilyName(family)),
-                                      .name = std::string(netlink::TableName(table))},
-                                     jump.target);
-    return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target,
-                        owner == Owner::kUnknown ? "" : absl::StrCat(" (", OwnerName(owner), ")"));
-  };
   if (!incident.lost_jumps.empty()) {
     absl::StrAppend(&text, "; removed with it, and missing until their owners restore them: ",
-                    JoinShown(incident.lost_jumps, jump_text));
+                    JoinShown(incident.lost_jumps, JumpText));
   }
   return featuregates::Printable(text);
+}
+
+std::string ToString(const LostProxyJumps& lost) {
+  return featuregates::Printable(absl::StrCat("Jumps of kube-proxy were deleted by ",
+                                              ToString(lost.by), ": ",
+                                              JoinShown(lost.jumps, JumpText),
+                                              "; only kube-proxy makes them again: "
+                                              "restart it"));
 }
 
 absl::string_view ForeignRuleKindName(ForeignRuleKind kind) {

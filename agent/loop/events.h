@@ -118,6 +118,14 @@ struct NewForeignRules {
 };
 std::string ToString(const NewForeignRules& news);
 
+// Jumps of kube-proxy's that another program deleted, while its services are still there and
+// nothing of kubelet's is damaged. Only kube-proxy can repair them.
+struct LostProxyJumps {
+  std::vector<ForeignJump> jumps = {};
+  Suspected by = {.writers = {}, .others = false};
+};
+std::string ToString(const LostProxyJumps& lost);
+
 // Damage to rules that were in place, and its repair.
 struct Incident {
   std::vector<DamagedItem> damage = {};
@@ -202,6 +210,7 @@ struct Event {
   // From the start of the check to its end, or the end of the repair.
   absl::Duration duration = absl::ZeroDuration();
   std::optional<Incident> incident = {};
+  std::optional<LostProxyJumps> lost_proxy_jumps = {};
   // Rules of ours put back into KUBE-FIREWALL, which kube-proxy 1.27 and later empties on each
   // sync.
   int refills = 0;

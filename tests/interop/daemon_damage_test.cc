@@ -23,6 +23,7 @@
 namespace kipt::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -234,6 +235,30 @@ TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
   EXPECT_THAT(daemon().Output(),
               HasSubstr("restore them: ip6 filter INPUT -> cali-INPUT (Calico)\n"));
   EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "it is not ours to mend";
+}
+
+TEST_P(EitherModeDamageTest, ALostJumpOfKubeProxyIsLoggedThoughNothingOfOursIsDamaged) {
+  Load(GetParam(),
+       "*mangle\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n*nat\n:KUBE-SERVICES - [0:0]\n"
+       "-A PREROUTING -j KUBE-SERVICES\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT\n");
+  Start();
+  Do(IpFamily::kIpv4, {"-t", "nat", "-D", "PREROUTING", "-j", "KUBE-SERVICES"});
+  const std::string writer = GetParam() == IptablesMode::kNft ? "iptables-nft (PID " : "a process ";
+  ASSERT_TRUE(daemon().Prints("Jumps of kube-proxy were deleted by " + writer))
+      << daemon().Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("ip nat PREROUTING -> KUBE-SERVICES (kube-proxy)"));
+  EXPECT_THAT(
+      Agent({"audit", "--iptables-mode=" + std::string(NameOf(GetParam()))}).out,
+      AllOf(HasSubstr("error   KubeProxyJumpLost"), HasSubstr("PREROUTING to nat/KUBE-SERVICES")));
+}
+
+TEST_P(EitherModeDamageTest, WhoPutsARuleBeforeOrIntoOursIsNamed) {
+  Start();
+  const std::string writer = GetParam() == IptablesMode::kNft ? "iptables-nft (PID " : "a process ";
+  Do(IpFamily::kIpv4, {"-A", "KUBE-FIREWALL", "-j", "DROP"});
+  ASSERT_TRUE(daemon().Prints("ForeignDropsEverything: ")) << daemon().Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("; written by " + writer));
+  Do(IpFamily::kIpv4, {"-D", "KUBE-FIREWALL", "-j", "DROP"});
 }
 
 TEST_P(EitherModeDamageTest, AnAdminsDropOfEverythingIsLeftAloneAndMakesItNotReady) {

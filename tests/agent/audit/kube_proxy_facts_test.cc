@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
 
@@ -137,6 +141,64 @@ TEST(KubeProxyFactsTest, WhatCleanupLeftIsLeftOver) {
       {"-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING"});
   EXPECT_EQ(FactsOf(failed).mode, KubeProxyMode::kLeftOver);
 }
+
+struct JumpRow {
+  std::string name;
+  std::string file;
+  std::vector<std::string> deleted;  // how the lines of jumps begin
+  std::vector<std::string> lost;
+  KubeProxyMode mode = KubeProxyMode::kIptables;
+};
+void PrintTo(const JumpRow& row, std::ostream* out) { *out << row.name; }
+
+class KubeProxyJumpTest : public ::testing::TestWithParam<JumpRow> {};
+
+TEST_P(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
+  const JumpRow& row = GetParam();
+  std::string text;
+  for (const absl::string_view line : absl::StrSplit(ReadTestdata(row.file), '\n')) {
+    const bool deleted = absl::c_any_of(
+        row.deleted, [&](const std::string& jump) { return absl::StartsWith(line, jump); });
+    if (!deleted) absl::StrAppend(&text, line, "\n");
+  }
+  const AuditReport report = Audit(ViewOf(SurveyOf("nft", text)), AuditOptions());
+  EXPECT_EQ(report.kube_proxy[0].mode, row.mode);
+  const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyJumpLost);
+  EXPECT_EQ(found == nullptr ? std::vector<std::string>() : found->details, row.lost);
+  if (found == nullptr) return;
+  EXPECT_EQ(found->severity, AuditSeverity::kError);
+  EXPECT_THAT(found->message, HasSubstr("another program deleted it, or kube-proxy is gone"));
+}
+
+constexpr char k128[] = "rulesets/kube-proxy-1.28-A-v4.save";
+INSTANTIATE_TEST_SUITE_P(
+    Jumps, KubeProxyJumpTest,
+    ::testing::Values(
+        JumpRow{"Sound117", "rulesets/kube-proxy-1.17-A-v4.save", {}, {}},
+        JumpRow{"Sound123", "rulesets/kube-proxy-1.23-A-v4.save", {}, {}},
+        JumpRow{"Sound130", "audited/kube-proxy-1.30-A-v4.save", {}, {}},
+        JumpRow{"SoundIpvs", "audited/ipvs-1.28-v4.save", {}, {}, KubeProxyMode::kIpvs},
+        // Harvester #8217.
+        JumpRow{"Both",
+                k128,
+                {"-A PREROUTING -m", "-A OUTPUT -m comment"},
+                {"PREROUTING to nat/KUBE-SERVICES", "OUTPUT to nat/KUBE-SERVICES"}},
+        JumpRow{"One", k128, {"-A PREROUTING -m"}, {"PREROUTING to nat/KUBE-SERVICES"}},
+        JumpRow{"OfIpvs",
+                "audited/ipvs-1.28-v4.save",
+                {"-A PREROUTING -m"},
+                {"PREROUTING to nat/KUBE-SERVICES"},
+                KubeProxyMode::kIpvs},
+        JumpRow{
+            "OfMasquerading", k128, {"-A POSTROUTING"}, {"POSTROUTING to nat/KUBE-POSTROUTING"}},
+        JumpRow{
+            "OfTableFilter", k128, {"-A FORWARD -m comment"}, {"FORWARD to filter/KUBE-FORWARD"}},
+        JumpRow{"WithoutACanary",
+                k128,
+                {"-A PREROUTING -m", "-A OUTPUT -m comment", ":KUBE-PROXY-CANARY"},
+                {},
+                KubeProxyMode::kLeftOver}),
+    [](const auto& row) { return row.param.name; });
 
 TEST(KubeProxyFactsTest, KpngIsToldByItsTablesOrByAMissingCanary) {
   netlink::Survey survey = SurveyOf("nft", "");

@@ -122,6 +122,7 @@ class Facts {
       case AuditKind::kFamilySkipped:
       case AuditKind::kTableIncompatible:
       case AuditKind::kKubeProxyLeftOver:
+      case AuditKind::kKubeProxyJumpLost:
       case AuditKind::kKpng:
       case AuditKind::kCniConfigUnreadable:
       case AuditKind::kNotSeen:
