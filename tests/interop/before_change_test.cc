@@ -278,6 +278,107 @@ TEST_P(BeforeChangeTest, AFileThatNeedsAnObjectOfKubeProxysIsRefusedAtBoot) {
   }
 }
 
+// ---- remedies: each is followed to the letter, and ends its finding ----
+
+// Not here: those that need a reboot, a kernel module, or another release of a program. Those of
+// KubeProxyLeftOver are tried next to kube-proxy (skew_nftables_proxy_test).
+struct RemedyRow {
+  const char* name;
+  const char* finding;
+  const char* remedy;
+  // Scripts: $IPT of this mode, $OTHER of the other one.
+  const char* cause;
+  const char* tried;
+  const char* change = "ownership-cleanup";
+};
+constexpr RemedyRow kRemedies[] = {
+    {"MasqueradeInTheRules", "error ChainUser nat/KUBE-MARK-MASQ",
+     "the same match with -j MASQUERADE in a chain that nat POSTROUTING jumps to",
+     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; "
+     "$IPT -t nat -A OWN -p tcp --dport 80 -j KUBE-MARK-MASQ",
+     "$IPT -t nat -F OWN && $IPT -t nat -F PREROUTING && $IPT -t nat -A POSTROUTING -j OWN && "
+     "$IPT -t nat -A OWN -p tcp --dport 80 -j MASQUERADE"},
+    {"DropInTableFilter", "error ChainUser nat/KUBE-MARK-DROP", "-m conntrack --ctorigdst",
+     "$IPT -t nat -N KUBE-MARK-DROP; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; "
+     "$IPT -t nat -A OWN -d 192.0.2.1 -j KUBE-MARK-DROP",
+     "$IPT -t nat -F OWN && $IPT -N OWN && $IPT -A FORWARD -j OWN && "
+     "$IPT -A OWN -m conntrack --ctorigdst 192.0.2.1 -j DROP"},
+    {"LetThisAgentMakeTheChain", "error MarkMasqUnheard nat/KUBE-MARK-MASQ",
+     "or let kubelet, kube-proxy or this agent make the chain",
+     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -A PREROUTING -j KUBE-MARK-MASQ; "
+     "$IPT -t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
+     "$AGENT sync --emulated-version=1.26"},
+    {"LetThisAgentFillTheChain", "error MarkMasqEmpty nat/KUBE-MARK-MASQ",
+     "or let kubelet, kube-proxy or this agent make the chain",
+     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -A PREROUTING -j KUBE-MARK-MASQ",
+     "$AGENT sync --emulated-version=1.26"},
+    {"AChainOfTheirOwn", "warning ForeignRule filter/KUBE-FIREWALL",
+     "Put them into a chain of their own.",
+     "$IPT -N KUBE-FIREWALL; $IPT -A INPUT -j KUBE-FIREWALL; "
+     "$IPT -A KUBE-FIREWALL -s 192.0.2.1 -j DROP",
+     "$IPT -F KUBE-FIREWALL && $IPT -N OWN && $IPT -A INPUT -j OWN && "
+     "$IPT -A OWN -s 192.0.2.1 -j DROP"},
+    {"AnotherBitForARule", "warning MarkBitTested ", "or a mark bit of your own",
+     "$IPT -A INPUT -m mark --mark 0x4000/0x4000 -j ACCEPT",
+     "$IPT -F INPUT && $IPT -A INPUT -m mark --mark 0x10000/0x10000 -j ACCEPT"},
+    {"AnotherMaskForARoutingRule", "warning IpRuleFwmark ", "Change the mask of the routing rule",
+     "ip rule add fwmark 0x4000/0x4000 lookup 100",
+     "ip rule delete fwmark 0x4000/0x4000 && ip rule add fwmark 0x10000/0x10000 lookup 100"},
+    {"LetThisAgentMakeKubeFirewall", "error RouteLocalnetExposed filter/KUBE-FIREWALL",
+     "Let kubelet or this agent make filter/KUBE-FIREWALL",
+     "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet", "$AGENT sync"},
+    {"TurnRouteLocalnetOff", "error RouteLocalnetExposed filter/KUBE-FIREWALL",
+     "or set net.ipv4.conf.*.route_localnet to 0",
+     "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet",
+     "echo 0 > /proc/sys/net/ipv4/conf/all/route_localnet"},
+    {"DeleteOneHint", "error TwoHints ", "Delete the chain from the mode that",
+     "$IPT -t mangle -N KUBE-IPTABLES-HINT; $OTHER -t mangle -N KUBE-IPTABLES-HINT",
+     "$OTHER -t mangle -X KUBE-IPTABLES-HINT"},
+    {"MoveTheRule", "warning ShadowedByOtherMode ",
+     "Move the rule to the mode that Kubernetes uses",
+     "$IPT -N KUBE-FIREWALL; $IPT -A INPUT -j KUBE-FIREWALL; $OTHER -A INPUT -j DROP",
+     "$OTHER -F INPUT && $IPT -A INPUT -j DROP"},
+    {"ATableOfItsOwn", "error IptablesProbeFails nat/POSTROUTING",
+     "Move these rules to a table of their own (nft add table).",
+     "nft 'add table ip nat; add chain ip nat POSTROUTING { type nat hook postrouting priority "
+     "100; "
+     "}; add rule ip nat POSTROUTING masquerade'",
+     "nft 'flush chain ip nat POSTROUTING; add table ip own; "
+     "add chain ip own post { type nat hook postrouting priority 100; }; "
+     "add rule ip own post masquerade'"},
+    {"RemoveTheJumps", "warning CleanupBlocked nat/KUBE-SERVICES",
+     "Remove these rules before the change.",
+     "$IPT -t nat -N KUBE-SERVICES; $IPT -t nat -N OWN; $IPT -t nat -A OWN -j KUBE-SERVICES",
+     "$IPT -t nat -F OWN && $IPT -t nat -X KUBE-SERVICES", "kube-proxy-nftables"},
+};
+
+TEST_P(BeforeChangeTest, ARemedyEndsItsFinding) {
+  const bool nft = GetParam() == IptablesMode::kNft;
+  const std::string words =
+      absl::StrCat("set -e; IPT=iptables-", nft ? "nft" : "legacy", "; OTHER=iptables-",
+                   nft ? "legacy" : "nft", "; AGENT=", AgentProgram(), "; ");
+  for (const RemedyRow& row : kRemedies) {
+    SCOPED_TRACE(row.name);
+    const std::string mode = absl::StrCat("--iptables-mode=", NameOf(GetParam()));
+    ProgramResult ran = RunProgram({"sh", "-c", words + row.cause});
+    EXPECT_EQ(ran.exit_code, 0) << ran;
+    EXPECT_THAT(Bad(row.change), Contains(row.finding));
+    const std::string json =
+        Agent({"audit", absl::StrCat("--before=", row.change), "--output=json"}).out;
+    EXPECT_THAT(json, HasSubstr(row.remedy));
+    std::string tried = row.tried;
+    if (absl::StrContains(tried, "sync")) absl::StrAppend(&tried, " ", mode);
+    ran = RunProgram({"sh", "-c", words + tried});
+    EXPECT_EQ(ran.exit_code, 0) << ran;
+    EXPECT_THAT(Bad(row.change), Not(Contains(row.finding)));
+    RunProgram({"sh", "-c",
+                "nft flush ruleset; for t in nat filter mangle; do iptables-legacy -t $t -F; "
+                "iptables-legacy -t $t -X; ip6tables-legacy -t $t -F; ip6tables-legacy -t $t -X; "
+                "done; echo 0 > /proc/sys/net/ipv4/conf/all/route_localnet; "
+                "ip rule delete fwmark 0x10000/0x10000"});
+  }
+}
+
 // ---- iptables-legacy to nft ----
 
 TEST_P(BeforeChangeTest, OnlyRulesInLegacyStayThere) {
