@@ -196,10 +196,12 @@ std::string FlagHelp(const Setting& setting) {
 }
 
 std::string CommandHelpText(const CommandRow& row) {
+  // The daemon uses all that have no command of their own.
+  const bool explains_all = row.name == CommandName(Command::kRun);
   std::string own;
   std::vector<std::string> common;
   for (const Setting* setting : SettingsByFlag()) {
-    if (setting->only_for.empty()) {
+    if (setting->only_for.empty() && !explains_all) {
       common.push_back(absl::StrCat("--", setting->flag));
     } else if (setting->BelongsTo(row.name)) {
       own += FlagHelp(*setting);
@@ -208,8 +210,11 @@ std::string CommandHelpText(const CommandRow& row) {
   return absl::StrCat(Wrapped(row.help, 0), "\nUsage:\n  kube-iptables-agent ", row.name,
                       row.argument.empty() ? "" : " ", row.argument, " [flags]\n",
                       own.empty() ? "" : absl::StrCat("\nFlags of ", row.name, ":\n", own),
-                      "\nFlags of every command, which kube-iptables-agent --help explains:\n",
-                      Wrapped(absl::StrJoin(common, ", "), 2));
+                      common.empty()
+                          ? ""
+                          : absl::StrCat("\nFlags of every command, which kube-iptables-agent "
+                                         "--help explains:\n",
+                                         Wrapped(absl::StrJoin(common, ", "), 2)));
 }
 
 // With the gates of the last --emulated-version, even if other arguments are wrong.

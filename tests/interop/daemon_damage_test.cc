@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/damage_rows.h"
@@ -139,7 +140,7 @@ TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
 
   ExpectCounted(static_cast<double>(row.damage.items.size()));
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
-  const std::string incident = TheIncident();
+  const std::string incident = absl::StrReplaceAll(TheIncident(), {{R"(\")", "\""}});
   for (const std::string& item : row.damage.items) {
     EXPECT_THAT(incident, HasSubstr(absl::StrCat(FamilyNameOf(row.family), " ", item)));
   }

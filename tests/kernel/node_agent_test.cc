@@ -290,7 +290,8 @@ TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefuse
   EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
 }
 
-TEST_F(NodeAgentTest, IsReadyAgainWhereTheNodeGoesBackToItsIptables) {
+// To write in the other mode, too, would leave two hints.
+TEST_F(NodeAgentTest, KeepsItsIptablesWhereTheNodeChangesToTheOther) {
   namespace fs = std::filesystem;
   const kipt::testing::TemporaryTree place;
   const fs::path root = place.root();
@@ -316,10 +317,10 @@ TEST_F(NodeAgentTest, IsReadyAgainWhereTheNodeGoesBackToItsIptables) {
   ASSERT_NE(hosted, nullptr);
   ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
   use("xtables-legacy-multi");
-  ASSERT_TRUE(TurnUntil([&] { return !IsReady(hosted->agent->state()); }));
-  EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("is now legacy, not nft"));
-  use("xtables-nft-multi");
-  EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
+  const size_t rounds = hosted->rounds.size();
+  ASSERT_TRUE(TurnUntil([&] { return hosted->rounds.size() >= rounds + 2; }));
+  EXPECT_EQ(hosted->agent->state().must_restart, "");
+  EXPECT_TRUE(IsReady(hosted->agent->state()));
 }
 
 TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {

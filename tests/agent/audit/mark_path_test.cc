@@ -321,7 +321,7 @@ TEST(ClearedMarksTest, AreNeverAFreeBit) {
   };
   EXPECT_THAT(text("-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff"),
               AllOf(HasSubstr("masquerade: error"), HasSubstr("MarkBitCleared"),
-                    HasSubstr("drop: no other program sets or tests it. Cleared only where")));
+                    HasSubstr("drop: no other program sets or tests it. Cleared only")));
   EXPECT_THAT(text("-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff"),
               AllOf(Not(HasSubstr("no other program uses it")), Not(HasSubstr("error")),
                     HasSubstr("nft ip mangle: rules of others")));

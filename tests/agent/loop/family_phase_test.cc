@@ -69,6 +69,9 @@ const OneStateRow kOneState[] = {
     {Condition::kNativeProtection, FamilyPhase::kInPlace, true, kInfo},
     {Condition::kTableDormant, FamilyPhase::kFailed, false, kError},
     {Condition::kWriteRefused, FamilyPhase::kFailed, false, kError},
+    {Condition::kShadowedRules, FamilyPhase::kDegraded, true, kWarning},
+    {Condition::kPrecedingRule, FamilyPhase::kInPlace, true, kInfo},
+    {Condition::kTableIncompatible, FamilyPhase::kDegraded, true, kWarning},
 };
 
 TEST(FamilyPhaseTest, EachConditionHasOnePhaseReadinessAndSeverity) {
