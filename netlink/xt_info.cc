@@ -268,7 +268,7 @@ std::string XtSetDirections(uint32_t revision, XtBytes bytes) {
   if (!info || info->dim > IPSET_DIM_MAX || (info->flags & IPSET_INV_MATCH) != 0) return "";
   std::vector<absl::string_view> directions;
   for (unsigned i = 1; i <= info->dim; ++i) {
-    directions.push_back((info->flags & (1U << i)) != 0 ? "src" : "dst");
+    directions.emplace_back((info->flags & (1U << i)) != 0 ? "src" : "dst");
   }
   return absl::StrJoin(directions, ",");
 }

@@ -210,7 +210,7 @@ bool LoadedByNft(const netlink::TableId& table, const std::string& chain, const 
 void AuditListable(const FamilyAudit& audit) {
   for (const auto& [table, chains] : audit.chains.survey().tables) {
     if (table.family != audit.chains.name() || !IsIptablesTable(table)) continue;
-    const auto add = [&](bool loaded, const auto& add_to) {
+    const auto add = [&audit, &table = table](bool loaded, const auto& add_to) {
       AuditFinding finding = audit.Here(Say(advice::kIncompatible));
       finding.chain = absl::StrCat(table.name, "/*");
       if (loaded) {

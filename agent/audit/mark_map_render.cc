@@ -21,7 +21,6 @@
 namespace kipt::agent {
 namespace {
 
-using featuregates::AppendLine;
 using featuregates::Printable;
 using featuregates::Wrapped;
 
