@@ -49,8 +49,9 @@ TEST_P(WriteRefusedTest, ADaemonReportsItOnceAndWritesWhenItMay) {
   WriteGuard guard;
   WithWriteGuard(guard, [&] {
     StartRefused(guard);
-    EXPECT_THAT(Readyz(), AllOf(HasSubstr("[-]ip failed: "), NamesTheGuard()));
+    // The log comes before what the endpoints show.
     EXPECT_TRUE(MetricReaches(kFinding, 2, kRefused)) << "in each family";
+    EXPECT_THAT(Readyz(), AllOf(HasSubstr("[-]ip failed: "), NamesTheGuard()));
     EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, HasSubstr("[critical] WriteRefused in ip"));
     guard.refuses = false;
     EXPECT_TRUE(BecomesReady()) << Readyz();
