@@ -60,7 +60,7 @@ expect_not ping_once 10.8.0.2
 expect [ "$(dropped)" -gt "$before" ]
 expect_exit 2 agent marks $mode $gate
 expect_output "the WireGuard interface wg0 marks 0xca6c: KUBE-FIREWALL drops it"
-expect_output "the WireGuard interface wg0, whole mark  *cccc cccc cccc cccc sscc scsc cssc sscc"
+expect_output "the WireGuard interface wg0, whole  *cccc cccc cccc cccc sscc scsc cssc sscc"
 expect_exit 2 agent audit $mode $gate
 expect_output "^error *DeviceMark *nft ip filter/KUBE-FIREWALL"
 # What the kernel also answers.
