@@ -88,10 +88,6 @@ std::optional<ChainHook> HookOf(const TableId& table, const std::string& name,
   return chain.hook ? chain.hook : netlink::HookOfIptables(table.name, name);
 }
 
-bool PassesFamily(const TableId& table, netlink::Family family) {
-  return table.family == netlink::FamilyName(family) || table.family == "inet";
-}
-
 // Whether packets come with the bit; nothing where none comes that could have it, or it no longer
 // matters. Another chain of the priority that acts may run before: it counts.
 std::optional<bool> ComesMarked(const ChainHook& at, const MarkPath& path) {
@@ -121,17 +117,6 @@ std::optional<bool> ComesMarked(const ChainHook& at, const MarkPath& path) {
 bool Returns(const SurveyRule& rule) {
   if (const netlink::OpaqueRule* opaque = rule.opaque()) return opaque->returns;
   return std::holds_alternative<netlink::Return>(rule.rule()->target);
-}
-
-bool Ends(const SurveyRule& rule) {
-  if (const netlink::OpaqueRule* opaque = rule.opaque()) return opaque->terminal;
-  return netlink::IsTerminal(rule.rule()->target);
-}
-
-bool IsAction(const SurveyRule& rule, bool masquerades) {
-  const std::string target = TargetName(rule);
-  return masquerades ? target == "MASQUERADE" || target == "SNAT"
-                     : target == "DROP" || target == "REJECT";
 }
 
 // Outer packets of a tunnel, which inherit the mark of the inner ones: kube-ovn, for one, clears it
@@ -170,15 +155,15 @@ class ClearedWalk {
         // kube-proxy's DNAT or ACCEPT keeps what it has marked to masquerade from the next rule.
         if (path_.masquerades && !marked && IsOfKubeProxy(callee->first)) leaving = false;
         // A goto.
-        if (Ends(rule)) returned = returned || leaving;
+        if (EndsChain(rule)) returned = returned || leaving;
       } else if (Returns(rule)) {
         returned = returned || marked;
       }
-      if (all && Ends(rule)) {
+      if (all && EndsChain(rule)) {
         marked = false;
         break;
       }
-      if (callee != chains_.end() && !Ends(rule)) marked = leaving || (marked && !all);
+      if (callee != chains_.end() && !EndsChain(rule)) marked = leaving || (marked && !all);
     }
     return known->second = returned || marked;
   }
@@ -204,9 +189,9 @@ class ClearedWalk {
   bool ActsInstead(const MarkRule& at) const {
     const std::vector<SurveyRule>& rules = chains_.at(*at.chain).rules;
     for (const SurveyRule* next = at.rule + 1; next != rules.data() + rules.size(); ++next) {
-      const bool acts = IsAction(*next, path_.masquerades);
+      const bool acts = IsMarkAction(*next, path_.masquerades);
       if (acts && IsUnconditional(*next)) return true;
-      if (!acts && (Ends(*next) || !JumpOf(*next).empty())) return false;
+      if (!acts && (EndsChain(*next) || !JumpOf(*next).empty())) return false;
     }
     return false;
   }
@@ -245,12 +230,12 @@ class ActingWalk {
           Acts(callee->first, callee->second, here, depth + 1)) {
         return true;
       }
-      if (here && IsAction(rule, path_.masquerades) &&
+      if (here && IsMarkAction(rule, path_.masquerades) &&
           !IsKubernetesOrOurs(OwnerOfRule(table_, name, chain.base, rule))) {
         return true;
       }
       // What has no bit has left the chain.
-      only = only || (!marked_match && Ends(rule) &&
+      only = only || (!marked_match && EndsChain(rule) &&
                       ShareOf(path_.family, rule, path_.bit, /*marked=*/false) == Share::kAll);
     }
     return false;
@@ -270,6 +255,21 @@ class ActingWalk {
 };
 
 }  // namespace
+
+bool PassesFamily(const TableId& table, netlink::Family family) {
+  return table.family == netlink::FamilyName(family) || table.family == "inet";
+}
+
+bool EndsChain(const SurveyRule& rule) {
+  if (const netlink::OpaqueRule* opaque = rule.opaque()) return opaque->terminal;
+  return netlink::IsTerminal(rule.rule()->target);
+}
+
+bool IsMarkAction(const SurveyRule& rule, bool masquerades) {
+  const std::string target = TargetName(rule);
+  return masquerades ? target == "MASQUERADE" || target == "SNAT"
+                     : target == "DROP" || target == "REJECT";
+}
 
 std::vector<MarkRule> FindClearedMarks(const Survey& survey, const MarkPath& path) {
   std::vector<MarkRule> found;

@@ -31,6 +31,13 @@ struct MarkRule {
   const netlink::SurveyRule* rule = nullptr;
 };
 
+// Whether packets of `family` pass the table: ip, ip6 or inet.
+bool PassesFamily(const netlink::TableId& table, netlink::Family family);
+// A packet that matches never reaches the next rule.
+bool EndsChain(const netlink::SurveyRule& rule);
+// It masquerades, or else drops, by iptables' target or nft's statement.
+bool IsMarkAction(const netlink::SurveyRule& rule, bool masquerades);
+
 // Rules that are not Kubernetes' own and that clear the bit after it is set and before it is acted
 // on. A rule that tests the mark so that no packet with the bit matches is none of them.
 std::vector<MarkRule> FindClearedMarks(const netlink::Survey& survey, const MarkPath& path);

@@ -7,10 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/mark_path.h"
 
 namespace kipt::agent {
 namespace {
@@ -37,16 +36,6 @@ bool ComesAfterMarking(const std::string& name, const SurveyChain& chain, MarkAc
          (chain.hook->hook == NF_INET_PRE_ROUTING && chain.hook->priority > kMarkingPriority);
 }
 
-bool Acts(const SurveyRule& rule, MarkAction action) {
-  const std::string target = TargetName(rule);
-  if (action == MarkAction::kDrop) return target == "DROP" || target == "REJECT";
-  // nft's statements `masquerade` and, where packets leave, `snat`.
-  const netlink::OpaqueRule* opaque = rule.opaque();
-  return target == "MASQUERADE" || target == "SNAT" ||
-         (opaque != nullptr && (absl::StrContains(opaque->text, "[nft masq]") ||
-                                absl::StrContains(opaque->text, "[nft nat]")));
-}
-
 // How a rule's match of the mark decides for packets with the bits.
 enum class MarkTest : uint8_t { kNone, kMatches, kMisses, kUnknown };
 
@@ -67,11 +56,6 @@ bool AsksTheMarkAlone(const SurveyRule& rule) {
   netlink::Rule without = *known;
   without.mark.reset();
   return IsUnconditional(without);
-}
-
-bool IsTerminalRule(const SurveyRule& rule) {
-  const netlink::OpaqueRule* opaque = rule.opaque();
-  return opaque != nullptr ? opaque->terminal : netlink::IsTerminal(rule.rule()->target);
 }
 
 class MarkWalk {
@@ -96,18 +80,19 @@ class MarkWalk {
       const MarkTest test = TestOf(rule, bits_);
       if (test == MarkTest::kMisses) {
         // From here on there are only packets with the mark.
-        tested |= IsTerminalRule(rule) && AsksTheMarkAlone(rule);
+        tested |= EndsChain(rule) && AsksTheMarkAlone(rule);
         continue;
       }
       const bool all =
           IsUnconditional(rule) || (test == MarkTest::kMatches && AsksTheMarkAlone(rule));
       const bool by_mark = tested || test != MarkTest::kNone;
-      if (Acts(rule, action_) && (by_mark || all)) acting_.insert(chain.first);
+      if (IsMarkAction(rule, action_ == MarkAction::kMasquerade) && (by_mark || all))
+        acting_.insert(chain.first);
       const std::string* jump = JumpTarget(rule);
       const bool returns = jump == nullptr || Through(*jump, by_mark, depth + 1);
       if (!all) continue;
       if (TargetName(rule) == "RETURN") return true;
-      if (!returns || (jump == nullptr && IsTerminalRule(rule))) return false;
+      if (!returns || (jump == nullptr && EndsChain(rule))) return false;
     }
     return true;
   }
@@ -132,7 +117,7 @@ std::vector<MarkActor> WhatActsOn(absl::Span<const netlink::Survey> surveys, net
   std::vector<MarkActor> actors;
   for (const netlink::Survey& survey : surveys) {
     for (const auto& [table, chains] : survey.tables) {
-      if (table.family != netlink::FamilyName(family) && table.family != "inet") continue;
+      if (!PassesFamily(table, family)) continue;
       MarkWalk walk(chains, bits, action);
       for (const auto& [name, chain] : chains) {
         if (ComesAfterMarking(name, chain, action)) walk.Through(name, /*tested=*/false);
