@@ -267,8 +267,12 @@ bool EndsChain(const SurveyRule& rule) {
 
 bool IsMarkAction(const SurveyRule& rule, bool masquerades) {
   const std::string target = TargetName(rule);
-  return masquerades ? target == "MASQUERADE" || target == "SNAT"
-                     : target == "DROP" || target == "REJECT";
+  if (!masquerades) return target == "DROP" || target == "REJECT";
+  // nft's statements `masquerade` and, where packets leave, `snat`; they are no targets.
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return target == "MASQUERADE" || target == "SNAT" ||
+         (opaque != nullptr && (absl::StrContains(opaque->text, "[nft masq]") ||
+                                absl::StrContains(opaque->text, "[nft nat]")));
 }
 
 std::vector<MarkRule> FindClearedMarks(const Survey& survey, const MarkPath& path) {

@@ -35,7 +35,7 @@ struct MarkRule {
 bool PassesFamily(const netlink::TableId& table, netlink::Family family);
 // A packet that matches never reaches the next rule.
 bool EndsChain(const netlink::SurveyRule& rule);
-// It masquerades, or else drops, by iptables' target or nft's statement.
+// It masquerades, or else drops, by a target of iptables or a statement of nft.
 bool IsMarkAction(const netlink::SurveyRule& rule, bool masquerades);
 
 // Rules that are not Kubernetes' own and that clear the bit after it is set and before it is acted

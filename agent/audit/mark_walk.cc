@@ -86,8 +86,8 @@ class MarkWalk {
       const bool all =
           IsUnconditional(rule) || (test == MarkTest::kMatches && AsksTheMarkAlone(rule));
       const bool by_mark = tested || test != MarkTest::kNone;
-      if (IsMarkAction(rule, action_ == MarkAction::kMasquerade) && (by_mark || all))
-        acting_.insert(chain.first);
+      const bool acts = IsMarkAction(rule, action_ == MarkAction::kMasquerade);
+      if (acts && (by_mark || all)) acting_.insert(chain.first);
       const std::string* jump = JumpTarget(rule);
       const bool returns = jump == nullptr || Through(*jump, by_mark, depth + 1);
       if (!all) continue;
