@@ -66,6 +66,12 @@ ExitCode FailedOr(ExitCode code, std::ostream& err, const auto&... parts) {
   return code;
 }
 
+// A survey, which a protected node does without.
+void NoteWhoElseDropsMartians(const CommandInput& input, MartianProtection& martians) {
+  const bool asks = !martians.stands && !input.subject.route_localnet.empty();
+  if (asks && input.node.who_drops_martians) martians.elsewhere = input.node.who_drops_martians();
+}
+
 using Report = std::string (*)(const Subject&, const Plan&);
 
 // A diff reads few chains; any rule of a table can make iptables refuse it.
@@ -101,6 +107,7 @@ ExitOrError ReportLook(const CommandInput& input, Report text, Report json, bool
   if (whole) {
     if (absl::Status read = FindIncompatibleTables(input, plan->diff); !read.ok()) return read;
   }
+  NoteWhoElseDropsMartians(input, plan->martians);
   input.out << Colored(input.color, ColoredText::kPlanOrStatus,
                        (input.format == OutputFormat::kJson ? json : text)(input.subject, *plan));
   const auto retires = [](const std::optional<Retirement>& one) { return one && !one->empty(); };
@@ -171,7 +178,9 @@ ExitOrError RunCheck(const CommandInput& input) {
     state.observing = input.observe;
     state.findings = plan->diff.findings;
     state.route_localnet = input.subject.route_localnet;
+    NoteWhoElseDropsMartians(input, plan->martians);
     state.martian_protection = plan->martians.stands;
+    state.martians_dropped_elsewhere = plan->martians.elsewhere;
     SyncReport report;
     report.plan = *std::move(plan);
     for (const netlink::Family family : input.subject.input.families) {

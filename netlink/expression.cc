@@ -376,6 +376,10 @@ std::vector<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& ma
   if (key == NFT_META_L4PROTO && data.size() == 1) {
     return {ProtocolStatement{.negated = negated, .protocol = data[0]}};
   }
+  // LOOPBACK_IFINDEX of the kernel: in every network namespace the first interface is lo.
+  if (key == NFT_META_IIF && data.size() == sizeof(uint32_t) && HostOrder(data) == 1) {
+    return {InterfaceStatement{.is_input = true, .negated = negated, .name = "lo"}};
+  }
   if (key != NFT_META_IIFNAME && key != NFT_META_OIFNAME) return {};
   const auto* const end = std::find(data.begin(), data.end(), 0);
   std::string name(data.begin(), end);

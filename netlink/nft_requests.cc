@@ -119,6 +119,7 @@ class Unsifted : public SurveySieve {
 // each takes the bytes of its name only.
 struct ListedTable {
   uint8_t family = 0;
+  bool dormant = false;
   std::string names = {};  // each ends with NUL, which no name contains
   // By their names.
   std::map<std::string, SurveyChain> base_chains = {};
@@ -145,9 +146,11 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
     return table;
   };
   const auto take_table = [&](WireBytes message) {
-    const auto name = Attributes::OfMessage(message).Text(NFTA_TABLE_NAME);
+    const Attributes attributes = Attributes::OfMessage(message);
+    const auto name = attributes.Text(NFTA_TABLE_NAME);
     if (!name) return absl::DataLossError("a table's message is malformed");
-    table_of(message, *name);
+    table_of(message, *name).dormant =
+        (attributes.U32(NFTA_TABLE_FLAGS).value_or(0) & kTableDormant) != 0;
     return absl::OkStatus();
   };
   const auto take_chain = [&](WireBytes message) {
@@ -187,6 +190,7 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
   // so one dump of 200,000 rules takes 15 seconds.
   for (auto& [table, listed] : tables) {
     auto& chains = survey.tables[table];
+    if (listed.dormant) survey.dormant.insert(table);
     for (const char* const listed_name : listed.Sorted()) {
       const std::string name = listed_name;
       auto base = listed.base_chains.extract(name);

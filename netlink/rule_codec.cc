@@ -274,6 +274,11 @@ class RuleAssembler {
     fits_ = fits_ && !state.state_alias;
     Set(rule_.ct_state, state.match);
   }
+  void operator()(const ConnStateStatement& state) {
+    // Another rule than iptables would make.
+    fits_ = false;
+    Set(rule_.ct_state, state.match);
+  }
   void operator()(const ConnLabelMatch& label) { Set(rule_.conn_label, label); }
   void operator()(const CommentStatement& comment) {
     // A comment after the target is in the user data.
@@ -295,7 +300,21 @@ class RuleAssembler {
   }
   void operator()(const SetMark& mark) { SetTarget(mark); }
   void operator()(const Masquerade& masquerade) { SetTarget(masquerade); }
-  void operator()(const auto&) { fits_ = false; }
+  void operator()(const FamilyStatement& only) {
+    fits_ = false;
+    family_ = only.family;
+  }
+  void operator()(const InterfaceStatement& interface) {
+    fits_ = false;
+    // OpaqueRule::in_interface has the first.
+    if (!interface.is_input || std::exchange(has_input_, true)) all_known_ = false;
+  }
+  void operator()(const OtherExpression& other) {
+    fits_ = false;
+    if (other.condition) all_known_ = false;
+  }
+  // Conditions without a place.
+  void operator()(const auto&) { fits_ = all_known_ = false; }
 
   // Whether all statements have a place in the rule.
   bool Finish() {
@@ -303,12 +322,16 @@ class RuleAssembler {
     return fits_ && has_target_;
   }
   Rule Take() { return std::move(rule_); }
+  std::optional<Family> family() const { return family_; }
+  // As OpaqueRule::all_known.
+  bool all_known() const { return all_known_; }
 
  private:
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
     // Twice is a rule of two conditions; after the target it comes too late.
     fits_ = fits_ && !place.has_value() && !has_target_;
+    all_known_ = all_known_ && !place.has_value();
     if (!place) place = value;
   }
   void SetTarget(Target target) {
@@ -318,7 +341,10 @@ class RuleAssembler {
   }
 
   Rule rule_;
+  std::optional<Family> family_;
   bool fits_ = true;
+  bool all_known_ = true;
+  bool has_input_ = false;
   bool has_target_ = false;
 };
 
@@ -328,6 +354,8 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   for (const Statement& statement : statements) std::visit(assembler, statement);
   if (assembler.Finish()) return assembler.Take();
   OpaqueRule opaque = DescribeOpaqueRule(family, statements);
+  opaque.family = assembler.family();
+  opaque.all_known = assembler.all_known();
   opaque.known = assembler.Take();
   opaque.known.target = NoTarget{};
   return opaque;

@@ -39,6 +39,10 @@ class Describer {
     rule_.unconditional = true;
   }
 
+  void operator()(const FamilyStatement& only) {
+    family_ = only.family;
+    Condition(kMatches, /*negated=*/false, "[nft meta]", "");
+  }
   void operator()(const AddressStatement& address) {
     const bool all = address.match.prefix.length == 0 && !address.match.negated;
     if (!all) {
@@ -77,6 +81,9 @@ class Describer {
       text.replace(text.find("--ctstate"), 9, "--state");
     }
     Condition(kMatches, /*negated=*/false, text, "");
+  }
+  void operator()(const ConnStateStatement& state) {
+    AddMatch({.ct_state = state.match, .target = NoTarget{}});
   }
   void operator()(const ConnLabelMatch& label) {
     AddMatch({.conn_label = label, .target = NoTarget{}});

@@ -230,11 +230,16 @@ struct OpaqueRule {
   // The matches that a Rule has a place for, the first of each kind. The target is NoTarget, unless
   // the rule is `translated`.
   Rule known = {.target = NoTarget{}};
+  // A rule of inet that matches packets of this family only.
+  std::optional<Family> family = {};
+  // `known`, `family` and `in_interface` are all that a packet has to match.
+  bool all_known = false;
   // nft: native expressions that do what `known` does and no more, as nft(8) loads its own listing
   // of a rule that iptables wrote.
   bool translated = false;
   // The verdict or target, "ACCEPT" or "SNAT". Empty for a chain (`jump`) and where it is unknown.
   std::string target = {};
+  // The first.
   std::optional<InterfaceMatch> in_interface = {};
   // The name in `-m set --match-set`. nf_tables holds a number instead, so it is empty there.
   std::string set = {};

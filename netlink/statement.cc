@@ -23,13 +23,15 @@ struct MetaLoad {
 struct ImmediateLoad {
   WireBytes data;
 };
-// `ct mark`.
+// `ct state` and `ct mark`.
+struct ConnStateLoad {};
 struct ConnMarkLoad {};
 // The result of another expression.
 struct OtherLoad {
   bool of_mark = false;  // it has read the packet mark
 };
-using AnyLoad = std::variant<PayloadLoad, MetaLoad, ImmediateLoad, ConnMarkLoad, OtherLoad>;
+using AnyLoad =
+    std::variant<PayloadLoad, MetaLoad, ImmediateLoad, ConnStateLoad, ConnMarkLoad, OtherLoad>;
 
 // What a register holds: a load, and since then bitwise, (value & mask) ^ flip.
 struct Register {
@@ -112,6 +114,29 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
                          .marks = MarksOf(Rule{.target = mark})};
 }
 
+// `ct state established,related`, and `!=`: (state & mask) compared with 0.
+std::vector<Statement> ReadConnState(const Register& state, const Comparison& comparison) {
+  // NF_CT_STATE_BIT of the kernel, for the states that nft(8) has names for; xt_conntrack has
+  // another bit for the last.
+  constexpr uint32_t kSame = kCtInvalid | kCtEstablished | kCtRelated | kCtNew;
+  constexpr uint32_t kUntracked = 0x40;
+  const bool sized = state.mask && state.mask->size() == sizeof(uint32_t) &&
+                     comparison.data.size() == sizeof(uint32_t);
+  if (!sized || HostOrder(comparison.data) != 0) return {};
+  const uint32_t states = HostOrder(*state.mask);
+  if ((states & ~(kSame | kUntracked)) != 0) return {};
+  return {ConnStateStatement{
+      {.states = static_cast<uint16_t>((states & kSame) | (states & kUntracked ? kCtUntracked : 0)),
+       .negated = !comparison.negated}}};
+}
+
+// Nothing for others, and for packets of all but one.
+std::optional<Family> FamilyOfProtocol(const Comparison& nfproto) {
+  if (nfproto.negated || nfproto.data.size() != 1) return std::nullopt;
+  if (nfproto.data[0] == NFPROTO_IPV4) return Family::kIPv4;
+  return nfproto.data[0] == NFPROTO_IPV6 ? std::optional<Family>(Family::kIPv6) : std::nullopt;
+}
+
 // Runs through a rule as the kernel does, but remembers where each value came from.
 class Resolver {
  public:
@@ -122,7 +147,7 @@ class Resolver {
         {{"payload", &Resolver::TakePayload}, {"meta", &Resolver::TakeMeta},
          {"bitwise", &Resolver::TakeBitwise}, {"cmp", &Resolver::TakeComparison},
          {"range", &Resolver::TakeRange},     {"immediate", &Resolver::TakeImmediate},
-         {"counter", &Resolver::TakeCounter}, {"ct", &Resolver::TakeConnMark}};
+         {"counter", &Resolver::TakeCounter}, {"ct", &Resolver::TakeConnection}};
     if (const std::optional<XtExpression> xt = ParseXt(expression)) {
       statements_.push_back(ReadXt(family_, *xt));
       return;
@@ -179,10 +204,14 @@ class Resolver {
     return other != nullptr && other->of_mark ? 0 : kAllMarks;
   }
 
-  // Loads the connection's mark.
-  bool TakeConnMark(const Attributes& data) {
+  // Loads the connection's state or mark.
+  bool TakeConnection(const Attributes& data) {
     const auto words = ExactWords(data, NFTA_CT_DREG, NFTA_CT_KEY);
     const std::optional<size_t> to = words ? RegisterStart((*words)[0]) : std::nullopt;
+    if (to && (*words)[1] == NFT_CT_STATE) {
+      Store(Register{.load = ConnStateLoad(), .first = *to, .length = sizeof(uint32_t)});
+      return true;
+    }
     if (!to || (*words)[1] != NFT_CT_MARK) return false;
     TakeOther({.name = "ct", .decides = false, .is_target = false}, data);
     Store(Register{.load = ConnMarkLoad(), .first = *to, .length = sizeof(uint32_t), .used = true});
@@ -349,14 +378,21 @@ class Resolver {
     if (const auto* payload = std::get_if<PayloadLoad>(&loaded.load)) {
       return ReadPayload(family_, *payload, loaded.mask, comparison);
     }
+    if (std::holds_alternative<ConnStateLoad>(loaded.load)) {
+      return ReadConnState(loaded, comparison);
+    }
     const auto* meta = std::get_if<MetaLoad>(&loaded.load);
+    if (meta != nullptr && meta->key == NFT_META_NFPROTO && !family_ && !loaded.mask) {
+      family_ = FamilyOfProtocol(comparison);
+      return family_ ? std::vector<Statement>{FamilyStatement{*family_}} : std::vector<Statement>();
+    }
     return meta != nullptr ? ReadMeta(meta->key, loaded.mask, comparison)
                            : std::vector<Statement>();
   }
 
   // `otherwise` for a value that has been shown with the expression that loaded it.
   static const char* LoadName(const Register* loaded, const char* otherwise = "") {
-    static constexpr const char* kNames[] = {"payload", "meta", "immediate"};
+    static constexpr const char* kNames[] = {"payload", "meta", "immediate", "ct"};
     const bool named = loaded != nullptr && loaded->load.index() < std::size(kNames);
     return named ? kNames[loaded->load.index()] : otherwise;
   }

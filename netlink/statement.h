@@ -71,6 +71,16 @@ struct TcpFlagsStatement {
   uint8_t flags = 0;
 };
 
+// `ct state`, natively.
+struct ConnStateStatement {
+  CtStateMatch match;
+};
+
+// `meta nfproto`, in a table of inet.
+struct FamilyStatement {
+  Family family = Family::kIPv4;
+};
+
 struct CommentStatement {
   std::string text;
 };
@@ -104,12 +114,13 @@ struct OtherExpression {
 };
 
 using Statement =
-    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
-                 TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
-                 RuleCounters, VerdictStatement, SetMark, Masquerade, OtherExpression>;
+    std::variant<FamilyStatement, AddressStatement, InterfaceStatement, ProtocolStatement,
+                 PortStatement, TcpFlagsStatement, MarkMatch, XtCtState, ConnStateStatement,
+                 ConnLabelMatch, CommentStatement, RuleCounters, VerdictStatement, SetMark,
+                 Masquerade, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) the
-// network header and the meaning of xtables' names are unknown.
+// network header and the meaning of xtables' names are unknown, until a FamilyStatement.
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions);
 

@@ -74,6 +74,8 @@ struct Survey {
   uint32_t generation = 0;
   // Tables without chains are there, empty.
   std::map<TableId, std::map<std::string, SurveyChain>> tables;
+  // nft: their base chains get no packet.
+  std::set<TableId> dormant = {};
   // Names of tables that a text mentions and does not print (iptables-save: "is incompatible").
   std::set<std::string> not_printed = {};
 

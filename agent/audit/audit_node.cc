@@ -281,7 +281,7 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
   const bool safe = absl::c_any_of(families, [](const FamilyAudit& audit) {
     return audit.chains.family() == netlink::Family::kIPv4 && DropsMartians(audit);
   });
-  if (view.route_localnet.empty() || safe) return;
+  if (view.route_localnet.empty() || safe || !view.martians_dropped_by.empty()) return;
   findings.AddDetail({.kind = AuditKind::kRouteLocalnetExposed,
                       .severity = AuditSeverity::kError,
                       .family = "ip",

@@ -52,32 +52,18 @@ Share MarkShare(const netlink::MarkMatch& mark, uint32_t bit) {
   return (mark.negated ? differs : equals) ? Share::kAll : Share::kSome;
 }
 
-// The test of the mark is the rule's only condition.
-bool TestsNothingElse(netlink::Family family, const SurveyRule& rule) {
-  Rule known = KnownMatches(rule);
-  known.target = netlink::NoTarget{};
-  const std::string text = ToString(family, known);
-  known.mark.reset();
-  if (!IsUnconditional(known)) return false;
-  const netlink::OpaqueRule* opaque = rule.opaque();
-  // What has no place in a Rule is in the text alone.
-  return opaque == nullptr ||
-         (opaque->jump ? opaque->text == absl::StrCat(text, " -j ", *opaque->jump) ||
-                             opaque->text == absl::StrCat(text, " -g ", *opaque->jump)
-                       : opaque->text == absl::StrCat(text, " -j ", opaque->target));
-}
-
 // Of the packets with `bit`, or of those without it.
 Share ShareOf(netlink::Family family, const SurveyRule& rule, uint32_t bit, bool marked) {
-  if (IsUnconditional(rule)) return Share::kAll;
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  if (opaque != nullptr && opaque->family && opaque->family != family) return Share::kNone;
   const std::optional<netlink::MarkMatch>& mark = KnownMatches(rule).mark;
-  if (!mark) return Share::kSome;
+  if (!mark) return TestsMarkAlone(rule) ? Share::kAll : Share::kSome;
   // Without the bit, each test of this one bit has the opposite result.
   Share share = marked ? MarkShare(*mark, bit) : Share::kSome;
   if (!marked && mark->mask == bit) {
     share = MarkShare({.value = mark->value ^ bit, .mask = bit, .negated = mark->negated}, bit);
   }
-  return share != Share::kAll || TestsNothingElse(family, rule) ? share : Share::kSome;
+  return share != Share::kAll || TestsMarkAlone(rule) ? share : Share::kSome;
 }
 
 // ---- where packets pass ----
@@ -255,6 +241,15 @@ class ActingWalk {
 };
 
 }  // namespace
+
+bool TestsMarkAlone(const SurveyRule& rule) {
+  Rule known = KnownMatches(rule);
+  known.target = netlink::NoTarget{};
+  known.mark.reset();
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return IsUnconditional(known) &&
+         (opaque == nullptr || (opaque->all_known && !opaque->in_interface));
+}
 
 bool PassesFamily(const TableId& table, netlink::Family family) {
   return table.family == netlink::FamilyName(family) || table.family == "inet";

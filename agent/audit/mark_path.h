@@ -33,6 +33,8 @@ struct MarkRule {
 
 // Whether packets of `family` pass the table: ip, ip6 or inet.
 bool PassesFamily(const netlink::TableId& table, netlink::Family family);
+// Every packet matches, except for what the rule asks of the mark and of the family.
+bool TestsMarkAlone(const netlink::SurveyRule& rule);
 // A packet that matches never reaches the next rule.
 bool EndsChain(const netlink::SurveyRule& rule);
 // It masquerades, or else drops, by a target of iptables or a statement of nft.

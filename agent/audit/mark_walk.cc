@@ -49,15 +49,6 @@ MarkTest TestOf(const SurveyRule& rule, uint32_t bits) {
   return mark->negated ? MarkTest::kMisses : MarkTest::kMatches;
 }
 
-// Every packet matches, except for what the rule asks of the mark.
-bool AsksTheMarkAlone(const SurveyRule& rule) {
-  const netlink::Rule* known = rule.rule();
-  if (known == nullptr) return IsUnconditional(rule);
-  netlink::Rule without = *known;
-  without.mark.reset();
-  return IsUnconditional(without);
-}
-
 class MarkWalk {
  public:
   MarkWalk(const Chains& chains, uint32_t bits, MarkAction action)
@@ -80,11 +71,11 @@ class MarkWalk {
       const MarkTest test = TestOf(rule, bits_);
       if (test == MarkTest::kMisses) {
         // From here on there are only packets with the mark.
-        tested |= EndsChain(rule) && AsksTheMarkAlone(rule);
+        tested |= EndsChain(rule) && TestsMarkAlone(rule);
         continue;
       }
       const bool all =
-          IsUnconditional(rule) || (test == MarkTest::kMatches && AsksTheMarkAlone(rule));
+          IsUnconditional(rule) || (test == MarkTest::kMatches && TestsMarkAlone(rule));
       const bool by_mark = tested || test != MarkTest::kNone;
       const bool acts = IsMarkAction(rule, action_ == MarkAction::kMasquerade);
       if (acts && (by_mark || all)) acting_.insert(chain.first);

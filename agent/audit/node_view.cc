@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/audit/audit_sieve.h"
+#include "agent/policy/martians.h"
 #include "agent/process/network_namespaces.h"
 
 namespace kipt::agent {
@@ -62,6 +63,19 @@ void SurveyModes(const ModeSources& sources, const TakeOne& take, NodeView& view
   if (legacy) add("iptables-legacy tables", survey_of(sources.open_legacy()));
 }
 
+// On its way from INPUT, as kubelet makes it.
+bool HasMartianRule(const NodeView& view) {
+  const auto holds = [](const Survey& survey, const std::string& name, const auto& what) {
+    const netlink::SurveyChain* chain = survey.Find({"ip", "filter"}, name);
+    return chain != nullptr && absl::c_any_of(chain->rules, what);
+  };
+  const auto jumps = [](const netlink::SurveyRule& rule) { return JumpOf(rule) == kFirewallChain; };
+  return absl::c_any_of(view.surveys, [&](const Survey& survey) {
+    return holds(survey, std::string(kFirewallChain), IsMartianRule) &&
+           holds(survey, "INPUT", jumps);
+  });
+}
+
 NodeView Gather(const ModeSources& sources, const TakeOne& take = TakeAll) {
   NodeView view;
   SurveyModes(sources, take, view);
@@ -76,6 +90,9 @@ NodeView Gather(const ModeSources& sources, const TakeOne& take = TakeAll) {
     view.route_localnet = *std::move(exposed);
   } else if (!absl::IsNotFound(exposed.status())) {
     AddProblem(view, "route_localnet", exposed.status());
+  }
+  if (!view.route_localnet.empty() && !HasMartianRule(view)) {
+    view.martians_dropped_by = ReadWhoDropsMartians(sources);
   }
   return view;
 }

@@ -119,6 +119,8 @@ struct NodeView {
   std::vector<DeviceMark> device_marks = {};
   // As ReadRouteLocalnet; also empty where there is no IPv4.
   std::vector<std::string> route_localnet = {};
+  // ReadWhoDropsMartians, where route_localnet is on and no rule of kubelet's form is there.
+  std::string martians_dropped_by = {};
   ChangeFacts facts = {};
   // What could not be read, and why: "nft tables: ...". `cni` has its own.
   std::vector<std::string> problems = {};

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "agent/policy/martians.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
@@ -302,6 +303,29 @@ absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const Family> famil
   const BackendOrError backend = nft ? sources.open_nft() : sources.open_legacy();
   status = backend.ok() ? work(**backend) : backend.status();
   return nft && absl::IsUnavailable(status) ? absl::OkStatus() : status;
+}
+
+std::string ReadWhoDropsMartians(const ModeSources& sources) {
+  constexpr int kMostAttempts = 5;
+  // The others hold most of a node's rules, and drop no martian packet.
+  const netlink::SurveyFilter keep = [](const auto& table, const auto&, const auto&) {
+    return (table.family == "ip" || table.family == "inet") && table.name != "nat" &&
+           table.name != "kube-proxy";
+  };
+  std::string found;
+  const auto look = [&](netlink::Backend& backend) {
+    absl::StatusOr<netlink::Survey> survey = backend.TakeSurvey(keep);
+    for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
+      survey = backend.TakeSurvey(keep);
+    }
+    if (survey.ok()) found = WhoDropsMartians({&*survey, 1});
+    return survey.status();
+  };
+  for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {
+    const absl::Status status = VisitMode(kind, netlink::kFamilies, sources, look);
+    if (status.ok() && !found.empty()) break;
+  }
+  return found;
 }
 
 OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> families,

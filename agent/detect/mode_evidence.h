@@ -119,6 +119,10 @@ absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const netlink::Fami
                        const ModeSources& sources,
                        absl::FunctionRef<absl::Status(netlink::Backend& backend)> work);
 
+// WhoDropsMartians in both iptables modes; empty also where that cannot be read: it protects
+// nobody. Reads every chain, so it is for nodes whose martian rule is missing.
+std::string ReadWhoDropsMartians(const ModeSources& sources);
+
 // The kubelet chains of `families` in the other iptables.
 OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const netlink::Family> families,
                         const ModeSources& sources);

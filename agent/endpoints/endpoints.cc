@@ -146,8 +146,11 @@ std::string MartianText(const AgentState& state) {
   const std::string exposed = ExposedBecause(state);
   if (!exposed.empty()) return absl::StrCat("EXPOSED: ", exposed);
   return absl::StrCat(
-      state.martian_protection ? "a rule drops them" : "no rule, none is needed", ", ",
-      state.martians_dropped, " dropped since the start",
+      state.martian_protection ? "a rule drops them"
+      : state.martians_dropped_elsewhere.empty()
+          ? "no rule, none is needed"
+          : absl::StrCat("no rule of kubelet's; dropped by ", state.martians_dropped_elsewhere),
+      ", ", state.martians_dropped, " dropped since the start",
       state.route_localnet.empty()
           ? ""
           : absl::StrCat(", route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", ")));

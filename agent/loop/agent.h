@@ -45,6 +45,8 @@ struct AgentOptions {
   std::optional<RetirementSources> retire = {};
   // ReadRouteLocalnet; may be empty.
   std::function<std::vector<std::string>()> route_localnet = {};
+  // Node::WhoDropsMartians; may be empty. Called where no rule of kubelet's drops martian packets.
+  std::function<std::string()> who_drops_martians = {};
   // The rules of other programs that are expected; nothing: no others are reported, either.
   std::optional<std::vector<ExpectedRule>> foreign_rules = {};
   // What a check costs is the difference of two calls. Passed in for tests.

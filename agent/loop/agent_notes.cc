@@ -184,11 +184,18 @@ void Agent::NoteState(const Round& round) {
     state_.in_place = WithoutNative(plan.diff.in_place);
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
     state_.of_kube_proxy = plan.diff.of_kube_proxy;
-    state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
+    const bool was_protected = std::exchange(
+        state_.martian_protection, MartianProtectionStands(plan.martians, report.applied));
     state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
     // One file for each interface, so not after every change.
     if (options_.route_localnet && round.trigger != Trigger::kChange) {
       state_.route_localnet = options_.route_localnet();
+    }
+    if (round.trigger != Trigger::kChange || was_protected) {
+      state_.martians_dropped_elsewhere.clear();
+      if (!ExposedBecause(state_).empty() && options_.who_drops_martians) {
+        state_.martians_dropped_elsewhere = options_.who_drops_martians();
+      }
     }
   }
   if (!round.incident) return;

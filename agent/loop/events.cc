@@ -144,7 +144,10 @@ std::string NotReadyBecause(const FamilyState& family) {
 }
 
 std::string ExposedBecause(const AgentState& state) {
-  if (state.route_localnet.empty() || state.martian_protection) return "";
+  if (state.route_localnet.empty() || state.martian_protection ||
+      !state.martians_dropped_elsewhere.empty()) {
+    return "";
+  }
   return absl::StrCat("route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", "),
                       " and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
 }

@@ -245,8 +245,11 @@ struct AgentState {
   std::map<netlink::ChainId, uint64_t> foreign_references;
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; "all": every one.
   std::vector<std::string> route_localnet;
-  // A rule drops such packets; and how many since this process started.
+  // A rule drops such packets; the chain that drops them where kubelet's rule does not
+  // (WhoDropsMartians), as of the last change of that or the last timer; and how many kubelet's
+  // rule dropped since this process started.
   bool martian_protection = false;
+  std::string martians_dropped_elsewhere;
   uint64_t martians_dropped = 0;
   absl::Time last_look = absl::InfinitePast();
   absl::Time last_success = absl::InfinitePast();

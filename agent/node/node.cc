@@ -124,6 +124,12 @@ std::vector<std::string> Node::RouteLocalnet() const {
   return Inside(visited_, [] { return ReadRouteLocalnet(); }).value_or(std::vector<std::string>());
 }
 
+std::string Node::WhoDropsMartians() const {
+  return Inside(visited_,
+                [&] { return absl::StatusOr<std::string>(ReadWhoDropsMartians(sources_)); })
+      .value_or("");
+}
+
 PolicyInput Node::Input() const {
   return {.mode = config_.mode,
           .families = config_.families,
@@ -201,7 +207,8 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
 NodeQuestions Node::Questions(Errand errand) {
   one_attempt_ = errand == Errand::kSync;
   symbols_ = one_attempt_ ? KernelSymbols::kSkip : KernelSymbols::kRead;
-  NodeQuestions node = {.support = support_};
+  NodeQuestions node = {.support = support_,
+                        .who_drops_martians = [this] { return WhoDropsMartians(); }};
   if (errand != Errand::kRetire && !Retires()) return node;
   node.retire = Dependents(OtherThan(KindInUse()));
   node.retire_other = [this](bool martians_dropped, bool apply) {
@@ -221,6 +228,7 @@ AgentOptions Node::MakeAgentOptions() {
                           .writers = {},
                           .retire = {},
                           .route_localnet = [this] { return RouteLocalnet(); },
+                          .who_drops_martians = [this] { return WhoDropsMartians(); },
                           .foreign_rules = {}};
   if (config_.foreign_rules == ForeignRulesPolicy::kReport ||
       (config_.foreign_rules == ForeignRulesPolicy::kAuto && mode_ == IptablesMode::kNft)) {

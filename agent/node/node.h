@@ -38,6 +38,8 @@ namespace kipt::agent {
 struct NodeQuestions {
   // What the node can hold; null: everything.
   std::shared_ptr<SupportSource> support = nullptr;
+  // Node::WhoDropsMartians.
+  std::function<std::string()> who_drops_martians = {};
   // --stale-chains=retire: who depends on what.
   std::optional<RetirementSources> retire = {};
   // Retires what the other iptables mode holds; nothing: it holds nothing. `martians_dropped`: the
@@ -97,6 +99,8 @@ class Node {
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; none where that
   // cannot be read.
   std::vector<std::string> RouteLocalnet() const;
+  // ReadWhoDropsMartians.
+  std::string WhoDropsMartians() const;
   CniConfigs ReadCniConfigs() const;
 
  private:

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/martians.h"
 
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter.h>
+
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/reach.h"
@@ -30,7 +40,125 @@ bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
   return false;
 }
 
+// ---- what other programs' rules do with martian packets ----
+
+using netlink::OpaqueRule;
+using netlink::PrefixMatch;
+using netlink::SurveyChain;
+using netlink::SurveyRule;
+using Chains = std::map<std::string, SurveyChain>;
+
+// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
+constexpr int kDeepest = 64;
+
+enum class Share : uint8_t { kNone, kSome, kAll };
+
+// Of addresses of 127.0.0.0/8, or with `outside` of all others.
+Share AddressShare(const std::optional<PrefixMatch>& match, bool outside) {
+  if (!match) return Share::kAll;
+  const netlink::Prefix& prefix = match->prefix;
+  const uint8_t shared = netlink::PrefixMask(std::min<uint8_t>(prefix.length, 8))[0];
+  const bool overlaps = ((prefix.address[0] ^ 127) & shared) == 0;
+  const bool covers = overlaps && prefix.length <= 8;
+  const bool covered = overlaps && prefix.length >= 8;
+  Share share = covers ? Share::kAll : overlaps ? Share::kSome : Share::kNone;
+  if (outside) {
+    share = prefix.length == 0 ? Share::kAll : covered ? Share::kNone : Share::kSome;
+  }
+  if (!match->negated || share == Share::kSome) return share;
+  return share == Share::kAll ? Share::kNone : Share::kAll;
+}
+
+// Of the first packet of a connection, without which no other follows.
+Share StateShare(const std::optional<netlink::CtStateMatch>& match) {
+  constexpr uint16_t kLater = netlink::kCtRelated | netlink::kCtEstablished | netlink::kCtDnat;
+  if (!match) return Share::kAll;
+  if ((match->states & ~kLater) != 0) return Share::kSome;
+  return match->negated ? Share::kAll : Share::kNone;
+}
+
+// Of the martian packets, which no packet of lo is.
+Share MartianShare(const SurveyRule& rule) {
+  const netlink::Rule& known = KnownMatches(rule);
+  const OpaqueRule* opaque = rule.opaque();
+  Share interface = Share::kAll;
+  if (opaque != nullptr && opaque->in_interface) {
+    const bool of_lo = opaque->in_interface->name == "lo";
+    interface = !of_lo ? Share::kSome : opaque->in_interface->negated ? Share::kAll : Share::kNone;
+  }
+  const bool of_ipv4 = opaque == nullptr || opaque->family.value_or(Family::kIPv4) == Family::kIPv4;
+  const bool more = known.mark || known.conn_label || (opaque != nullptr && !opaque->all_known);
+  return std::min({of_ipv4 ? Share::kAll : Share::kNone, interface, StateShare(known.ct_state),
+                   AddressShare(known.source, /*outside=*/true),
+                   AddressShare(known.destination, /*outside=*/false),
+                   more ? Share::kSome : Share::kAll});
+}
+
+// Neither keeps a packet from the next rule nor changes where it goes.
+bool PassesOn(const SurveyRule& rule) {
+  if (rule.rule() != nullptr) return !netlink::IsTerminal(rule.rule()->target);
+  constexpr absl::string_view kNames[] = {"MARK", "CONNMARK", "CT", "NOTRACK"};
+  return !MayDecide(rule) || absl::c_linear_search(kNames, TargetName(rule));
+}
+
+// What becomes of the martian packets that come to a chain.
+enum class Fate : uint8_t {
+  kDropped,
+  kLeave,    // some return, and none is accepted
+  kMayPass,  // some may be accepted
+};
+
+Fate FateIn(const Chains& chains, const SurveyChain& chain, int depth = 0) {
+  bool some_left = false;
+  const auto dropped = [&] { return some_left ? Fate::kLeave : Fate::kDropped; };
+  for (const SurveyRule& rule : chain.rules) {
+    const Share share = MartianShare(rule);
+    if (share == Share::kNone) continue;
+    const std::string target = TargetName(rule);
+    if (const std::string* jump = netlink::JumpTarget(rule)) {
+      const auto callee = chains.find(*jump);
+      if (callee == chains.end() || depth > kDeepest) return Fate::kMayPass;
+      const Fate fate = FateIn(chains, callee->second, depth + 1);
+      if (fate == Fate::kMayPass) return fate;
+      if (fate == Fate::kDropped && share == Share::kAll) return dropped();
+      // From a goto they return to the caller.
+      some_left |= fate == Fate::kLeave && rule.opaque() != nullptr && rule.opaque()->terminal;
+    } else if (target == "DROP" || target == "REJECT") {
+      if (share == Share::kAll) return dropped();
+    } else if (target == "RETURN") {
+      if (share == Share::kAll) return Fate::kLeave;
+      some_left = true;
+    } else if (!PassesOn(rule)) {
+      return Fate::kMayPass;
+    }
+  }
+  return chain.policy == "DROP" ? Fate::kDropped : Fate::kLeave;
+}
+
+// Before a program of this node gets them. Chains of type nat see the first packet only.
+bool SeesMartians(const netlink::TableId& table, const std::string& name,
+                  const SurveyChain& chain) {
+  if (!chain.base || (table.family != "ip" && table.family != "inet")) return false;
+  const std::optional<netlink::ChainHook> hook =
+      chain.hook ? chain.hook : netlink::HookOfIptables(table.name, name);
+  return hook && !hook->nat &&
+         (hook->hook == NF_INET_PRE_ROUTING || hook->hook == NF_INET_LOCAL_IN);
+}
+
 }  // namespace
+
+std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys) {
+  for (const netlink::Survey& survey : surveys) {
+    for (const auto& [table, chains] : survey.tables) {
+      if (survey.dormant.contains(table)) continue;
+      for (const auto& [name, chain] : chains) {
+        if (!SeesMartians(table, name, chain) || FateIn(chains, chain) != Fate::kDropped) continue;
+        return absl::StrCat("chain ", name, " of table ", netlink::ToString(table));
+      }
+    }
+  }
+  return "";
+}
 
 bool IsMartianRule(const ObservedRule& rule) {
   return rule.rule() != nullptr && *rule.rule() == DropMartians(0);

@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/types/span.h"
 #include "agent/policy/chain_diff.h"
 #include "netlink/ruleset.h"
+#include "netlink/survey.h"
 
 namespace kipt::agent {
 
@@ -26,11 +28,19 @@ struct MartianProtection {
   // Packets dropped since its creation; and the native table's part of them.
   uint64_t dropped = 0;
   uint64_t dropped_natively = 0;
+  // WhoDropsMartians, where that was asked.
+  std::string elsewhere = {};
 
   bool operator==(const MartianProtection&) const = default;
 };
 
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
+
+// The chain that drops martian packets before a program gets them, whoever made its rules: "chain
+// PREROUTING of table ip raw", of any table but those of type nat. Empty where none drops them all:
+// what may accept some of them leaves the node open to these. `surveys` may lack rules of chains
+// that drop nothing.
+std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys);
 
 // By any writer.
 bool IsMartianRule(const netlink::ObservedRule& rule);

@@ -158,6 +158,8 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
     absl::StrAppend(&text, "dropped by a rule (", plan.martians.dropped, " so far)");
   } else if (subject.route_localnet.empty()) {
     text += "no rule, and route_localnet is nowhere 1";
+  } else if (!plan.martians.elsewhere.empty()) {
+    absl::StrAppend(&text, "no rule of kubelet's; dropped by ", plan.martians.elsewhere);
   } else {
     text += plan.martians.rule ? "EXPOSED: no packet reaches the rule" : "EXPOSED: no rule";
   }

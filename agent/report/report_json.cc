@@ -115,12 +115,13 @@ Json KeptJson(const Claimed& kept) {
                                           {"ofKubeProxy", kept.of_kube_proxy}});
 }
 
-Json MartiansJson(bool rule_stands, uint64_t dropped,
+Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,
                   const std::vector<std::string>& route_localnet) {
   return {{"ruleStands", rule_stands},
           {"packetsDropped", dropped},
+          {"droppedElsewhere", elsewhere},
           {"routeLocalnet", route_localnet},
-          {"exposed", !rule_stands && !route_localnet.empty()}};
+          {"exposed", !rule_stands && elsewhere.empty() && !route_localnet.empty()}};
 }
 
 namespace {
@@ -195,8 +196,8 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changesNeeded"] = WithoutNative(plan.diff.changes).size();
   AddStanding(plan, json);
-  json["martians"] =
-      MartiansJson(plan.martians.stands, plan.martians.dropped, subject.route_localnet);
+  json["martians"] = MartiansJson(plan.martians.stands, plan.martians.dropped,
+                                  plan.martians.elsewhere, subject.route_localnet);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);
   json["incidents"] = CurrentIncidentsJson(subject.incidents);

@@ -148,7 +148,7 @@ std::string AgentStateJson(const AgentState& state) {
                {"foreignReferences", List(state.foreign_references, reference_json)},
                {"fights", FightsJson(state.fights, kAll)},
                {"martians", MartiansJson(state.martian_protection, state.martians_dropped,
-                                         state.route_localnet)},
+                                         state.martians_dropped_elsewhere, state.route_localnet)},
                {"lastCheck", TimeJson(state.last_look)},
                {"lastSuccess", TimeJson(state.last_success)},
                {"heartbeat", TimeJson(state.heartbeat)},

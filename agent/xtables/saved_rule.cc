@@ -218,7 +218,9 @@ class SavedRuleReader {
     }
     if (fits_) return std::move(rule_);
     opaque_.text = std::string(text);
-    opaque_.unconditional = !unknown_condition_ && netlink::IsUnconditional(rule_);
+    opaque_.all_known = !unknown_condition_;
+    opaque_.unconditional =
+        opaque_.all_known && !opaque_.in_interface && netlink::IsUnconditional(rule_);
     opaque_.known = std::move(rule_);
     opaque_.known.target = netlink::NoTarget{};
     return std::move(opaque_);
@@ -258,10 +260,10 @@ class SavedRuleReader {
     if (option == "-s" || option == "-d") {
       ReadAddress(option == "-s" ? rule_.source : rule_.destination, negated);
     } else if (option == "-i" || option == "-o" || option == "-p") {
-      if (option == "-i" && !opaque_.in_interface) {
-        opaque_.in_interface = {std::string(Word(1)), negated};
-      }
-      SkipUnknown(2);
+      if (option != "-i" || opaque_.in_interface) return SkipUnknown(2);
+      opaque_.in_interface = {std::string(Word(1)), negated};
+      at_ += 2;
+      fits_ = false;
     } else if (option == "-m" && at_ + 2 <= words_.size()) {
       const absl::string_view name = Word(1);
       at_ += 2;

@@ -126,6 +126,18 @@ TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilSomebodyPutsOneThere
   EXPECT_EQ(listener_->received().packets, 0);
 }
 
+TEST_P(MartianPostureTest, AnotherProgramsRuleKeepsNeighboursOutAsLongAsItIsThere) {
+  StartWith({"--make-iptables-util-chains=false"});
+  ExpectOpen();
+  Change({"-t", "raw", "-A", "PREROUTING", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
+  ExpectClosed();
+  EXPECT_THAT(Statusz(), HasSubstr("no rule of kubelet's; dropped by chain PREROUTING of table ip "
+                                   "raw, 0 dropped since the start, route_localnet is 1"));
+  EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
+  Change({"-t", "raw", "-F"});
+  ExpectOpen();
+}
+
 TEST_P(MartianPostureTest, WithoutRouteLocalnetNoRuleIsNeeded) {
   SetSysctl("ipv4/conf/outside/route_localnet", "0");
   StartWith({"--make-iptables-util-chains=false"});

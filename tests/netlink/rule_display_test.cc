@@ -32,13 +32,16 @@ struct Row {
   std::string text;
   std::string facts;
   Bytes more = {};
+  bool inet = false;
 };
 
 void ExpectShown(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
+    std::vector<uint8_t> message = RuleMessage(row.family, row.expressions, row.more);
+    if (row.inet) message[16] = 1;  // after nlmsghdr: NFPROTO_INET
     const absl::StatusOr<ObservedRule> rule =
-        DecodeRule(RuleMessage(row.family, row.expressions, row.more));
+        DecodeRule(message, row.inet ? DecodeFor::kSurvey : DecodeFor::kSnapshot);
     ASSERT_TRUE(rule.ok()) << rule.status();
     ASSERT_NE(rule->opaque(), nullptr);
     EXPECT_EQ(rule->opaque()->text, row.text);
@@ -219,6 +222,30 @@ TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
   });
 }
 
+TEST(RuleDisplayTest, ReadsAddressesInTablesOfInetOnceTheFamilyIsKnown) {
+  const auto nfproto = [](uint8_t family) { return Join({Meta(15), Compare(Bytes{family})}); };
+  ExpectShown({
+      {.name = "of IPv4",
+       .family = Family::kIPv4,
+       .expressions = {nfproto(2), Payload(1, 16, 1), Compare(Bytes{127}), Verdict(0)},
+       .text = "-d 127.0.0.0/8 [nft meta] -j DROP",
+       .facts = "decides terminal ",
+       .inet = true},
+      {.name = "of IPv6",
+       .family = Family::kIPv6,
+       .expressions = {nfproto(10), Payload(1, 24, 2), Compare(Bytes{0xfd, 0}), Verdict(0)},
+       .text = "-d fd00::/16 [nft meta] -j DROP",
+       .facts = "decides terminal ",
+       .inet = true},
+      {.name = "of any family",
+       .family = Family::kIPv4,
+       .expressions = {Payload(1, 16, 1), Compare(Bytes{127}), Verdict(0)},
+       .text = "[nft payload] -j DROP",
+       .facts = "decides terminal ",
+       .inet = true},
+  });
+}
+
 TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
   const Bytes state = ExpressionBytes("ct", Join({Attr(2, 0), Attr(1, 1)}));
   ExpectShown({
@@ -241,7 +268,22 @@ TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
       {"ct state",
        Family::kIPv4,
        {state, Mask(HostU32(6)), Compare(HostU32(0), 1), Verdict(1)},
-       "[nft ct] [nft bitwise] [nft cmp] -j ACCEPT",
+       "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+       "decides terminal "},
+      {"not ct state",
+       Family::kIPv4,
+       {state, Mask(HostU32(0x41)), Compare(HostU32(0), 0), Verdict(1)},
+       "-m conntrack ! --ctstate INVALID,UNTRACKED -j ACCEPT",
+       "decides terminal "},
+      {"a state without a name",
+       Family::kIPv4,
+       {state, Mask(HostU32(0x82)), Compare(HostU32(0), 1), Verdict(1)},
+       "[nft ct] -j ACCEPT",
+       "decides terminal "},
+      {"the loopback interface by its index",
+       Family::kIPv4,
+       {ExpressionBytes("meta", Join({Attr(2, 4), Attr(1, 1)})), Compare(HostU32(1)), Verdict(1)},
+       "-i lo -j ACCEPT",
        "decides terminal "},
       {"set lookup",
        Family::kIPv4,
