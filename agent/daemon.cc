@@ -48,16 +48,18 @@ absl::Status Store(absl::StatusOr<T> made, T& value) {
 
 class Daemon {
  public:
-  Daemon(const Flags& flags, const Config& config, const std::string& version)
-      : flags_(flags), config_(config), version_(version), metrics_(version) {}
+  Daemon(const Flags& flags, const Config& config, MetricsOfProgram program)
+      : flags_(flags), config_(config), version_(program.version), metrics_(std::move(program)) {}
 
   // The order matters: what needs a privilege comes before it is dropped. Threads, which would keep
   // it, come after.
   absl::StatusOr<ExitCode> Run() {
     KeepHeapSmall();
+    // Before anything is opened: a passed number may be that of no descriptor.
+    std::vector<OwnedFd> passed = TakePassedSockets();
     absl::Status status = MakeLoop();
     if (status.ok()) {
-      Listen();
+      Listen(std::move(passed));
       OpenIncidents();
       status = LimitToFirstCheck();
     }
@@ -87,7 +89,7 @@ class Daemon {
   }
 
   // Before privileges are dropped: a port below 1024 needs one.
-  void Listen() {
+  void Listen(std::vector<OwnedFd> passed) {
     std::vector<ServedAddresses::Endpoint> endpoints = {
         {config_.healthz_bind_address,
          [this](const HttpRequest& request) { return endpoints_->Health(request); }},
@@ -98,7 +100,7 @@ class Daemon {
         *loop_, std::move(endpoints),
         ServedAddresses::Handlers{.notice = LogNotice,
                                   .changed = [this] { Publish(agent_->state()); }});
-    served_->Listen(TakePassedSockets());
+    served_->Listen(std::move(passed));
   }
 
   // Before the right to open files for writing is given up.
@@ -314,6 +316,7 @@ class Daemon {
       status_line_ = std::move(status_line);
       service_manager_.Status(status_line_);
     }
+    service_manager_.TellRest();
     if (Audits() && !may_audit_ && state.must_restart.empty()) {
       state.must_restart = "audit-period: 0s at start, which gave up what an audit reads";
     }
@@ -360,8 +363,8 @@ class Daemon {
 
 }  // namespace
 
-ExitCode RunDaemon(const Flags& flags, const Config& config, const std::string& version) {
-  Daemon daemon(flags, config, version);
+ExitCode RunDaemon(const Flags& flags, const Config& config, MetricsOfProgram program) {
+  Daemon daemon(flags, config, std::move(program));
   const absl::StatusOr<ExitCode> code = daemon.Run();
   if (code.ok()) return *code;
   LOG(ERROR) << code.status().message();

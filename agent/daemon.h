@@ -9,6 +9,7 @@
 
 #include "agent/commands.h"
 #include "agent/config/config.h"
+#include "agent/endpoints/metrics.h"
 
 namespace kipt::agent {
 
@@ -22,7 +23,7 @@ namespace kipt::agent {
 //
 // SIGHUP and a change of the configuration file load it again, `flags` over it. A wrong
 // configuration is reported and not used.
-ExitCode RunDaemon(const Flags& flags, const Config& config, const std::string& version);
+ExitCode RunDaemon(const Flags& flags, const Config& config, MetricsOfProgram program);
 
 }  // namespace kipt::agent
 

@@ -59,7 +59,8 @@ static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VE
 // rules come from others. One object a process.
 class StderrLog final : private google::LogSink {
  public:
-  StderrLog(const char* program, const Flags& flags) {
+  // `waits`: for a slow reader, as a command may that is not a daemon.
+  StderrLog(const char* program, const Flags& flags, bool waits) : waits_(waits) {
     FLAGS_v = flags.v.value_or(0);
     FLAGS_vmodule = flags.vmodule.value_or("");
     // glog itself writes nowhere: neither files nor, unescaped, standard error.
@@ -75,18 +76,35 @@ class StderrLog final : private google::LogSink {
   StderrLog(const StderrLog&) = delete;
   StderrLog& operator=(const StderrLog&) = delete;
 
+  // Lines that nobody read in time.
+  uint64_t dropped() const { return output_.dropped(); }
+
  private:
   using google::LogSink::send;
   void send(google::LogSeverity severity, const char* /*full_filename*/, const char* file, int line,
             const google::LogMessageTime& time, const char* message, size_t size) override {
-    std::string text =
+    const std::string header =
         absl::StrFormat("%c%02d%02d %02d:%02d:%02d.%06d %5d %s:%d] ",
                         google::GetLogSeverityName(severity)[0], time.month() + 1, time.day(),
                         time.hour(), time.min(), time.sec(), time.usec(), gettid(), file, line);
+    std::string text;
+    if (const uint64_t lost = dropped() - told_; lost != 0) {
+      absl::StrAppend(&text, header, lost, " lines are missing here: standard error was full\n");
+    }
+    absl::StrAppend(&text, header);
     featuregates::AppendLine(text, absl::string_view(message, size));
     // One write, so that lines of other processes on the same file do not come between.
-    std::fwrite(text.data(), 1, text.size(), stderr);
+    if (waits_) {
+      std::fwrite(text.data(), 1, text.size(), stderr);
+    } else if (const uint64_t lost = dropped(); output_.Write(text)) {
+      told_ = lost;
+    }
   }
+
+  const bool waits_;
+  LossyOutput output_{STDERR_FILENO};
+  // Of the lines that were dropped, those that a later line told of.
+  std::atomic<uint64_t> told_ = 0;
 };
 
 // ---- the commands ----
@@ -352,12 +370,16 @@ void LogStart(const Config& config) {
             << IptablesModeName(mode.value_or(IptablesMode::kUnknown));
 }
 
-ExitOrError Run(const CommandLine& command_line, const Config& config) {
+ExitOrError Run(const CommandLine& command_line, const Config& config,
+                std::function<uint64_t()> log_lines_dropped) {
   const Command command = command_line.command;
   const Flags& flags = command_line.flags;
   if (command == Command::kGates) return RunGates(config, flags.output);
   if (command == Command::kIncidents) return RunIncidents(flags, config);
-  if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
+  if (command == Command::kRun) {
+    return RunDaemon(flags, config,
+                     {.version = KIPT_VERSION, .log_lines_dropped = std::move(log_lines_dropped)});
+  }
   Node node(config);
   if (command == Command::kDetect) return RunDetectOrCapabilities(flags, node);
   // These read more than the rules of one iptables mode.
@@ -393,7 +415,7 @@ int Main(const char* program, const std::vector<std::string>& arguments, int& un
     return kExitOk;
   }
 
-  const StderrLog log(program, flags);
+  const StderrLog log(program, flags, /*waits=*/command_line.command != Command::kRun);
   const bool npd = flags.output == OutputFormat::kNpd;
   // node-problem-detector's "unknown".
   if (npd) unwritten = 2;
@@ -412,7 +434,7 @@ int Main(const char* program, const std::vector<std::string>& arguments, int& un
   if (!config.ok()) return fail(config.status(), kExitUsage);
   if (command_line.command == Command::kRun) LogStart(*config);
   LogConfig(*config);
-  const ExitOrError code = Run(command_line, *config);
+  const ExitOrError code = Run(command_line, *config, [&log] { return log.dropped(); });
   if (npd) return NpdExitStatus(code, std::cout);
   return code.ok() ? *code : Fail(code.status(), kExitFailed);
 }

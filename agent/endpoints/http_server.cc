@@ -18,6 +18,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -275,8 +276,12 @@ absl::Status SocketError(absl::string_view address, int error) {
         absl::StrCat(message, "; choose an address of this machine"));
   }
   if (error == EACCES || error == EPERM) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(message, "; ports below 1024 need CAP_NET_BIND_SERVICE"));
+    int port = 0;
+    const bool privileged =
+        absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port) && port < 1024;
+    return absl::PermissionDeniedError(absl::StrCat(
+        message, privileged ? "; ports below 1024 need CAP_NET_BIND_SERVICE"
+                            : "; a security module or a filter of system calls forbids it"));
   }
   return absl::ResourceExhaustedError(message);
 }

@@ -420,6 +420,9 @@ constexpr MetricRow kRows[] = {
      kTotal, kScrape, Field<&Facts::conntrack, &ConntrackCounters::early_dropped>},
 
     // The process.
+    {"log_lines_dropped_total",
+     "Log lines that the reader of standard error did not read within 10 ms.", kTotal, kScrape,
+     [](const Facts& facts, Series& series) { Set(series, facts.log_lines_dropped); }, Zero},
     {"process_start_time_seconds", "Start time of the process since the epoch in seconds.", kGauge,
      kScrape, Field<&Facts::usage, &ProcessUsage::start_time_seconds>},
     {"process_cpu_seconds_total", "User and system CPU time spent, in seconds.", kTotal, kScrape,

@@ -47,6 +47,7 @@ struct MetricFacts {
   absl::Status audited = {};                     // how an audit ended
   const ProcessUsage* usage = nullptr;           // null where /proc cannot be read
   const ConntrackCounters* conntrack = nullptr;  // null where the kernel tracks no connections
+  uint64_t log_lines_dropped = 0;
 };
 
 enum class MetricKind {

@@ -58,11 +58,13 @@ struct Metrics::Impl {
     }
   }
 
+  MetricsOfProgram program;
   std::mutex mutex;
   std::map<std::string, Metric> metrics;  // by their names
 };
 
-Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
+Metrics::Metrics(MetricsOfProgram program) : impl_(std::make_unique<Impl>()) {
+  impl_->program = std::move(program);
   for (const MetricRow& row : kMetricRows) {
     const bool shared =
         absl::StartsWith(row.name, "kubernetes_") || absl::StartsWith(row.name, "process_");
@@ -70,7 +72,7 @@ Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
     metric.row = &row;
     if (row.first != nullptr) row.first(metric.series);
   }
-  impl_->Read({MetricMoment::kStart}, {.version = version});
+  impl_->Read({MetricMoment::kStart}, {.version = impl_->program.version});
 }
 Metrics::~Metrics() = default;
 
@@ -101,8 +103,10 @@ void Metrics::AuditEnded(const absl::Status& how) {
 std::string Metrics::Serialize() const {
   const std::optional<ProcessUsage> usage = ReadProcessUsage();
   const std::optional<ConntrackCounters> conntrack = ReadConntrack();
-  impl_->Read({MetricMoment::kScrape},
-              {.usage = usage ? &*usage : nullptr, .conntrack = conntrack ? &*conntrack : nullptr});
+  const std::function<uint64_t()>& dropped = impl_->program.log_lines_dropped;
+  impl_->Read({MetricMoment::kScrape}, {.usage = usage ? &*usage : nullptr,
+                                        .conntrack = conntrack ? &*conntrack : nullptr,
+                                        .log_lines_dropped = dropped ? dropped() : 0});
   std::vector<prometheus::MetricFamily> families;
   std::unique_lock<std::mutex> lock(impl_->mutex);
   for (const auto& [name, metric] : impl_->metrics) {

@@ -6,6 +6,7 @@
 #ifndef KIPT_AGENT_ENDPOINTS_METRICS_H_
 #define KIPT_AGENT_ENDPOINTS_METRICS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,10 +20,17 @@
 
 namespace kipt::agent {
 
+// What the program knows of itself.
+struct MetricsOfProgram {
+  std::string version = {};  // "0.1.0"
+  // Called at each scrape, by any thread; may be empty.
+  std::function<uint64_t()> log_lines_dropped = {};
+};
+
 // Safe for use by several threads at once: a text shows a round whole or not at all.
 class Metrics {
  public:
-  explicit Metrics(absl::string_view version);  // of this program: "0.1.0"
+  explicit Metrics(MetricsOfProgram program);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;

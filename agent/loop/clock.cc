@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/process/own_process.h"
 
 namespace kipt::agent {
 namespace {
@@ -167,7 +169,10 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   return std::unique_ptr<EventLoop>(new EventLoop(event));
 }
 
-EventLoop::~EventLoop() { sd_event_unref(event_); }
+EventLoop::~EventLoop() {
+  watchdog_.reset();
+  sd_event_unref(event_);
+}
 
 int EventLoop::fd() const { return sd_event_get_fd(event_); }
 
@@ -216,9 +221,21 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
 }
 
 absl::StatusOr<bool> EventLoop::EnableWatchdog() {
-  const int result = sd_event_set_watchdog(event_, true);
+  uint64_t microseconds = 0;
+  const int result = sd_watchdog_enabled(/*unset_environment=*/0, &microseconds);
   if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
-  return result > 0;
+  if (result == 0) return false;
+  // sd_event's own would wait for a service manager that does not read.
+  const absl::Duration period = absl::Microseconds(microseconds) / 3;
+  SourceOrError timer = AddTimer([this, period] {
+    NotifyServiceManager("WATCHDOG=1");
+    watchdog_->FireAfter(period).IgnoreError();
+  });
+  if (!timer.ok()) return timer.status();
+  watchdog_ = *std::move(timer);
+  absl::Status armed = watchdog_->FireAfter(absl::ZeroDuration());
+  if (!armed.ok()) return armed;
+  return true;
 }
 
 }  // namespace kipt::agent

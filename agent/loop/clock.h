@@ -212,6 +212,7 @@ class EventLoop {
  private:
   explicit EventLoop(sd_event* event) : event_(event) {}
   sd_event* event_;
+  std::unique_ptr<EventSource> watchdog_;
   const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
 };
 

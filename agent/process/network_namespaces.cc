@@ -47,7 +47,8 @@ absl::Status NamespaceError(int error, absl::string_view step, const std::string
 }
 
 absl::StatusOr<OwnedFd> OpenNamespace(const std::string& path) {
-  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a FIFO would wait.
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return NamespaceError(errno, "open", path);
   return fd;
 }

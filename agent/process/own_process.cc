@@ -8,17 +8,25 @@
 #include <malloc.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -118,7 +126,8 @@ absl::Status Except(const OwnedFd& ruleset, const std::string& path, uint64_t ac
 // A status that fills a screen is not read, and a message is one datagram.
 constexpr size_t kLongestStatus = 1024;
 
-void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, message.c_str()); }
+// "READY" of "READY=1".
+absl::string_view KindOf(absl::string_view message) { return message.substr(0, message.find('=')); }
 
 }  // namespace
 
@@ -143,6 +152,35 @@ int FinishOutput(int exit_code, int unwritten) {
   std::cerr << "Error: writing to standard output: "
             << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";
   return unwritten;
+}
+
+bool LossyOutput::Write(absl::string_view line) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::string text = absl::StrCat(torn_ ? "\n" : "", line);
+  const size_t written = WriteStart(text);
+  if (written == text.size()) {
+    torn_ = false;
+    return true;
+  }
+  torn_ = torn_ ? written != 1 : written != 0;
+  ++dropped_;
+  return false;
+}
+
+size_t LossyOutput::WriteStart(absl::string_view text) {
+  constexpr int kPatienceMs = 10;
+  size_t written = 0;
+  while (written < text.size()) {
+    pollfd output{.fd = fd_, .events = POLLOUT, .revents = 0};
+    if (poll(&output, 1, kPatienceMs) != 1) break;
+    // A pipe that poll calls writable takes as much.
+    const absl::string_view part = text.substr(written, PIPE_BUF);
+    ssize_t count = send(fd_, part.data(), part.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count < 0 && errno == ENOTSOCK) count = write(fd_, part.data(), part.size());
+    if (count <= 0) break;
+    written += static_cast<size_t>(count);
+  }
+  return written;
 }
 
 void KeepHeapSmall() {
@@ -239,24 +277,53 @@ absl::Status ForbidFileWrites(const std::string& may_be_made) {
   return absl::OkStatus();
 }
 
-void ServiceManager::Ready() const { Send("READY=1"); }
+bool NotifyServiceManager(const std::string& message) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  const size_t length = path == nullptr ? 0 : std::strlen(path);
+  if (length < 2 || length >= sizeof(address.sun_path)) return true;
+  std::memcpy(address.sun_path, path, length);
+  // An abstract address.
+  if (path[0] == '@') address.sun_path[0] = '\0';
+  const OwnedFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return true;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  return sendto(fd.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to, size) >=
+             0 ||
+         errno != EAGAIN;
+}
 
-void ServiceManager::Status(absl::string_view text) const {
+void ServiceManager::Tell(std::string message) {
+  std::erase_if(untold_,
+                [&](const std::string& older) { return KindOf(older) == KindOf(message); });
+  untold_.push_back(std::move(message));
+  TellRest();
+}
+
+void ServiceManager::TellRest() {
+  const auto first_untold = absl::c_find_if_not(untold_, NotifyServiceManager);
+  untold_.erase(untold_.begin(), first_untold);
+}
+
+void ServiceManager::Ready() { Tell("READY=1"); }
+
+void ServiceManager::Status(absl::string_view text) {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
   // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. A NUL follows the last.
   while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
-  Send(absl::StrCat("STATUS=", line.substr(0, end)));
+  Tell(absl::StrCat("STATUS=", line.substr(0, end)));
 }
 
-void ServiceManager::Reloading() const {
+void ServiceManager::Reloading() {
   // CLOCK_MONOTONIC in libstdc++. systemd compares it with the moment at which it sent the signal.
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now().time_since_epoch());
-  Send(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now.count()));
+  Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now.count()));
 }
 
-void ServiceManager::Stopping() const { Send("STOPPING=1"); }
+void ServiceManager::Stopping() { Tell("STOPPING=1"); }
 
 std::vector<OwnedFd> TakePassedSockets() {
   // Negative: they cannot be taken over.

@@ -5,6 +5,10 @@
 #ifndef KIPT_AGENT_PROCESS_OWN_PROCESS_H_
 #define KIPT_AGENT_PROCESS_OWN_PROCESS_H_
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +28,27 @@ void OccupyStandardDescriptors();
 // Flushes std::cout. Returns `exit_code`, or `unwritten` after an error message if something was
 // not written. A reader of a pipe or socket that ended has read what it needs: no error.
 int FinishOutput(int exit_code, int unwritten = 1);
+
+// A descriptor whose reader may have stopped reading: a pipe, a terminal or systemd's socket. What
+// cannot be written within 10 ms is dropped, for the process must go on. Safe for use by several
+// threads at once.
+class LossyOutput {
+ public:
+  explicit LossyOutput(int fd) : fd_(fd) {}
+
+  // False: at least the end of `line` is dropped. The next line then begins with a line feed.
+  bool Write(absl::string_view line);
+  // Of all lines.
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  size_t WriteStart(absl::string_view line);
+
+  const int fd_;
+  std::mutex mutex_;
+  bool torn_ = false;
+  std::atomic<uint64_t> dropped_ = 0;
+};
 
 // Returns large blocks to the kernel as soon as they are freed, and gives all threads one heap
 // (mallopt(3)): glibc would keep most of the 60 MiB that a check of 10,000 services takes. Call it
@@ -82,20 +107,30 @@ absl::Status ForbidFileWrites(const std::string& may_be_made);
 
 // ---- the service manager ----
 
-// Reports the state of this process (sd_notify(3), Type=notify) if $NOTIFY_SOCKET is set; drops
-// what cannot be delivered. Programs do not inherit the variable (command.h). The event loop serves
-// the watchdog.
-//
-// Safe for use by several threads at once.
+// Sends one message of sd_notify(3) to $NOTIFY_SOCKET, but never waits, as libsystemd does: false
+// where the service manager has not read what it was told before. True also without one, and where
+// it cannot be reached. Programs do not inherit the variable (command.h).
+bool NotifyServiceManager(const std::string& message);
+
+// Reports the state of this process (Type=notify). What is not read in time is told by a later
+// call. The event loop serves the watchdog. Not safe for use by several threads at once.
 class ServiceManager {
  public:
   // Started, or done with the reload.
-  void Ready() const;
+  void Ready();
   // For people. `text` is escaped: a line break in it would begin another message.
-  void Status(absl::string_view text) const;
+  void Status(absl::string_view text);
   // A reload begins; Ready() ends it.
-  void Reloading() const;
-  void Stopping() const;
+  void Reloading();
+  void Stopping();
+  // Tries again.
+  void TellRest();
+
+ private:
+  void Tell(std::string message);
+
+  // The newest of each kind, in their order.
+  std::vector<std::string> untold_;
 };
 
 // The sockets of a .socket unit (sd_listen_fds(3)), which stay open while this process is down;

@@ -103,7 +103,10 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
     return absl::FailedPreconditionError(absl::StrCat(path, ": ", why));
   };
   if (!S_ISREG(about.st_mode)) return refuse("it is no regular file");
-  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return refuse("another process keeps it");
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return refuse("another process keeps it");
+    return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));
+  }
   const absl::StatusOr<std::string> content = ReadToEnd(file.get(), path, kFileBytes);
   if (!content.ok() || !MayBeReplaced(*content)) {
     return refuse("it holds something else: choose another file, or remove it");

@@ -181,7 +181,7 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
                       .latency = absl::ZeroDuration(),
                       .applying = absl::ZeroDuration()};
   RequireLine(ToString(*round.incident));
-  agent::Metrics metrics("1");
+  agent::Metrics metrics({.version = "1"});
   metrics.Record(round, state);
   RequireText(metrics.Serialize());
 }

@@ -21,9 +21,7 @@ class NotifySocket {
  public:
   NotifySocket() : path_(directory_.directory() + "/notify") {
     fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const sockaddr_un address = Address();
     bound_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   }
   ~NotifySocket() { close(fd_); }
@@ -32,6 +30,17 @@ class NotifySocket {
 
   bool bound() const { return bound_; }
   std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
+  // How many messages of others it takes until its queue is full.
+  int Fill() const {
+    const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const sockaddr_un to = Address();
+    int sent = 0;
+    while (sendto(sender, "X=1", 3, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) > 0) {
+      ++sent;
+    }
+    close(sender);
+    return sent;
+  }
   // All that was told so far.
   const std::string& Told() {
     char buffer[4096];
@@ -47,6 +56,13 @@ class NotifySocket {
   }
 
  private:
+  sockaddr_un Address() const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    return address;
+  }
+
   TemporaryFile directory_{""};
   std::string path_;
   int fd_ = -1;

@@ -22,7 +22,7 @@ using ::kipt::testing::RunProgram;
 using ::testing::HasSubstr;
 
 TEST(PromtoolTest, HasNothingToSayAboutOurMetrics) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   EXPECT_EQ(RunProgram({"promtool", "check", "metrics"}, metrics.Serialize()), ProgramResult())
       << "before the first round";
   Flags flags;

@@ -122,7 +122,7 @@ class FleetAuditsTest : public NetnsTest {
     for (const Kind& kind : fleet) {
       const agent::Mode mode = kind.gate_is_on ? agent::Mode::kCleanup : agent::Mode::kLegacy;
       const NodeAudit audit = AuditOf(kind.view, mode, absl::Now() - kind.age);
-      agent::Metrics metrics("test");
+      agent::Metrics metrics({.version = "test"});
       metrics.SetConfig(agent::DefaultConfig());
       metrics.SetAudit(audit);
       agent::Round round;

@@ -19,7 +19,7 @@ using ::kipt::testing::Filter;
 using ::kipt::testing::Nat;
 
 TEST(LabelMetricsTest, OurOwnGateIsThereWithItsStage) {
-  Metrics metrics("0.7.0");
+  Metrics metrics({.version = "0.7.0"});
   const std::string gate = "kubernetes_feature_enabled{name=\"ConnLabelMarking\",stage=\"ALPHA\"}";
   for (const char* version : {"1.24", "1.27", "1.31"}) {
     metrics.SetConfig(MakeConfig(version));
@@ -30,7 +30,7 @@ TEST(LabelMetricsTest, OurOwnGateIsThereWithItsStage) {
 }
 
 TEST(LabelMetricsTest, EveryChainHasItsCountersFromTheStart) {
-  const Metrics metrics("0.7.0");
+  const Metrics metrics({.version = "0.7.0"});
   const std::pair<const char*, const char*> chains[] = {{"KUBELET-MARK-MASQ", "nat"},
                                                         {"KUBELET-MARK-DROP", "nat"},
                                                         {"KUBELET-POSTROUTING", "nat"},
@@ -54,7 +54,7 @@ TEST(LabelMetricsTest, EveryChainHasItsCountersFromTheStart) {
 }
 
 TEST(LabelMetricsTest, TheChainsAreCountedLikeTheOthers) {
-  Metrics metrics("0.7.0");
+  Metrics metrics({.version = "0.7.0"});
   Round round;
   round.incident.emplace();
   round.incident->damage = {{Nat("KUBELET-MARK-MASQ"), DamageKind::kChainMissing, "x"}};

@@ -117,7 +117,7 @@ Config WorstConfig() {
 }
 
 TEST(MetricsSeriesTest, ANodeAtEveryBoundHasAtMostFourHundred) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.SetConfig(WorstConfig());
   metrics.SetAudit(WorstAudit());
   const AgentState state = WorstState();
@@ -151,7 +151,7 @@ TEST(MetricsSeriesTest, ANodeAtEveryBoundHasAtMostFourHundred) {
 }
 
 TEST(MetricsSeriesTest, WhatHasNoSeriesOfItsOwnIsCountedAsOther) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   const AgentState state = WorstState();
   metrics.Record({}, state);
   const std::vector<std::string> series = Series(metrics);
@@ -165,7 +165,7 @@ TEST(MetricsSeriesTest, WhatHasNoSeriesOfItsOwnIsCountedAsOther) {
 }
 
 TEST(MetricsSeriesTest, TwelveHaveTheirOwnSeries) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   for (const netlink::ChainId& chain : EveryChain()) {
     if (state.fights.size() < 12) state.fights.push_back({.chain = chain});

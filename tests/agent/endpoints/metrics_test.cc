@@ -42,7 +42,7 @@ std::set<std::string> Series(const Metrics& metrics) {
 }
 
 TEST(MetricsTest, EveryCounterExistsFromTheStart) {
-  const Metrics metrics("0.1.0");
+  const Metrics metrics({.version = "0.1.0"});
   for (const char* series :
        {"sync_errors_total{reason=\"permission_denied\"}", "sync_errors_total{reason=\"aborted\"}",
         "sync_errors_total{reason=\"unauthenticated\"}", "syncs_total", "refills_total",
@@ -59,7 +59,7 @@ TEST(MetricsTest, EveryCounterExistsFromTheStart) {
 }
 
 TEST(MetricsTest, CountsARound) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.Record(BusyRound(), StateInPlace());
   metrics.Record(BusyRound(), StateInPlace());
   metrics.LockWaited(absl::Seconds(3));
@@ -96,7 +96,7 @@ TEST(MetricsTest, CountsARound) {
 }
 
 TEST(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.Record({}, StateInPlace());
   AgentState state = StateInPlace();
   state.in_place.clear();
@@ -113,7 +113,7 @@ TEST(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
 }
 
 TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
   // nat.
@@ -135,7 +135,7 @@ TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
 }
 
 TEST(MetricsTest, ShowsWhatWasNotDoneAndWhy) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   state.families[0].pending_changes = 7;
   state.findings = {{Condition::kBitConflict, Filter("INPUT"), "another bit", false},
@@ -157,7 +157,7 @@ TEST(MetricsTest, ShowsWhatWasNotDoneAndWhy) {
 }
 
 TEST(MetricsTest, ShowsWhetherTheConfigurationOnDiskIsInForce) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   Config config = MakeConfig("1.27");
   config.iptables_sync_period = absl::Seconds(90);
   metrics.SetConfig(config);
@@ -173,7 +173,7 @@ TEST(MetricsTest, ShowsWhetherTheConfigurationOnDiskIsInForce) {
 }
 
 TEST(MetricsTest, ANewModeReplacesTheOldOne) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   state.iptables_mode.clear();
   metrics.Record({}, state);
@@ -191,7 +191,7 @@ TEST(MetricsTest, ANewModeReplacesTheOldOne) {
 }
 
 TEST(MetricsTest, GatesThatAreGoneLoseTheirSeries) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.SetConfig(MakeConfig("1.26", {"IPTablesOwnershipCleanup=true"}));
   const std::string gate = "kubernetes_feature_enabled{name=\"IPTablesOwnershipCleanup\",stage=";
   EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), 1);
@@ -209,7 +209,7 @@ TEST(MetricsTest, GatesThatAreGoneLoseTheirSeries) {
 }
 
 TEST(MetricsTest, TheNumberOfSeriesDoesNotGrow) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.SetConfig(MakeConfig("1.27"));
   metrics.Record({}, StateInPlace());
   const std::set<std::string> before = Series(metrics);
@@ -243,7 +243,7 @@ TEST(MetricsTest, TheNumberOfSeriesDoesNotGrow) {
 }
 
 TEST(MetricsTest, EveryFamilyHasHelpAndComesInOrder) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.SetConfig(MakeConfig("1.27"));
   metrics.Record(BusyRound(), StateInPlace());
   std::vector<std::string> names;
@@ -261,7 +261,7 @@ TEST(MetricsTest, EveryFamilyHasHelpAndComesInOrder) {
 }
 
 TEST(MetricsTest, TellsOfTheProcess) {
-  const Metrics metrics("0.1.0");
+  const Metrics metrics({.version = "0.1.0"});
   const double start = Value(metrics, "process_start_time_seconds");
   EXPECT_LT(std::abs(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - start), 600);
   EXPECT_GT(Value(metrics, "process_resident_memory_bytes"), 1e6);
@@ -277,7 +277,7 @@ TEST(MetricsTest, TellsOfTheProcess) {
 }
 
 TEST(MetricsTest, MayBeReadWhileItIsWritten) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   std::atomic<bool> done = false;
   std::thread reader([&] {
     while (!done) EXPECT_THAT(metrics.Serialize(), HasSubstr("build_info"));
@@ -293,7 +293,7 @@ TEST(MetricsTest, MayBeReadWhileItIsWritten) {
 }
 
 TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   const netlink::ChainId masq = kipt::testing::Nat("KUBE-MARK-MASQ");
   const netlink::ChainId drop = kipt::testing::Nat("KUBE-MARK-DROP");
   Round round;
@@ -325,7 +325,7 @@ TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
 }
 
 TEST(MetricsTest, TellsOfMartians) {
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   state.route_localnet = {"all"};
   state.martians_dropped = 5;
@@ -344,7 +344,7 @@ TEST(MetricsTest, WhatWasJustMadeStands) {
       ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
   const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
   state.in_place.clear();
   Round round;
@@ -371,13 +371,13 @@ TEST(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
                  {firewall.rules[0].rule, firewall.rules[1].rule, firewall.rules[0].rule});
   Round round;
   round.report.applied = ComputeDiff(ruleset, observed.snapshot()).changes;
-  Metrics metrics("0.1.0");
+  Metrics metrics({.version = "0.1.0"});
   metrics.Record(round, StateInPlace());
   EXPECT_EQ(Value(metrics, Ours("duplicates_removed_total")), 3);
 }
 
 TEST(MetricsTest, EveryDriftIsAboutChainsOfKubeletsAndBaseChains) {
-  const Metrics metrics("0.1.0");
+  const Metrics metrics({.version = "0.1.0"});
   int drifts = 0;
   for (const std::string& line : Lines(metrics)) {
     absl::string_view rest = line;

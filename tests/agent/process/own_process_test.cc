@@ -5,10 +5,12 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -366,6 +368,46 @@ TEST(PassedSocketsTest, AreTakenOnceAndWithTheirNumbers) {
                 IsEmpty())
         << row.name;
   }
+}
+
+// ---- output that nobody reads; last, because its large strings change the heap ----
+
+// Fills `writer`; what is read of `reader` afterwards, without the filling.
+std::string WhatComes(int reader, int writer, LossyOutput& output) {
+  fcntl(writer, F_SETFL, O_NONBLOCK);
+  while (write(writer, "....", 4) > 0) {
+  }
+  fcntl(writer, F_SETFL, 0);
+  std::string read_all;
+  const auto drain = [&] {
+    std::string buffer(1 << 20, ' ');
+    fcntl(reader, F_SETFL, O_NONBLOCK);
+    for (ssize_t size = 0; (size = read(reader, buffer.data(), buffer.size())) > 0;) {
+      read_all.append(buffer, 0, static_cast<size_t>(size));
+    }
+  };
+  EXPECT_FALSE(output.Write("lost\n"));
+  drain();
+  // It ends within this one.
+  EXPECT_FALSE(output.Write(std::string(1 << 20, '.') + "lost, too\n"));
+  drain();
+  EXPECT_TRUE(output.Write("one\n"));
+  EXPECT_TRUE(output.Write("two\n"));
+  EXPECT_EQ(output.dropped(), 2U);
+  drain();
+  return read_all.substr(read_all.find_last_of('.') + 1);
+}
+
+TEST(LossyOutputTest, DropsWhatNobodyReadsAndGoesOnAtALineOfItsOwn) {
+  std::array<int, 2> pipe_ends = {};
+  ASSERT_EQ(pipe2(pipe_ends.data(), O_CLOEXEC), 0);
+  LossyOutput pipe_output(pipe_ends[1]);
+  EXPECT_EQ(WhatComes(pipe_ends[0], pipe_ends[1], pipe_output), "\none\ntwo\n");
+  std::array<int, 2> sockets = {};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()), 0);
+  LossyOutput socket_output(sockets[1]);
+  EXPECT_EQ(WhatComes(sockets[0], sockets[1], socket_output), "\none\ntwo\n");
+  for (const int fd : {pipe_ends[0], pipe_ends[1], sockets[0], sockets[1]}) close(fd);
 }
 
 }  // namespace

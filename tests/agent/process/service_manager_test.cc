@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A service manager that keeps what it is told.
 class ServiceManagerTest : public ::testing::Test {
@@ -96,6 +97,24 @@ TEST_F(ServiceManagerTest, IsToldTheBeginningOfALongStatusAndNoHalfCharacter) {
   EXPECT_EQ(Told(), "STATUS=" + std::string(1023, 'x'));
   manager_.Status(std::string(1022, 'x') + "\u00e9 and more");
   EXPECT_EQ(Told(), "STATUS=" + std::string(1022, 'x') + "\u00e9");
+}
+
+TEST_F(ServiceManagerTest, IsToldTheNewestOfEachKindOnceItReadsAgain) {
+  while (NotifyServiceManager("X=1")) {
+  }
+  manager_.Ready();
+  manager_.Status("first");
+  manager_.Reloading();
+  manager_.Status("second");
+  manager_.Ready();
+  while (Told() == "X=1") {
+  }
+  EXPECT_EQ(Told(), "");
+  manager_.TellRest();
+  EXPECT_THAT(Told(), StartsWith("RELOADING=1"));
+  EXPECT_EQ(Told(), "STATUS=second");
+  EXPECT_EQ(Told(), "READY=1");
+  EXPECT_EQ(Told(), "");
 }
 
 TEST_F(ServiceManagerTest, CanBeTalkedToTwiceButNotByThePrograms) {
