@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -256,10 +257,16 @@ TEST_P(EitherModeDamageTest, ALostJumpOfKubeProxyIsLoggedThoughNothingOfOursIsDa
 TEST_P(EitherModeDamageTest, WhoPutsARuleBeforeOrIntoOursIsNamed) {
   Start();
   const std::string writer = GetParam() == IptablesMode::kNft ? "iptables-nft (PID " : "a process ";
-  Do(IpFamily::kIpv4, {"-A", "KUBE-FIREWALL", "-j", "DROP"});
-  ASSERT_TRUE(daemon().Prints("ForeignDropsEverything: ")) << daemon().Output();
-  EXPECT_THAT(daemon().Output(), HasSubstr("; written by " + writer));
-  Do(IpFamily::kIpv4, {"-D", "KUBE-FIREWALL", "-j", "DROP"});
+  for (const auto& [chain, target, finding] :
+       {std::array{"KUBE-FIREWALL", "DROP", "ForeignDropsEverything"},
+        std::array{"INPUT", "ACCEPT", "ShadowedJump"}}) {
+    Do(IpFamily::kIpv4, {"-I", chain, "-j", target});
+    ASSERT_TRUE(daemon().Prints(finding)) << daemon().Output();
+    const std::string log = daemon().Output();
+    const std::string first = log.substr(log.find(finding));
+    EXPECT_THAT(first.substr(0, first.find('\n')), HasSubstr("; written by " + writer));
+    Do(IpFamily::kIpv4, {"-D", chain, "-j", target});
+  }
 }
 
 TEST_P(EitherModeDamageTest, AnAdminsDropOfEverythingIsLeftAloneAndMakesItNotReady) {
