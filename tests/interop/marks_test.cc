@@ -23,6 +23,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/interop/service_world.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
@@ -33,6 +34,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using Json = nlohmann::json;
+
+constexpr absl::Duration kWait = absl::Seconds(5);
 
 // What wg-quick gives an interface with a default route.
 constexpr uint32_t kWgQuick = 51820;
@@ -117,31 +120,80 @@ TEST_P(MarksTest, RoutingRulesThatMeetOurBitsAreVerdicts) {
   EXPECT_EQ(json["verdicts"][0]["severity"], "warning");
 }
 
-TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrors) {
-  struct Row {
-    const char* rule;
-    const char* masquerade;
-    const char* drop;
-  };
-  constexpr Row kRows[] = {
-      {"-t mangle -A POSTROUTING -o lo -j MARK --set-mark 0x1", "error", "info"},
-      {"-t mangle -A INPUT -j MARK --set-mark 0x1", "info", "error"},
-      {"-t mangle -A FORWARD -j CONNMARK --restore-mark", "error", "info"},
-      {"-t nat -A KUBE-MARK-MASQ -j CONNMARK --restore-mark", "error", "info"},
-      {"-t mangle -A PREROUTING -j MARK --set-mark 0x1", "info", "info"},
-      {"-t mangle -A POSTROUTING -j MARK --set-xmark 0x1/0xff", "info", "info"},
-  };
+// A program that clears bits on the way, and what then becomes of packets that kubelet's chains
+// mark.
+struct Clearing {
+  const char* name;
+  // Of iptables, or what nft reads.
+  const char* rule;
+  const char* nft;
+  bool masquerades = true;
+  bool drops = true;
+};
+constexpr Clearing kClearings[] = {
+    {"nobody", "", ""},
+    {"set-mark where packets leave", "-t mangle -A POSTROUTING -o pods -j MARK --set-mark 0x1", "",
+     false},
+    {"and-mark of other bits", "-t mangle -A FORWARD -j MARK --and-mark 0xffff", ""},
+    {"and-mark that clears ours", "-t mangle -A FORWARD -j MARK --and-mark 0x3fff", "", false},
+    {"restore-mark", "-t mangle -A POSTROUTING -j CONNMARK --restore-mark", "", false},
+    {"restore-mark in the chain that marks", "-t nat -A KUBE-MARK-MASQ -j CONNMARK --restore-mark",
+     "", false},
+    {"set-mark where packets come in", "-t mangle -A INPUT -j MARK --set-mark 0x1", "", true,
+     false},
+    {"set-mark before packets are marked", "-t mangle -A PREROUTING -j MARK --set-mark 0x1", ""},
+    {"set-mark of other bits", "-t mangle -A POSTROUTING -j MARK --set-xmark 0x1/0xff", ""},
+    {"nft where packets leave", "",
+     "add table ip own\nadd chain ip own c { type filter hook postrouting priority -150; }\n"
+     "add rule ip own c meta mark set 1",
+     false},
+    {"nft restores some bits", "",
+     "add table inet own\nadd chain inet own c { type filter hook forward priority 0; }\n"
+     "add rule inet own c meta mark set ct mark and 0x80",
+     false},
+    {"nft where packets come in", "",
+     "add table inet own\nadd chain inet own c { type filter hook input priority -10; }\n"
+     "add rule inet own c meta mark set 1",
+     true, false},
+    {"nft after packets are masqueraded", "",
+     "add table ip own\nadd chain ip own c { type filter hook postrouting priority 150; }\n"
+     "add rule ip own c meta mark set 1"},
+};
+
+TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrorsAsPacketsShow) {
+  const Call dropped = {Call::From::kClient, "192.168.50.2", 30001};
+  ServiceWorld world;
   Sync({.ownership_cleanup = false, .iptables = GetParam()});
-  for (const Row& row : kRows) {
-    const auto iptables = [&](absl::string_view rule) {
-      Output(absl::StrSplit(absl::StrCat("iptables-", NameOf(GetParam()), " ", rule), ' '));
-    };
+  const auto iptables = [](absl::string_view rule) {
+    if (rule.empty()) return;
+    Output(absl::StrSplit(absl::StrCat("iptables-", NameOf(GetParam()), " ", rule), ' '));
+  };
+  for (const char* const rule :
+       {"-t nat -A PREROUTING -p tcp --dport 8080 -j KUBE-MARK-MASQ",
+        "-t nat -A PREROUTING -p tcp --dport 8080 -j DNAT --to-destination 10.180.0.3:80",
+        "-t nat -A PREROUTING -p tcp --dport 30001 -j KUBE-MARK-DROP"}) {
+    iptables(rule);
+  }
+  for (const Clearing& row : kClearings) {
+    SCOPED_TRACE(row.name);
     iptables(row.rule);
-    const ProgramResult json = Marks({"--output=json"});
-    const Json verdicts = Json::parse(json.out)["verdicts"];
-    EXPECT_EQ(verdicts[0]["severity"], row.masquerade) << row.rule << verdicts;
-    EXPECT_EQ(verdicts[1]["severity"], row.drop) << row.rule << verdicts;
+    if (*row.nft != '\0') ASSERT_EQ(RunProgram({"nft", "-f", "-"}, row.nft).exit_code, 0);
+    EXPECT_EQ(world.Reaches(kHostPort, kWait), row.masquerades ? kPodMasqueraded : kPodUnchanged);
+    EXPECT_EQ(world.Reaches(dropped, row.drops ? absl::Milliseconds(100) : kWait),
+              row.drops ? kNobody : kHost);
+    const Json verdicts = Json::parse(Marks({"--output=json"}).out)["verdicts"];
+    EXPECT_EQ(verdicts[0]["severity"], row.masquerades ? "info" : "error") << verdicts;
+    EXPECT_EQ(verdicts[1]["severity"], row.drops ? "info" : "error") << verdicts;
+    // Also by a program that does no harm there.
+    EXPECT_EQ(verdicts[0]["clearedBy"].empty(),
+              absl::StrContains(row.name, "nobody") || absl::StrContains(row.name, "other bits"))
+        << verdicts;
+    const std::string audit =
+        Agent({"audit", Mode(), "--feature-gates=IPTablesOwnershipCleanup=false"}).out;
+    EXPECT_EQ(absl::StrContains(audit, "error   MarkBitCleared"), !row.masquerades || !row.drops)
+        << audit;
     iptables(absl::StrReplaceAll(row.rule, {{"-A", "-D"}}));
+    for (const char* family : {"ip", "inet"}) RunProgram({"nft", "delete", "table", family, "own"});
   }
 }
 
