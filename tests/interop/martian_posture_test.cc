@@ -314,6 +314,35 @@ TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
   EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), HasSubstr("dormant"));
 }
 
+// nft 1.0.6 lists `! --ctstate RELATED,ESTABLISHED,DNAT` as `ct status dnat`, among others.
+class SavedByNftTest : public MartianPostureTest {};
+TEST_P(SavedByNftTest, TheWrongCopyOfTheRuleIsReplacedAsPacketsShow) {
+  SyncFirst();
+  Change({"-t", "nat", "-A", "PREROUTING", "-p", "udp", "--dport", "4002", "-j", "DNAT", "--to",
+          absl::StrCat("127.0.0.1:", kPort)});
+  const TemporaryFile saved(Output({"/usr/sbin/nft", "list", "ruleset"}));
+  Output({"/usr/sbin/nft", "flush", "ruleset"});
+  Output({"/usr/sbin/nft", "-f", saved.path()});
+  const auto arrives = [this](uint32_t address, uint16_t port) {
+    StreamPath path = PacketWorld::MartianPath(port);
+    path.destination = address;
+    listener_->Forget();
+    const InNetns outside(world_->client());
+    PacketSender sender(path, kPerSecond);
+    absl::SleepFor(absl::Milliseconds(50));
+    sender.Stop();
+    return listener_->received().packets > 0;
+  };
+  EXPECT_TRUE(arrives(kLoopback, kPort)) << "the copy is right: this test shows nothing";
+  EXPECT_FALSE(arrives(kNodeOutside, 4002));
+  // The DNAT is another program's, native now: iptables cannot list its table.
+  EXPECT_EQ(Agent("sync", {.iptables = GetParam()}).exit_code, kExitDifferences);
+  EXPECT_FALSE(arrives(kLoopback, kPort));
+  EXPECT_TRUE(arrives(kNodeOutside, 4002)) << iptables_.Run({"-S"}).out;
+}
+
+INSTANTIATE_TEST_SUITE_P(IptablesModes, SavedByNftTest, ::testing::Values(IptablesMode::kNft),
+                         [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, DormantTableTest, ::testing::Values(IptablesMode::kNft),
                          [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, MartianPostureTest, ::testing::ValuesIn(kBothModes),
