@@ -335,7 +335,7 @@ ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
   subject.incidents = std::move(incidents);
   subject.show_all = flags.all;
   if (read_only && !checks) subject.other_mode = node.ReadOther();
-  if (checks || status) subject.route_localnet = node.RouteLocalnet();
+  if (checks || status) subject.route_localnet = node.ReadRouteLocalnet();
   const auto run = [&](auto* function, Node::Errand errand) {
     return function({.subject = subject,
                      .backend = **backend,

@@ -282,15 +282,20 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
     return audit.chains.family() == netlink::Family::kIPv4 && DropsMartians(audit);
   });
   if (view.route_localnet.empty() || safe || !view.martians_dropped_by.empty()) return;
-  findings.AddDetail({.kind = AuditKind::kRouteLocalnetExposed,
-                      .severity = AuditSeverity::kError,
-                      .family = "ip",
-                      .chain = "filter/KUBE-FIREWALL",
-                      .message = "route_localnet is on, and no rule drops martian packets: "
-                                 "neighbours reach what listens on 127.0.0.1 (CVE-2020-8558)",
-                      .remedy = "Let kubelet or this agent make filter/KUBE-FIREWALL, or set "
-                                "net.ipv4.conf.*.route_localnet to 0 where no program needs it."},
-                     absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
+  findings.AddDetail(
+      {.kind = AuditKind::kRouteLocalnetExposed,
+       .severity = AuditSeverity::kError,
+       .family = "ip",
+       .chain = "filter/KUBE-FIREWALL",
+       .message = absl::StrCat(view.route_localnet.interfaces.empty()
+                                   ? "route_localnet may be on, because it cannot be "
+                                     "read"
+                                   : "route_localnet is on",
+                               ", and no rule drops martian packets: neighbours "
+                               "reach what listens on 127.0.0.1 (CVE-2020-8558)"),
+       .remedy = "Let kubelet or this agent make filter/KUBE-FIREWALL, or set "
+                 "net.ipv4.conf.*.route_localnet to 0 where no program needs it."},
+      ToString(view.route_localnet));
 }
 
 }  // namespace

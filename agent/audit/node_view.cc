@@ -85,11 +85,9 @@ NodeView Gather(const ModeSources& sources, const TakeOne& take = TakeAll) {
   DeviceMarks devices = ReadDeviceMarks();
   view.device_marks = std::move(devices.found);
   absl::c_move(devices.problems, std::back_inserter(view.problems));
-  absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
-  if (exposed.ok()) {
-    view.route_localnet = *std::move(exposed);
-  } else if (!absl::IsNotFound(exposed.status())) {
-    AddProblem(view, "route_localnet", exposed.status());
+  view.route_localnet = ReadRouteLocalnet();
+  if (!view.route_localnet.unread.empty()) {
+    view.problems.push_back(absl::StrCat("route_localnet: ", view.route_localnet.unread));
   }
   if (!view.route_localnet.empty() && !HasMartianRule(view)) {
     view.martians_dropped_by = ReadWhoDropsMartians(sources);

@@ -117,8 +117,8 @@ struct NodeView {
   CniConfigs cni = {};
   std::vector<FwmarkRule> ip_rules = {};
   std::vector<DeviceMark> device_marks = {};
-  // As ReadRouteLocalnet; also empty where there is no IPv4.
-  std::vector<std::string> route_localnet = {};
+  // ReadRouteLocalnet.
+  RouteLocalnet route_localnet = {};
   // ReadWhoDropsMartians, where route_localnet is on and no rule of kubelet's form is there.
   std::string martians_dropped_by = {};
   ChangeFacts facts = {};

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -195,12 +196,13 @@ class Resolver {
     }
     if (!by_kernel && config_.families.back() != netlink::Family::kIPv6) return absl::OkStatus();
     const int error = access(if_inet6_path.c_str(), F_OK) == 0 ? 0 : errno;
+    const std::string directory = if_inet6_path.substr(0, if_inet6_path.rfind('/'));
+    const bool no_proc = error == ENOENT && access((directory + "/dev").c_str(), F_OK) != 0;
     // A path that cannot be read is no reason to leave a family out.
-    if (error != 0 && error != ENOENT && error != ENOTDIR) {
-      const absl::Status status = absl::ErrnoToStatus(
-          error, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
-                              if_inet6_path, ")"));
-      return Blame(setting, status.message());
+    if (no_proc || (error != 0 && error != ENOENT && error != ENOTDIR)) {
+      return Blame(setting, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
+                                         no_proc ? directory : if_inet6_path, ": ",
+                                         ErrorText(error), "); give ipv4 or ipv4,ipv6"));
     }
     if (by_kernel && error == 0) config_.families.push_back(netlink::Family::kIPv6);
     if (by_kernel || error == 0) return absl::OkStatus();

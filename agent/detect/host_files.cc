@@ -65,23 +65,28 @@ bool IsConfigName(absl::string_view name) {
          absl::EndsWith(name, ".json");
 }
 
-// What an object itself names. The chain is "" if it names none, as for an array: its keys are
-// numbers.
-absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& container) {
-  CniReference reference = {.file = std::string(file), .plugin = {}, .chain = {}};
+// What an object itself names, as encoding/json reads it for plugins: in any case, and null is
+// nothing. Which of two spellings counts depends on their order there, so here each does.
+absl::StatusOr<std::vector<CniReference>> ReadPlugin(absl::string_view file,
+                                                     const json& container) {
+  CniReference plugin = {.file = std::string(file), .plugin = {}, .chain = {}};
+  std::vector<std::string> chains;
   for (const auto& [key, value] : container.items()) {
-    if (key == "type" && value.is_string()) reference.plugin = value.get_ref<const std::string&>();
+    if (key == "type" && value.is_string()) plugin.plugin = value.get_ref<const std::string&>();
     if (absl::EqualsIgnoreCase(key, "backend") && value.is_string()) {
-      reference.backend = value.get_ref<const std::string&>();
+      plugin.backend = value.get_ref<const std::string&>();
     }
-    // Like encoding/json, with which plugins read it: any case, and null is nothing.
     if (!absl::EqualsIgnoreCase(key, kKey) || value.is_null()) continue;
     if (!value.is_string()) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": ", kKey, " is not text"));
     }
-    reference.chain = value.get_ref<const std::string&>();
+    if (const auto& chain = value.get_ref<const std::string&>(); !chain.empty()) {
+      chains.push_back(chain);
+    }
   }
-  return reference;
+  std::vector<CniReference> references(chains.size(), plugin);
+  for (size_t i = 0; i < chains.size(); ++i) references[i].chain = std::move(chains[i]);
+  return references;
 }
 
 // At any depth: plugins are in lists, and in other plugins (the "delegate" of flannel, the
@@ -93,9 +98,9 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
   while (!left.empty()) {
     const json& value = *left.back();
     left.pop_back();
-    absl::StatusOr<CniReference> reference = ReadPlugin(file, value);
-    if (!reference.ok()) return reference.status();
-    if (!reference->chain.empty()) found.push_back(*std::move(reference));
+    absl::StatusOr<std::vector<CniReference>> references = ReadPlugin(file, value);
+    if (!references.ok()) return references.status();
+    absl::c_move(*references, std::back_inserter(found));
     // Backwards, as the last of `left` is next.
     for (auto child = value.rbegin(); child != value.rend(); ++child) {
       if (child->is_structured()) left.push_back(&*child);

@@ -194,22 +194,27 @@ absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules() {
   return absl::Status(status.code(), absl::StrCat("reading the routing rules: ", status.message()));
 }
 
-absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(const std::string& conf_directory) {
+RouteLocalnet ReadRouteLocalnet(const std::string& sysctls) {
+  const std::string conf_directory = sysctls + "/ipv4/conf";
+  RouteLocalnet found;
   std::vector<std::string> names;
   if (const int error = ListDirectory(conf_directory, names); error != 0) {
-    return ReadFailure(error, conf_directory);
+    // A kernel without IPv4 has the settings of the core all the same.
+    std::vector<std::string> core;
+    const bool no_ipv4 = error == ENOENT && ListDirectory(sysctls + "/core", core) == 0;
+    if (!no_ipv4) found.unread = std::string(ReadFailure(error, conf_directory).message());
+    return found;
   }
   const absl::StatusOr<bool> all = ReadSetting(conf_directory, kAll);
-  if (!all.ok()) return all.status();
-  if (*all) return std::vector<std::string>{std::string(kAll)};
-  std::vector<std::string> exposed;
+  if (all.ok() && *all) return {.interfaces = {std::string(kAll)}};
+  if (!all.ok()) found.unread = std::string(all.status().message());
   for (const std::string& name : names) {
     if (name == kAll || name == "lo") continue;
     const absl::StatusOr<bool> own = ReadSetting(conf_directory, name);
-    if (!own.ok()) return own.status();
-    if (*own) exposed.push_back(name);
+    if (own.ok() && *own) found.interfaces.push_back(name);
+    if (!own.ok() && found.unread.empty()) found.unread = std::string(own.status().message());
   }
-  return exposed;
+  return found;
 }
 
 }  // namespace kipt::agent

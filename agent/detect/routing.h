@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "agent/policy/martians.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -34,13 +35,9 @@ struct FwmarkRule {
 // (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as netlink::Socket's.
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
-// The interfaces for which the kernel routes 127.0.0.0/8, sorted, without lo: their setting is 1.
-// "default" means future interfaces; {"all"}, if that setting is 1, for every interface.
-//
-// `conf_directory` is that of the calling thread's namespace. NotFound: no IPv4 there. Other errors
-// as absl::ErrnoToStatus.
-absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(
-    const std::string& conf_directory = "/proc/sys/net/ipv4/conf");
+// What cannot be read may be 1, and is RouteLocalnet::unread; empty also where the kernel has no
+// IPv4. `sysctls` is /proc/sys/net of the calling thread's namespace.
+RouteLocalnet ReadRouteLocalnet(const std::string& sysctls = "/proc/sys/net");
 
 }  // namespace kipt::agent
 

@@ -151,9 +151,7 @@ std::string MartianText(const AgentState& state) {
           ? "no rule, none is needed"
           : absl::StrCat("no rule of kubelet's; dropped by ", state.martians_dropped_elsewhere),
       ", ", state.martians_dropped, " dropped since the start",
-      state.route_localnet.empty()
-          ? ""
-          : absl::StrCat(", route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", ")));
+      state.route_localnet.empty() ? "" : absl::StrCat(", ", ToString(state.route_localnet)));
 }
 
 // What no program uses is not here: it was retired, or retiring is off.

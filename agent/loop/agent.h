@@ -44,7 +44,7 @@ struct AgentOptions {
   // --stale-chains=retire: who depends on what.
   std::optional<RetirementSources> retire = {};
   // ReadRouteLocalnet; may be empty.
-  std::function<std::vector<std::string>()> route_localnet = {};
+  std::function<RouteLocalnet()> route_localnet = {};
   // Node::WhoDropsMartians; may be empty. Called where no rule of kubelet's drops martian packets.
   std::function<std::string()> who_drops_martians = {};
   // The rules of other programs that are expected; nothing: no others are reported, either.

@@ -148,7 +148,7 @@ std::string ExposedBecause(const AgentState& state) {
       !state.martians_dropped_elsewhere.empty()) {
     return "";
   }
-  return absl::StrCat("route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", "),
+  return absl::StrCat(ToString(state.route_localnet),
                       " and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
 }
 

@@ -244,7 +244,7 @@ struct AgentState {
   std::vector<Claimed> claimed;
   std::map<netlink::ChainId, uint64_t> foreign_references;
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; "all": every one.
-  std::vector<std::string> route_localnet;
+  RouteLocalnet route_localnet;
   // A rule drops such packets; the chain that drops them where kubelet's rule does not
   // (WhoDropsMartians), as of the last change of that or the last timer; and how many kubelet's
   // rule dropped since this process started.

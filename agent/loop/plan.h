@@ -73,7 +73,7 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support,
 struct RetirementSources {
   std::function<CniConfigs()> cni;
   // Empty where that cannot be read: such nodes do not need the martian rule.
-  std::function<std::vector<std::string>()> route_localnet;
+  std::function<RouteLocalnet()> route_localnet;
   // Reads the rules of the other iptables mode through DependentsCollector::OtherMode.
   std::function<void(DependentsCollector&)> other_mode;
   // What sets the mark without a rule: ReadMarkingsWithoutRules.

@@ -120,8 +120,10 @@ CniConfigs Node::ReadCniConfigs() const {
   return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs);
 }
 
-std::vector<std::string> Node::RouteLocalnet() const {
-  return Inside(visited_, [] { return ReadRouteLocalnet(); }).value_or(std::vector<std::string>());
+RouteLocalnet Node::ReadRouteLocalnet() const {
+  using Setting = absl::StatusOr<RouteLocalnet>;
+  const Setting setting = Inside(visited_, [] { return Setting(agent::ReadRouteLocalnet()); });
+  return setting.ok() ? *setting : RouteLocalnet{.unread = std::string(setting.status().message())};
 }
 
 std::string Node::WhoDropsMartians() const {
@@ -185,7 +187,7 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
     });
   };
   return {.cni = [this] { return ReadCniConfigs(); },
-          .route_localnet = [this] { return RouteLocalnet(); },
+          .route_localnet = [this] { return ReadRouteLocalnet(); },
           .other_mode =
               [this, survey, other](DependentsCollector& collector) {
                 const absl::Status status = Inside(visited_, [&] { return survey(collector); });
@@ -227,7 +229,7 @@ AgentOptions Node::MakeAgentOptions() {
                           .sync_period = config_.iptables_sync_period,
                           .writers = {},
                           .retire = {},
-                          .route_localnet = [this] { return RouteLocalnet(); },
+                          .route_localnet = [this] { return ReadRouteLocalnet(); },
                           .who_drops_martians = [this] { return WhoDropsMartians(); },
                           .foreign_rules = {}};
   if (config_.foreign_rules == ForeignRulesPolicy::kReport ||
@@ -265,7 +267,7 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
                            .sources = Dependents(in_use),
                            .options = {.canaries = true, .when_off = true, .hints = true},
                            .apply = apply};
-  if (martians_dropped) request.sources.route_localnet = [] { return std::vector<std::string>(); };
+  if (martians_dropped) request.sources.route_localnet = [] { return RouteLocalnet(); };
   std::optional<RetireReport> report;
   const absl::Status status =
       VisitMode(other, config_.families, sources_, [&](netlink::Backend& backend) {

@@ -96,9 +96,8 @@ class Node {
   // Who depends on what, with the rules of `other`. What cannot be read of them (by a daemon that
   // must not run programs) counts as claiming every mark.
   RetirementSources Dependents(netlink::BackendKind other);
-  // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; none where that
-  // cannot be read.
-  std::vector<std::string> RouteLocalnet() const;
+  // agent::ReadRouteLocalnet; also unread where the namespace cannot be entered.
+  RouteLocalnet ReadRouteLocalnet() const;
   // ReadWhoDropsMartians.
   std::string WhoDropsMartians() const;
   CniConfigs ReadCniConfigs() const;

@@ -300,8 +300,7 @@ void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rul
   if (labels.any()) note();
 }
 
-Dependents DependentsCollector::Finish(CniConfigs cni,
-                                       std::vector<std::string> route_localnet) const {
+Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_localnet) const {
   Dependents dependents = {.references = references_,
                            .reference_counts = counts_,
                            .cni = std::move(cni),
@@ -359,10 +358,10 @@ std::vector<Claim> ClaimsOnChain(const ClaimSources& sources, const ChainId& cha
   }
   if (Is(chain, Table::kFilter, kFirewallChain)) {
     if (tested.bits != 0) Append(ClaimsOnDropMarkRule(sources, tested.bits), claims);
-    const auto& route_localnet = sources.dependents.route_localnet;
+    const RouteLocalnet& route_localnet = sources.dependents.route_localnet;
     if (absl::c_any_of(observed.rules, IsMartianRule) && !route_localnet.empty()) {
       claims.push_back({ClaimKind::kMartians,
-                        absl::StrCat("route_localnet is 1 for ", route_localnet.front(),
+                        absl::StrCat(ToString(route_localnet),
                                      ": without its martian rule neighbours reach 127.0.0.1")});
     }
   }

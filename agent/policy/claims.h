@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "agent/policy/martians.h"
 #include "netlink/ruleset.h"
 #include "netlink/survey.h"
 
@@ -80,7 +81,7 @@ struct Dependents {
   std::vector<Marking> label_setters = {};
   CniConfigs cni = {};
   // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
-  std::vector<std::string> route_localnet = {};
+  RouteLocalnet route_localnet = {};
   // A rule that is not kubelet's in an iptables table of any family: "ip nat KUBE-SVC-1: -A ...".
   // Empty: no other program uses this iptables mode.
   std::string rule_of_others = {};
@@ -105,7 +106,7 @@ class DependentsCollector {
   // The other mode cannot be read: it may set any mark and label.
   void OtherModeUnreadable(const std::string& why);
   // `cni` and `route_localnet` as they are.
-  Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
+  Dependents Finish(CniConfigs cni, RouteLocalnet route_localnet) const;
 
  private:
   struct Place;

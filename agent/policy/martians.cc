@@ -15,6 +15,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -158,6 +159,18 @@ std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys) {
     }
   }
   return "";
+}
+
+std::string ToString(const RouteLocalnet& setting) {
+  std::string text;
+  if (!setting.interfaces.empty() || setting.unread.empty()) {
+    absl::StrAppend(&text, "route_localnet is 1 for ", absl::StrJoin(setting.interfaces, ", "));
+  }
+  if (!setting.unread.empty()) {
+    absl::StrAppend(&text, text.empty() ? "route_localnet may be 1: " : ", and may be for others: ",
+                    setting.unread);
+  }
+  return text;
 }
 
 bool IsMartianRule(const ObservedRule& rule) {

@@ -126,6 +126,12 @@ class Walk {
 
 std::string ProcPath(const OwnedFd& fd) { return absl::StrCat("/proc/self/fd/", fd.get()); }
 
+// A file that is open is there, even if it was removed meanwhile: only /proc may be missing.
+absl::Status ReopenFailure(int error, absl::string_view shown) {
+  if (error != ENOENT) return ReadFailure(error, shown);
+  return absl::UnavailableError(absl::StrCat("reading ", shown, ": /proc is not mounted"));
+}
+
 // `shown` appears in messages.
 absl::StatusOr<std::string> ReadFileAs(const std::string& shown, const std::string& path,
                                        size_t most) {
@@ -193,6 +199,7 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
     return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
   }
   absl::StatusOr<std::string> text = ReadFileAs(shown, ProcPath(located.file), most_bytes);
+  if (absl::IsNotFound(text.status())) return ReopenFailure(ENOENT, shown);
   if (absl::IsResourceExhausted(text.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat(shown, " is larger than ", most_bytes >> 20, " MiB"));
@@ -206,7 +213,7 @@ absl::StatusOr<std::set<std::string>> NodeFiles::List(
   if (located.error != 0) return ReadFailure(located.error, Shown(path));
   std::vector<std::string> all;
   if (const int error = ListDirectory(ProcPath(located.file), all); error != 0) {
-    return ReadFailure(error, Shown(path));
+    return ReopenFailure(error, Shown(path));
   }
   std::set<std::string> names;
   for (const std::string& name : all) {

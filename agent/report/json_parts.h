@@ -25,7 +25,7 @@ Json StandingJson(const std::vector<Standing>& standing);
 Json FindingsJson(const std::vector<Finding>& findings);
 Json KeptJson(const Claimed& kept);
 Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,
-                  const std::vector<std::string>& route_localnet);
+                  const RouteLocalnet& route_localnet);
 // Without the writers' arguments, and with at most `most` of each list.
 Json IncidentJson(absl::Time time, const Incident& incident, size_t most);
 struct IncidentRecords;

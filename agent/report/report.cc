@@ -164,8 +164,7 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
     text += plan.martians.rule ? "EXPOSED: no packet reaches the rule" : "EXPOSED: no rule";
   }
   if (!subject.route_localnet.empty()) {
-    absl::StrAppend(&text, "; route_localnet is 1 for ",
-                    absl::StrJoin(subject.route_localnet, ", "));
+    absl::StrAppend(&text, "; ", ToString(subject.route_localnet));
   }
   return Printable(text) + "\n";
 }

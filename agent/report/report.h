@@ -31,10 +31,10 @@ struct Subject {
   featuregates::Version emulated_version;
   std::string iptables_mode;
   PolicyInput input;
-  std::optional<OtherMode> other_mode = {};      // where it was read; for plan and status
-  std::vector<std::string> route_localnet = {};  // ReadRouteLocalnet; for status
-  IncidentRecords incidents = {};                // for status
-  bool show_all = false;                         // for plan: what is unchanged, too
+  std::optional<OtherMode> other_mode = {};  // where it was read; for plan and status
+  RouteLocalnet route_localnet = {};         // ReadRouteLocalnet; for status
+  IncidentRecords incidents = {};            // for status
+  bool show_all = false;                     // for plan: what is unchanged, too
 };
 
 std::string PlanText(const Subject& subject, const Plan& plan);

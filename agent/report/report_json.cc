@@ -116,11 +116,12 @@ Json KeptJson(const Claimed& kept) {
 }
 
 Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,
-                  const std::vector<std::string>& route_localnet) {
+                  const RouteLocalnet& route_localnet) {
   return {{"ruleStands", rule_stands},
           {"packetsDropped", dropped},
           {"droppedElsewhere", elsewhere},
-          {"routeLocalnet", route_localnet},
+          {"routeLocalnet", route_localnet.interfaces},
+          {"routeLocalnetUnread", route_localnet.unread},
           {"exposed", !rule_stands && elsewhere.empty() && !route_localnet.empty()}};
 }
 

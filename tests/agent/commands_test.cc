@@ -401,7 +401,7 @@ TEST(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
   backend.FlushChain({netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"});
   NodeQuestions node = WithoutXt();
   node.retire = RetirementSources{.cni = [] { return CniConfigs(); },
-                                  .route_localnet = [] { return std::vector<std::string>(); },
+                                  .route_localnet = [] { return agent::RouteLocalnet(); },
                                   .other_mode = [](DependentsCollector&) {}};
   const Outcome plan = Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kText, node);
   EXPECT_EQ(plan.code, kExitDifferences);
@@ -417,7 +417,7 @@ TEST(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
 
 NodeQuestions Retiring(CniConfigs cni = {}) {
   return {.retire = RetirementSources{.cni = [cni] { return cni; },
-                                      .route_localnet = [] { return std::vector<std::string>(); },
+                                      .route_localnet = [] { return agent::RouteLocalnet(); },
                                       .other_mode = [](DependentsCollector&) {}}};
 }
 

@@ -168,11 +168,10 @@ void CheckUsage(absl::string_view text) {
 
 // route_localnet of all, and of an interface.
 void CheckRouteLocalnet(absl::string_view text) {
-  Files().Write("conf/all/route_localnet", TakePart(text, kSeparator));
-  Files().Write("conf/eth0/route_localnet", text);
-  const auto exposed = agent::ReadRouteLocalnet(Files().Path("conf"));
-  if (!exposed.ok()) return KIPT_REQUIRE_REASON(exposed.status());
-  KIPT_REQUIRE(exposed->size() <= 1);
+  Files().Write("sysctls/ipv4/conf/all/route_localnet", TakePart(text, kSeparator));
+  Files().Write("sysctls/ipv4/conf/eth0/route_localnet", text);
+  const agent::RouteLocalnet setting = agent::ReadRouteLocalnet(Files().Path("sysctls"));
+  KIPT_REQUIRE(setting.interfaces.size() <= 1);
 }
 
 void CheckAllowList(absl::string_view text) {

@@ -99,7 +99,7 @@ agent::Dependents DependentsOf(const Hostile& hostile) {
           .cni = {.directories = {hostile.name},
                   .references = {{hostile.name, hostile.comment, "KUBE-MARK-DROP"}},
                   .problems = {hostile.message}},
-          .route_localnet = {hostile.name}};
+          .route_localnet = {.interfaces = {hostile.name}}};
 }
 
 agent::Writer WriterOf(const Hostile& hostile) {
@@ -156,7 +156,7 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
                    .item = hostile.comment,
                    .by = {.writers = {WriterOf(hostile)}, .others = false}}};
   if (plan.retirement) state.claimed = plan.retirement->kept;
-  state.route_localnet = {hostile.name};
+  state.route_localnet.interfaces = {hostile.name};
   state.recent_incidents = {hostile.comment};
   state.recent_foreign_rules = {hostile.comment};
   RequireLine(agent::StatusLine(state));
@@ -202,7 +202,7 @@ void FuzzOutputs(FuzzBytes input) {
     agent::Subject subject{.emulated_version = {1, 27},
                            .iptables_mode = "nft",
                            .input = ::kipt::testing::Wanting(mode, {Family::kIPv4})};
-    subject.route_localnet = {hostile.name};
+    subject.route_localnet.interfaces = {hostile.name};
     subject.other_mode = {.iptables_mode = "legacy",
                           .chains = {{Family::kIPv4, Table::kNat, hostile.name}},
                           .problem = hostile.message};

@@ -75,7 +75,7 @@ TEST_F(NodeViewKernelTest, HasBothModesRoutingRulesAndRouteLocalnet) {
   const NodeView view = GatherNodeView(Sources(), cni);
   EXPECT_THAT(view.problems, IsEmpty());
   EXPECT_EQ(view.cni, cni);
-  EXPECT_THAT(view.route_localnet, ElementsAre("all"));
+  EXPECT_THAT(view.route_localnet.interfaces, ElementsAre("all"));
   ASSERT_THAT(view.ip_rules, SizeIs(1));
   EXPECT_EQ(view.ip_rules[0].text, "7: from all fwmark 0x4000/0x4000 lookup 100");
   ASSERT_THAT(view.surveys, SizeIs(2));
@@ -107,7 +107,7 @@ TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
   EXPECT_EQ(views[0].cni, cni);
   ASSERT_THAT(views[0].surveys, SizeIs(1));
   EXPECT_EQ(views[0].surveys[0].tables.at({"ip", "filter"}).count("HERE"), 1U);
-  EXPECT_THAT(views[0].route_localnet, IsEmpty());
+  EXPECT_THAT(views[0].route_localnet.interfaces, IsEmpty());
   // Beside those of other tests, which may have any tables. The namespace's process is `sleep`, or
   // what starts it.
   const auto found = std::find_if(views.begin() + 1, views.end(), [](const NodeView& view) {
@@ -120,7 +120,7 @@ TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
   EXPECT_EQ(found->cni, CniConfigs{});
   EXPECT_THAT(found->problems, IsEmpty());
   EXPECT_EQ(found->surveys[0].tables.at({"ip", "filter"}).count("THERE-TOO"), 1U);
-  EXPECT_THAT(found->route_localnet, ElementsAre("all"));
+  EXPECT_THAT(found->route_localnet.interfaces, ElementsAre("all"));
   ASSERT_THAT(found->ip_rules, SizeIs(1));
   EXPECT_THAT(found->ip_rules[0].text, ::testing::StartsWith("8: "));
   // Not moved: HERE is still here.

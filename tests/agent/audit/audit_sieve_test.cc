@@ -69,7 +69,7 @@ TEST_P(AuditSieveTest, AnAuditOfWhatIsKeptSaysTheSame) {
     NodeView view = ViewOf(whole);
     NodeView sifted = Sifted(whole);
     view.facts.kernel = sifted.facts.kernel = "4.19.0";
-    view.route_localnet = sifted.route_localnet = {"all"};
+    view.route_localnet = sifted.route_localnet = {.interfaces = {"all"}};
     for (const NodeChange change : kChanges) {
       const AuditOptions options = {.change = change, .families = {Family::kIPv4, Family::kIPv6}};
       EXPECT_EQ(AuditText(Audit(sifted, options)), AuditText(Audit(view, options)))

@@ -227,7 +227,7 @@ TEST(BeforeChangeTest, AnotherMasqueradeBitIsASettingOfItsOwn) {
 TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
   NodeView view = ViewOf(Next({}, {}));
   EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-  view.route_localnet = {"all"};
+  view.route_localnet.interfaces = {"all"};
   const AuditFinding* found = nullptr;
   AuditReport report = Audit(view, kNftables);
   found = FindKind(report, AuditKind::kLocalhostNodePorts);

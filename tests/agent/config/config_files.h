@@ -33,7 +33,10 @@ inline std::string Kubelet(const std::string& fields) {
 // A directory that holds what LoadConfig reads; gone with the object.
 class ConfigFiles {
  public:
-  ConfigFiles() { SetIPv6(true); }
+  ConfigFiles() {
+    Write("dev", "");
+    SetIPv6(true);
+  }
 
   std::string Path(const std::string& name) const { return tree_.Path(name); }
   std::string Write(const std::string& name, const std::string& text) const {

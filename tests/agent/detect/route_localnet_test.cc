@@ -7,16 +7,29 @@
 #include <vector>
 
 #include "agent/detect/routing.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
 
 using agent::ReadRouteLocalnet;
-using ::testing::AllOf;
+using agent::RouteLocalnet;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::IsEmpty;
+
+class Sysctls {
+ public:
+  Sysctls& Set(const std::string& interface, const std::string& value) {
+    tree_.Write("ipv4/conf/" + interface + "/route_localnet", value);
+    return *this;
+  }
+  RouteLocalnet Read() const { return ReadRouteLocalnet(tree_.root()); }
+  const TemporaryTree& tree() const { return tree_; }
+
+ private:
+  TemporaryTree tree_;
+};
 
 TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
   struct Row {
@@ -36,31 +49,41 @@ TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const TemporaryTree tree;
-    for (const auto& [interface, value] : row.settings) {
-      tree.Write(interface + "/route_localnet", value);
-    }
-    EXPECT_THAT(ReadRouteLocalnet(tree.root()), IsOkAndHolds(row.wanted));
+    Sysctls sysctls;
+    for (const auto& [interface, value] : row.settings) sysctls.Set(interface, value);
+    EXPECT_EQ(sysctls.Read(), RouteLocalnet{.interfaces = row.wanted});
   }
 }
 
 TEST(RouteLocalnetTest, TakesAnInterfaceThatWentForClosed) {
-  const TemporaryTree tree;
-  tree.Write("all/route_localnet", "0\n");
-  tree.Directory("eth0");
-  EXPECT_THAT(ReadRouteLocalnet(tree.root()), IsOkAndHolds(std::vector<std::string>{}));
+  Sysctls sysctls;
+  sysctls.Set("all", "0\n").tree().Directory("ipv4/conf/eth0");
+  EXPECT_EQ(sysctls.Read(), RouteLocalnet());
 }
 
-TEST(RouteLocalnetTest, FailsWhereItCannotTell) {
+TEST(RouteLocalnetTest, WhatCannotBeReadMayBeOpenAndHidesNoOther) {
+  Sysctls sysctls;
+  sysctls.Set("eth0", "yes\n").Set("eth1", "1\n").Set("eth2", "?\n");
+  RouteLocalnet read = sysctls.Read();
+  EXPECT_THAT(read.interfaces, ElementsAre("eth1"));
+  EXPECT_THAT(read.unread, HasSubstr("all/route_localnet: ")) << "no setting of all";
+  read = sysctls.Set("all", "0\n").Read();
+  EXPECT_THAT(read.interfaces, ElementsAre("eth1"));
+  EXPECT_THAT(read.unread, HasSubstr("eth0/route_localnet: "));
+  EXPECT_EQ(ToString(read), "route_localnet is 1 for eth1, and may be for others: " + read.unread);
+  EXPECT_EQ(sysctls.Set("all", "1\n").Read(), RouteLocalnet{.interfaces = {"all"}});
+}
+
+// /proc that shows processes only, /proc/sys under an empty file system, a kernel without IPv4.
+TEST(RouteLocalnetTest, OnlyAKernelWithoutIpv4HasNone) {
   const TemporaryTree tree;
-  EXPECT_THAT(ReadRouteLocalnet(tree.Path("none")),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("none: "), Not(HasSubstr("route_localnet")))));
-  EXPECT_FALSE(ReadRouteLocalnet(tree.root()).ok()) << "no setting of all";
-  tree.Write("all/route_localnet", "0\n");
-  tree.Write("eth0/route_localnet", "yes\n");
-  EXPECT_THAT(ReadRouteLocalnet(tree.root()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("eth0/route_localnet")));
+  const RouteLocalnet read = ReadRouteLocalnet(tree.Path("none"));
+  EXPECT_FALSE(read.empty());
+  EXPECT_THAT(read.interfaces, IsEmpty());
+  EXPECT_THAT(ToString(read), HasSubstr("route_localnet may be 1: "));
+  EXPECT_FALSE(ReadRouteLocalnet(tree.root()).empty());
+  tree.Write("core/somaxconn", "4096\n");
+  EXPECT_TRUE(ReadRouteLocalnet(tree.root()).empty());
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ AgentState WithRestart() {
 
 AgentState Exposed() {
   AgentState state = Fine();
-  state.route_localnet = {"eth0", "eth1"};
+  state.route_localnet.interfaces = {"eth0", "eth1"};
   return state;
 }
 AgentState WithListenProblem() {
@@ -507,7 +507,7 @@ TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
             [](AgentState& state) {
               state.martian_protection = true;
               state.martians_dropped = 7;
-              state.route_localnet = {"eth0", "eth1"};
+              state.route_localnet.interfaces = {"eth0", "eth1"};
             },
             "Martian packets: a rule drops them, 7 dropped since the start, route_localnet is 1 "
             "for eth0, eth1"},

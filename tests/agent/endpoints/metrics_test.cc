@@ -327,7 +327,7 @@ TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
 TEST(MetricsTest, TellsOfMartians) {
   Metrics metrics({.version = "0.1.0"});
   AgentState state = StateInPlace();
-  state.route_localnet = {"all"};
+  state.route_localnet.interfaces = {"all"};
   state.martians_dropped = 5;
   metrics.Record({}, state);
   EXPECT_EQ(Value(metrics, Ours("route_localnet_exposed")), 0);

@@ -101,7 +101,7 @@ class AgentTest : public ::testing::Test {
   int opened_ = 0;
   CniConfigs cni_;
   int cni_read_ = 0;
-  std::vector<std::string> route_localnet_;
+  RouteLocalnet route_localnet_;
   absl::Duration sync_period_ = absl::Minutes(1);
   std::vector<Round> rounds_;
   // Called at the end of each round, before anything else happens.

@@ -269,7 +269,7 @@ TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
   AgentOptions options = Options(Mode::kCleanup);
   options.route_localnet = [&read] {
     ++read;
-    return std::vector<std::string>();
+    return RouteLocalnet();
   };
   StartWith(options);
   ASSERT_TRUE(TurnUntilRounds(1));

@@ -67,7 +67,7 @@ class AgentLabelsRefusedTest : public ::testing::Test {
 
   AgentOptions Make() {
     AgentOptions options = node().MakeAgentOptions();
-    options.route_localnet = [] { return std::vector<std::string>(); };
+    options.route_localnet = [] { return agent::RouteLocalnet(); };
     return options;
   }
 

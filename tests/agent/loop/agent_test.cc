@@ -363,7 +363,7 @@ TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
 
 TEST_F(AgentTest, TellsWhoIsExposedToMartiansUntilARuleStands) {
   Start(Mode::kOff);
-  route_localnet_ = {"all"};
+  route_localnet_.interfaces = {"all"};
   agent_->SetDesired(Retiring(Mode::kOff));
   ASSERT_TRUE(TurnUntil([&] { return !agent_->state().route_localnet.empty(); }));
   EXPECT_THAT(ExposedBecause(agent_->state()), HasSubstr("route_localnet is 1 for all"));

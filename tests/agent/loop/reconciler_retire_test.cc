@@ -36,7 +36,7 @@ PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFa
 
 RetirementSources Nobody() {
   return {.cni = [] { return CniConfigs(); },
-          .route_localnet = [] { return std::vector<std::string>(); },
+          .route_localnet = [] { return agent::RouteLocalnet(); },
           .other_mode = [](DependentsCollector&) {}};
 }
 

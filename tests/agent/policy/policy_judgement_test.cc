@@ -271,7 +271,7 @@ TEST(ClaimsTest, KubeProxyLeavesWhereNoBaseChainLeadsToItsServices) {
 TEST(ClaimsTest, OnlyAFirewallWithTheMartianRuleKeepsMartiansOut) {
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   Dependents dependents;
-  dependents.route_localnet = {"eth0"};
+  dependents.route_localnet.interfaces = {"eth0"};
   const auto claims_on = [&](const std::vector<RuleContent>& rules) {
     Observed observed;
     observed.Chain(firewall, rules);

@@ -81,7 +81,7 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   Diff with_more = diff;
   with_more.stale.push_back({Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "stale, kept"});
   EXPECT_EQ(PlanRetirement(off, {}, with_more, dependents, options).changes.size(), 1U);
-  dependents.route_localnet = {"eth0"};
+  dependents.route_localnet.interfaces = {"eth0"};
   EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
   // Of a family that is managed, sync takes it; of one that is not, nobody does.
   dependents.route_localnet = {};

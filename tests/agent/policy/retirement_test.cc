@@ -361,7 +361,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
   EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
   // What of kubelet's stays is such a user, too.
   Dependents martians;
-  martians.route_localnet = {"all"};
+  martians.route_localnet.interfaces = {"all"};
   EXPECT_EQ(
       KeptBy(PlanFor(off, observed, martians, {.when_off = true}))["mangle/KUBE-IPTABLES-HINT"],
       std::set<std::string>{"hintReaders"});
@@ -383,7 +383,7 @@ TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
 TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   Dependents dependents;
-  dependents.route_localnet = {"all"};
+  dependents.route_localnet.interfaces = {"all"};
   const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"martians"});
   // Those of its rules that nobody needs go all the same.

@@ -65,7 +65,7 @@ AgentState FullState() {
                       .missing = true}},
           .claimed = {{.standing = standing, .claims = {{ClaimKind::kForeignJump, "-j X"}}}},
           .foreign_references = {{kInput, 2}},
-          .route_localnet = {"all"},
+          .route_localnet = {.interfaces = {"all"}},
           .martians_dropped = 9,
           .last_look = kNoon,
           .looks = 5,
@@ -119,7 +119,7 @@ TEST(AgentStateJsonTest, HasEveryValue) {
       "text": "-A INPUT -j KUBE-FIREWALL", "missing": true, "rounds": 10,
       "since": "2027-01-15T08:00:00.123Z", "waitMilliseconds": 200}])"));
   EXPECT_EQ(json["martians"], Json::parse(R"({"ruleStands": false, "packetsDropped": 9,
-      "droppedElsewhere": "", "routeLocalnet": ["all"], "exposed": true})"));
+      "droppedElsewhere": "", "routeLocalnetUnread": "", "routeLocalnet": ["all"], "exposed": true})"));
   EXPECT_EQ(json["checks"], 5);
   EXPECT_EQ(json["incidentCount"], 1);
   EXPECT_EQ(json["recentIncidents"][0], "then it was repaired");

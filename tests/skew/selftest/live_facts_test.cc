@@ -168,7 +168,7 @@ TEST(LiveFactsOnceTest, AnEmptyMarkDropThatIsUsedIsSaid) {
 
 TEST(LiveFactsOnceTest, RouteLocalnetWithoutTheMartianRuleIsSaid) {
   agent::NodeView view = View("");
-  view.route_localnet = {"all"};
+  view.route_localnet.interfaces = {"all"};
   const size_t safe = LiveFacts(view, Plan(24, 25)).facts.size();
   view.surveys[0].tables[{"ip", "filter"}]["KUBE-FIREWALL"].rules.clear();
   EXPECT_GT(LiveFacts(view, Plan(24, 25)).facts.size(), safe);
