@@ -88,16 +88,61 @@ bool IsListed(Family family, const Expression& expression, uint8_t protocol) {
 
 // ---- what expressions do ----
 
-// What expressions outside our vocabulary do to a packet. A name that is not here may do anything.
-// These neither choose packets nor change them.
-constexpr absl::string_view kLoads[] = {"bitwise", "byteorder", "immediate", "last", "log"};
-// These choose packets, and do not change them.
-constexpr absl::string_view kTests[] = {"cmp",    "connlimit", "ct",      "dynset", "exthdr",
-                                        "fib",    "hash",      "limit",   "lookup", "meta",
-                                        "numgen", "osf",       "payload", "quota",  "range",
-                                        "rt",     "socket",    "tunnel",  "xfrm"};
-// Statements that end the rule with a verdict.
-constexpr absl::string_view kVerdicts[] = {"masq", "redir", "reject"};
+// What an expression outside our vocabulary does to a packet.
+enum class Effect : uint8_t {
+  kPassesOn,  // nothing
+  kChanges,   // changes the packet or its connection, and passes it on
+  kLoads,     // into a register; ends the rule for packets that do not have the value
+  kSelects,   // sends some packets past the rest of the rule
+  kStores,    // changes the packet where that is possible, and ends the rule where it is not
+  kSometimesEnds,
+  kEnds,  // a verdict for every packet that comes so far
+};
+
+// All expressions of the kernel (net/netfilter/nft_*.c). A name that is not here may do anything.
+constexpr std::pair<absl::string_view, Effect> kEffects[] = {
+    {"bitwise", Effect::kPassesOn},
+    {"byteorder", Effect::kPassesOn},
+    {"cmp", Effect::kSelects},
+    {"connlimit", Effect::kSelects},
+    {"counter", Effect::kPassesOn},
+    {"ct", Effect::kLoads},
+    {"dup", Effect::kChanges},
+    // It ends the rule where the set is full.
+    {"dynset", Effect::kLoads},
+    {"exthdr", Effect::kLoads},
+    {"fib", Effect::kLoads},
+    // It ends the rule for packets that it cannot offload.
+    {"flow_offload", Effect::kSometimesEnds},
+    {"fwd", Effect::kEnds},
+    {"hash", Effect::kLoads},
+    {"immediate", Effect::kPassesOn},
+    {"last", Effect::kPassesOn},
+    {"limit", Effect::kSelects},
+    {"log", Effect::kPassesOn},
+    {"lookup", Effect::kSelects},
+    {"masq", Effect::kEnds},
+    {"meta", Effect::kLoads},
+    {"nat", Effect::kEnds},
+    {"notrack", Effect::kChanges},
+    {"numgen", Effect::kLoads},
+    {"objref", Effect::kChanges},
+    {"osf", Effect::kLoads},
+    {"payload", Effect::kLoads},
+    // The queue's program decides. With `bypass` and without a program the packet is accepted.
+    {"queue", Effect::kEnds},
+    {"quota", Effect::kSelects},
+    {"range", Effect::kSelects},
+    {"redir", Effect::kEnds},
+    {"reject", Effect::kEnds},
+    {"rt", Effect::kLoads},
+    {"socket", Effect::kLoads},
+    {"synproxy", Effect::kSometimesEnds},
+    // It ends the rule for packets without a socket.
+    {"tproxy", Effect::kSometimesEnds},
+    {"tunnel", Effect::kLoads},
+    {"xfrm", Effect::kLoads},
+};
 
 // The attribute that makes a test a store: it writes to the packet.
 constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SREG},
@@ -108,6 +153,29 @@ constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SRE
 // More that have nothing to do with the packet mark or the connection's labels.
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
+
+// Of the objects that a rule names, those that choose packets, and those that only count them.
+// NFT_OBJECT_* of linux/netfilter/nf_tables.h.
+Effect EffectOfObject(const Attributes& data) {
+  // A map names the object: packets that are not in it go past the rule.
+  if (data.Bytes(NFTA_OBJREF_SET_SREG)) return Effect::kLoads;
+  switch (data.U32(NFTA_OBJREF_IMM_TYPE).value_or(NFT_OBJECT_UNSPEC)) {
+    case NFT_OBJECT_COUNTER:
+      return Effect::kPassesOn;
+    case NFT_OBJECT_QUOTA:
+    case NFT_OBJECT_LIMIT:
+    case NFT_OBJECT_CONNLIMIT:
+      return Effect::kSelects;
+    case NFT_OBJECT_CT_HELPER:
+    case NFT_OBJECT_TUNNEL:
+    case NFT_OBJECT_CT_TIMEOUT:
+    case NFT_OBJECT_SECMARK:
+    case NFT_OBJECT_CT_EXPECT:
+      return Effect::kChanges;
+    default:  // NFT_OBJECT_SYNPROXY, and what is not known
+      return Effect::kSometimesEnds;
+  }
+}
 
 // Registers of all expressions in linux/netfilter/nf_tables.h.
 constexpr RegisterUse kRegisterUses[] = {
@@ -152,13 +220,25 @@ constexpr RegisterUse kRegisterUses[] = {
     {"xfrm", {}, NFTA_XFRM_DREG},
 };
 
-// Whether a load or a test sets the verdict or writes to the packet.
-bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
-  // A verdict map looks verdicts up.
-  if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
-  if (name == "immediate") return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
-  return absl::c_any_of(
+// Nothing for an expression that may do anything.
+std::optional<Effect> EffectOf(absl::string_view name, const Attributes& data) {
+  const auto* const known =
+      absl::c_find_if(kEffects, [&](const auto& effect) { return effect.first == name; });
+  if (known == std::end(kEffects)) return std::nullopt;
+  if (name == "objref") return EffectOfObject(data);
+  // A verdict map looks verdicts up, perhaps one for every packet.
+  if (name == "lookup" && data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT) {
+    return Effect::kSometimesEnds;
+  }
+  if (name == "immediate" && data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT) {
+    return std::nullopt;
+  }
+  const bool stores = absl::c_any_of(
       kStores, [&](const auto& store) { return store.first == name && data.Bytes(store.second); });
+  if (!stores) return known->second;
+  // These two end the rule where the packet has no such header.
+  const bool may_fail = name == "payload" || name == "exthdr";
+  return may_fail ? Effect::kStores : Effect::kChanges;
 }
 
 // `ct label set` takes the labels from a register.
@@ -221,16 +301,21 @@ OtherExpression DescribeOther(const Expression& expression) {
     other.target = data->U32(NFTA_NAT_TYPE) == NFT_NAT_SNAT ? "SNAT" : "DNAT";
   }
   if (!absl::c_linear_search(kLeavesMark, name)) other.marks = MarksOfUnknownTarget();
-  const bool tests = absl::c_linear_search(kTests, name);
-  const bool ends = absl::c_linear_search(kVerdicts, name);
-  if (!data || (!tests && !ends && !absl::c_linear_search(kLoads, name))) return other;
-  other.condition = tests;
-  other.terminal = ends;
-  other.decides = other.is_target = ends || DecidesAfterAll(name, *data);
-  other.text = DisplayNative(name, *data);
+  const std::optional<Effect> effect = data ? EffectOf(name, *data) : std::nullopt;
+  other.perhaps_terminal = !effect || effect == Effect::kSometimesEnds;
+  if (data) other.text = DisplayNative(name, *data);
   if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
-  // A verdict that could not be read.
-  if (name == "immediate" && other.decides) return other;
+  // A verdict that could not be read has no condition.
+  if (data && name == "immediate" && !effect) other.condition = false;
+  if (!effect) return other;
+  other.selects = effect == Effect::kSelects;
+  other.terminal = effect == Effect::kEnds;
+  const bool goes_on = effect == Effect::kPassesOn || effect == Effect::kChanges;
+  other.condition = !other.terminal && !goes_on;
+  const bool reads = other.selects || effect == Effect::kPassesOn || effect == Effect::kLoads;
+  other.decides = !reads;
+  other.is_target = !reads || absl::StartsWith(other.text, "-j ");
+  if (name == "queue") return other;
   other.marks.labels_set = LabelsSetBy(name, *data);
   if (name == "meta" && other.decides) return other;
   // The mark chooses the route.
@@ -428,8 +513,10 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
   return OtherExpression{.name = xt.name,
                          // A comment that we cannot read still matches every packet.
                          .condition = !xt.is_target && xt.name != kXtComment.name,
+                         .selects = !xt.is_target && Selects(xt.name, xt.info),
                          .decides = effect.decides,
                          .terminal = effect.terminal,
+                         .perhaps_terminal = effect.perhaps_terminal,
                          .is_target = xt.is_target,
                          .text = std::move(text),
                          .target = xt.is_target && spelled ? xt.name : "",

@@ -52,7 +52,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
   const auto look = [&](const ChainId& id, absl::Span<const ObservedRule> rules) {
     for (const ObservedRule& rule : rules) {
       const std::string* jump = JumpTarget(rule);
-      if (!IsUnconditional(rule)) continue;
+      if (!IsPerhapsUnconditional(rule)) continue;
       if (jump != nullptr && seen.insert(Sibling(id, *jump)).second) {
         ahead.push_back(Sibling(id, *jump));
       }
@@ -79,9 +79,10 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
 }
 
 bool Walk::Stops(const ChainId& chain, const ObservedRule& rule) {
-  if (IsUnconditionalTerminal(rule)) return true;
+  if (IsPerhapsUnconditionalTerminal(rule)) return true;
   const std::string* jump = JumpTarget(rule);
-  return jump != nullptr && IsUnconditional(rule) && KeepsEveryPacket(Sibling(chain, *jump), 0);
+  return jump != nullptr && IsPerhapsUnconditional(rule) &&
+         KeepsEveryPacket(Sibling(chain, *jump), 0);
 }
 
 bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
@@ -95,8 +96,10 @@ bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
     const bool kept = jump != nullptr && KeepsEveryPacket(Sibling(id, *jump), depth + 1);
     // What comes back from there comes back from here, too.
     if (IsGoto(rule) && !kept) return false;
-    if (!IsUnconditional(rule)) continue;
-    if (kept || (jump == nullptr && IsUnconditionalTerminal(rule))) return known->second = true;
+    if (!IsPerhapsUnconditional(rule)) continue;
+    if (kept || (jump == nullptr && IsPerhapsUnconditionalTerminal(rule))) {
+      return known->second = true;
+    }
   }
   return false;
 }

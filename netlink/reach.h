@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whether packets reach a rule: a walk along the rules of a chain and into the chains that they
-// jump to. A rule with a condition counts as one that keeps no packet from the next rule.
+// jump to. A rule that is known to choose packets counts as one that keeps no packet from the next
+// rule; one of which that is not known counts as one that may keep every packet.
 #ifndef KIPT_NETLINK_REACH_H_
 #define KIPT_NETLINK_REACH_H_
 
@@ -25,8 +26,8 @@ class Walk {
  public:
   explicit Walk(const Snapshot& snapshot) : snapshot_(snapshot) {}
 
-  // No packet that reaches `rule` of `chain` reaches the next one: a verdict, a goto, or a jump to
-  // a chain that no packet returns from.
+  // Perhaps no packet that reaches `rule` of `chain` reaches the next one: a verdict, a goto, a
+  // jump to a chain that no packet returns from, or something that is not known.
   bool Stops(const ChainId& chain, const ObservedRule& rule);
   // Every packet in `from` reaches `to`, of the same table.
   bool Leads(const ChainId& from, const ChainId& to);

@@ -395,7 +395,7 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
   if (attributes.Bytes(NFTA_RULE_COMPAT)) {
     // `-p` for xtables matches: a condition outside the expressions.
     statements.emplace_back(
-        OtherExpression{.name = "compat", .decides = false, .is_target = false});
+        OtherExpression{.name = "compat", .selects = true, .decides = false, .is_target = false});
   }
   rule.content = ContentOf(family, statements);
   // iptables can list a counter alone, and no other copy.

@@ -36,7 +36,7 @@ std::string ProtocolName(uint8_t protocol) {
 class Describer {
  public:
   explicit Describer(std::optional<Family> family) : family_(family.value_or(Family::kIPv4)) {
-    rule_.unconditional = true;
+    rule_.unconditional = rule_.perhaps_unconditional = true;
   }
 
   void operator()(const FamilyStatement& only) {
@@ -96,8 +96,10 @@ class Describer {
     decides_ = true;
     const bool jumps = verdict.code == NFT_JUMP || verdict.code == NFT_GOTO;
     if (jumps && !rule_.jump) rule_.jump = verdict.chain;
-    rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
-                     verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
+    // The codes from 0 on are netfilter's: NF_ACCEPT, NF_DROP, and NF_QUEUE with a number.
+    const bool ends = verdict.code >= 0 || verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
+    rule_.terminal = rule_.terminal || ends;
+    ended_ = ended_ || ends || jumps;
     rule_.returns = rule_.returns || verdict.code == NFT_RETURN;
     if (!LeavesMark(verdict)) rule_.marks |= MarksOfUnknownTarget();
     NameTarget(VerdictName(verdict.code));
@@ -112,9 +114,15 @@ class Describer {
     AddTarget(Rule{.target = masquerade}, /*terminal=*/true);
   }
   void operator()(const OtherExpression& other) {
-    if (other.condition) rule_.unconditional = false;
+    if (other.selects) {
+      Choose();
+    } else if (other.condition) {
+      rule_.unconditional = false;
+    }
+    ended_ = ended_ || other.terminal;
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;
+    rule_.perhaps_terminal = rule_.perhaps_terminal || other.perhaps_terminal;
     rule_.nfacct = rule_.nfacct || other.nfacct;
     if (rule_.set_directions.empty()) rule_.set_directions = other.set_directions;
     rule_.marks |= other.marks;
@@ -144,7 +152,7 @@ class Describer {
   // Options of `-m tcp` and the like. iptables-save prints those of one match together, in its own
   // order, at the place of the first.
   void AddToPorts(size_t place, std::string option) {
-    rule_.unconditional = false;
+    Choose();
     if (!ports_place_ || ports_of_ != protocol_ || !ports_[place].empty()) {
       ClosePorts();
       ports_place_ = words_[kMatches].size();
@@ -161,6 +169,12 @@ class Describer {
     ports_ = {};
   }
 
+  // Some packets do not match. What follows a verdict cannot choose any more.
+  void Choose() {
+    rule_.unconditional = false;
+    if (!ended_) rule_.perhaps_unconditional = false;
+  }
+
   void NameTarget(absl::string_view name) {
     if (rule_.target.empty()) rule_.target = std::string(name);
   }
@@ -168,14 +182,15 @@ class Describer {
   void Print(Place place, std::string text) { words_[place].push_back(std::move(text)); }
 
   void Condition(Place place, bool negated, absl::string_view option, absl::string_view value) {
-    rule_.unconditional = false;
+    Choose();
     Print(place, absl::StrCat(negated ? "! " : "", option, value));
   }
 
   // In the words of a Rule that has this one match, and no target.
   void AddMatch(const Rule& rule) {
     rule_.marks |= MarksOf(rule);
-    Condition(kMatches, /*negated=*/false, ToString(family_, rule), "");
+    if (!IsUnconditional(rule)) Choose();
+    Print(kMatches, ToString(family_, rule));
   }
 
   void AddTarget(const Rule& rule, bool terminal) {
@@ -210,6 +225,7 @@ class Describer {
   Family family_;
   OpaqueRule rule_;
   bool decides_ = false;
+  bool ended_ = false;  // by a verdict
   std::string protocol_;
   // The match that AddToPorts is filling: its place, its protocol and its options.
   std::optional<size_t> ports_place_;

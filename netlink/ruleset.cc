@@ -148,7 +148,10 @@ std::string ToString(Family family, const Prefix& prefix) {
 }
 
 bool IsUnconditional(const Rule& rule) {
-  return !Restricts(rule.source) && !Restricts(rule.destination) && !rule.mark && !rule.ct_state &&
+  // A mask of no bits finds 0 in every mark.
+  const bool any_mark =
+      !rule.mark || (rule.mark->mask == 0 && (rule.mark->value == 0) != rule.mark->negated);
+  return !Restricts(rule.source) && !Restricts(rule.destination) && any_mark && !rule.ct_state &&
          !rule.conn_label;
 }
 
@@ -213,6 +216,18 @@ bool IsUnconditional(const ObservedRule& rule) {
 bool IsUnconditionalTerminal(const ObservedRule& rule) {
   if (!IsUnconditional(rule)) return false;
   return rule.opaque() != nullptr ? rule.opaque()->terminal : IsTerminal(rule.rule()->target);
+}
+
+bool IsPerhapsUnconditional(const ObservedRule& rule) {
+  return IsUnconditional(rule) ||
+         (rule.opaque() != nullptr && rule.opaque()->perhaps_unconditional);
+}
+
+bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule) {
+  if (!IsPerhapsUnconditional(rule)) return false;
+  const OpaqueRule* opaque = rule.opaque();
+  return opaque != nullptr ? opaque->terminal || opaque->perhaps_terminal
+                           : IsTerminal(rule.rule()->target);
 }
 
 bool MayDecide(const ObservedRule& rule) {

@@ -225,6 +225,10 @@ struct OpaqueRule {
   // A packet that matches never reaches the next rule: ACCEPT, DROP, RETURN, REJECT, goto. Unlike
   // `decides`, false where we cannot know.
   bool terminal = false;
+  // Where the two facts above cannot be established, whether they may hold: nothing in the rule is
+  // known to choose packets, and something in it may keep the packets that match.
+  bool perhaps_unconditional = false;
+  bool perhaps_terminal = false;
   bool returns = false;  // RETURN
   Marks marks = {};
   // The matches that a Rule has a place for, the first of each kind. The target is NoTarget, unless
@@ -292,6 +296,9 @@ bool IsUnconditional(const ObservedRule& rule);
 // (reach.h follows jumps, too).
 bool IsUnconditionalTerminal(const ObservedRule& rule);
 bool MayDecide(const ObservedRule& rule);
+// As those without "Perhaps", or unknown. For questions whose safe answer is that packets are kept.
+bool IsPerhapsUnconditional(const ObservedRule& rule);
+bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule);
 // The rule, or OpaqueRule::known. Its target means nothing.
 const Rule& KnownMatches(const ObservedRule& rule);
 std::string TargetName(const ObservedRule& rule);

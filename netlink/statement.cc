@@ -361,7 +361,12 @@ class Resolver {
       from->used = true;
       if (from->flip.empty()) known = read(*from);
     }
-    if (known.empty()) known.emplace_back(Unread(LoadName(from, name), from));
+    if (known.empty()) {
+      OtherExpression unread = Unread(LoadName(from, name), from);
+      // Bytes of the rule's own are the same for every packet.
+      unread.selects = from == nullptr || !std::holds_alternative<ImmediateLoad>(from->load);
+      known.emplace_back(std::move(unread));
+    }
     absl::c_move(known, std::back_inserter(statements_));
   }
 

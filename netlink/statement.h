@@ -96,12 +96,17 @@ struct VerdictStatement {
 // An expression outside our vocabulary, or malformed.
 struct OtherExpression {
   std::string name;  // as the kernel spells it; may be empty
-  // Sends some packets past the rest of the rule.
+  // May send packets past the rest of the rule.
   bool condition = true;
+  // It chooses packets: it is known to send some past the rest of the rule. A load alone does not,
+  // although it ends the rule for packets that are too short.
+  bool selects = false;
   // May keep a packet from the next rule, or change it.
   bool decides = true;
   // Always keeps it from the next rule.
   bool terminal = false;
+  // Where that is not known: it may always do so.
+  bool perhaps_terminal = false;
   // Printed after the matches.
   bool is_target = true;
   // As iptables-save spells it, where it does.

@@ -14,6 +14,7 @@
 #include <linux/netfilter/xt_connlabel.h>
 #include <linux/netfilter/xt_conntrack.h>
 #include <linux/netfilter/xt_mark.h>
+#include <linux/netfilter/xt_recent.h>
 #include <linux/netfilter/xt_rpfilter.h>
 #include <linux/netfilter/xt_set.h>
 #include <linux/netfilter/xt_socket.h>
@@ -279,10 +280,34 @@ bool IsTargetWithoutMark(absl::string_view name) { return absl::c_linear_search(
 
 TargetEffect EffectOfTarget(absl::string_view name) {
   constexpr absl::string_view kPassOn[] = {"LOG", "NFLOG", "TRACE"};
-  constexpr absl::string_view kTerminal[] = {"REJECT",     "DNAT",     "SNAT",
-                                             "MASQUERADE", "REDIRECT", "NETMAP"};
+  // A queue's program decides; with --queue-bypass and without a program the packet is accepted.
+  // TPROXY accepts for a socket, and drops.
+  constexpr absl::string_view kTerminal[] = {"DNAT",     "MASQUERADE", "NETMAP", "NFQUEUE", "QUEUE",
+                                             "REDIRECT", "REJECT",     "SNAT",   "TPROXY"};
+  // These two answer or drop some packets. The other targets that are known change the packet, its
+  // mark or its connection, and pass it on.
+  constexpr absl::string_view kSometimes[] = {"CLUSTERIP", "SYNPROXY"};
+  constexpr absl::string_view kMarks[] = {"CONNMARK", "HMARK", "MARK", "SET"};
+  const bool terminal = absl::c_linear_search(kTerminal, name);
+  const bool known = IsTargetWithoutMark(name) || absl::c_linear_search(kMarks, name);
   return {.decides = !absl::c_linear_search(kPassOn, name),
-          .terminal = absl::c_linear_search(kTerminal, name)};
+          .terminal = terminal,
+          .perhaps_terminal = !terminal && (!known || absl::c_linear_search(kSometimes, name))};
+}
+
+bool Selects(absl::string_view match) {
+  constexpr absl::string_view kAlwaysTrue[] = {"comment", "nfacct"};
+  constexpr absl::string_view kOfTheMark[] = {"mark", "rpfilter", "socket"};
+  return (IsMatchWithoutMark(match) && !absl::c_linear_search(kAlwaysTrue, match)) ||
+         absl::c_linear_search(kOfTheMark, match);
+}
+
+bool Selects(absl::string_view match, XtBytes info) {
+  const size_t size = AlignXt(sizeof(xt_recent_mtinfo));  // later revisions begin alike
+  if (match != "recent" || info.size() < size) return Selects(match);
+  // `-m recent --set` remembers every packet.
+  const auto recent = FromXtBytes<xt_recent_mtinfo>(info.first(size));
+  return !recent || (recent->check_set & XT_RECENT_SET) == 0 || recent->invert != 0;
 }
 
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {

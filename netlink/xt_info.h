@@ -89,12 +89,18 @@ std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes info);
 bool IsMatchWithoutMark(absl::string_view name);
 bool IsTargetWithoutMark(absl::string_view name);
 
-// As OpaqueRule::decides and ::terminal. A name that is not known may do anything.
+// As in OpaqueRule. A name that is not known may do anything.
 struct TargetEffect {
   bool decides = true;
   bool terminal = false;
+  bool perhaps_terminal = false;
 };
 TargetEffect EffectOfTarget(absl::string_view name);
+// Whether a match is known to send some packets past the rule. The others match every packet, as
+// `-m comment` does, or may: a match that only counts, a BPF program.
+bool Selects(absl::string_view match, XtBytes info);
+// The same of a match without its options.
+bool Selects(absl::string_view match);
 
 // `info` may be any bytes. All bits and labels where it does not tell which.
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);

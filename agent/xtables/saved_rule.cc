@@ -218,9 +218,10 @@ class SavedRuleReader {
     }
     if (fits_) return std::move(rule_);
     opaque_.text = std::string(text);
-    opaque_.all_known = !unknown_condition_;
-    opaque_.unconditional =
-        opaque_.all_known && !opaque_.in_interface && netlink::IsUnconditional(rule_);
+    opaque_.all_known = !unknown_condition_ && !perhaps_condition_;
+    const bool known_match_all = !opaque_.in_interface && netlink::IsUnconditional(rule_);
+    opaque_.unconditional = opaque_.all_known && known_match_all;
+    opaque_.perhaps_unconditional = !unknown_condition_ && known_match_all;
     opaque_.known = std::move(rule_);
     opaque_.known.target = netlink::NoTarget{};
     return std::move(opaque_);
@@ -314,7 +315,12 @@ class SavedRuleReader {
       opaque_.set = std::string(Word(option + 1));
       if (option == 0) opaque_.set_directions = std::string(Word(option + 2));
     }
-    SkipUnknown(0);
+    const bool remembers = name == "recent" && Word() == "--set";
+    if (netlink::Selects(name) && !remembers) return SkipUnknown(0);
+    // Its options are its own, up to the next match or the target.
+    while (at_ < words_.size() && Word() != "-m" && !AtTarget()) ++at_;
+    fits_ = false;
+    perhaps_condition_ = true;
   }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
@@ -345,6 +351,7 @@ class SavedRuleReader {
         !is_verdict && chain != chains_.end() && chain->second == "-" && at_ == words_.size();
     opaque_.decides = is_chain || effect.decides;
     opaque_.terminal = is_goto || (!is_chain && (is_verdict || effect.terminal));
+    opaque_.perhaps_terminal = !is_chain && !is_verdict && effect.perhaps_terminal;
     opaque_.returns = name == "RETURN";
     fits_ = fits_ && !is_goto;
     if (is_chain) {
@@ -381,6 +388,7 @@ class SavedRuleReader {
   OpaqueRule opaque_{.text = {}, .jump = {}, .decides = false};
   bool fits_ = true;
   bool unknown_condition_ = false;
+  bool perhaps_condition_ = false;  // a match that may match every packet
 };
 
 }  // namespace

@@ -88,6 +88,14 @@ constexpr const char* kFilterRules[] = {
     "-m dscp --dscp 0x20 -j ACCEPT",
     "-m recent --rcheck --seconds 10 --reap --name x --rsource -j LEAF",
     "-m recent --set --name x --rsource",
+    "-m recent --set --name x --rsource -j ACCEPT",
+    "-m recent ! --set --name x --rsource -j ACCEPT",
+    "-m mark --mark 0x0/0x0 -j ACCEPT",
+    "-m mark ! --mark 0x0/0x0 -j ACCEPT",
+    "-j NFQUEUE --queue-num 3",
+    "-p tcp -j NFQUEUE --queue-num 3 --queue-bypass",
+    "-j CONNMARK --set-xmark 0x1/0x1",
+    "-j AUDIT --type drop",
     "-m physdev ! --physdev-is-in -j DROP",
     "-m comment --comment word",
     "-m comment --comment word -j DROP",
@@ -193,6 +201,8 @@ class SaveParserTest : public NftBackendTest {
     EXPECT_EQ(ours.unconditional, nft.unconditional);
     EXPECT_EQ(ours.decides, nft.decides);
     EXPECT_EQ(ours.terminal, nft.terminal);
+    EXPECT_EQ(ours.perhaps_unconditional, nft.perhaps_unconditional);
+    EXPECT_EQ(ours.perhaps_terminal, nft.perhaps_terminal);
   }
 
   int rules_ = 0;

@@ -20,8 +20,12 @@ using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the w
 std::string Does(const std::string& name, const Bytes& data) {
   const OtherExpression other =
       DescribeOther({.name = name, .data = Attributes::Parse(data), .bytes = {}});
-  std::string does = other.decides ? "decides" : other.condition ? "chooses" : "goes on";
+  std::string does = other.decides     ? "decides"
+                     : other.selects   ? "chooses"
+                     : other.condition ? "loads"
+                                       : "goes on";
   if (other.terminal) does += " and ends";
+  if (other.perhaps_terminal) does += " and perhaps ends";
   if (other.marks.tested != 0) does += ", reads the mark";
   if (other.marks.set != 0) does += ", sets the mark";
   if (other.marks.labels_set.any()) does += ", sets labels";
@@ -29,38 +33,59 @@ std::string Does(const std::string& name, const Bytes& data) {
 }
 
 TEST(ExpressionTest, OfEachOfTheKernelsItIsKnownWhatItDoes) {
-  for (const char* name : {"bitwise", "byteorder", "immediate", "last", "log"}) {
+  for (const char* name : {"bitwise", "byteorder", "counter", "immediate", "last", "log"}) {
     EXPECT_EQ(Does(name, name == std::string("immediate") ? Attr(NFTA_IMMEDIATE_DREG, 1) : Bytes()),
               "goes on")
         << name;
   }
-  for (const char* name :
-       {"cmp", "connlimit", "ct", "dynset", "exthdr", "fib", "hash", "limit", "lookup", "numgen",
-        "osf", "payload", "quota", "range", "rt", "socket", "tunnel", "xfrm"}) {
+  for (const char* name : {"cmp", "connlimit", "limit", "lookup", "quota", "range"}) {
     EXPECT_EQ(Does(name, {}), "chooses") << name;
   }
-  for (const char* name : {"masq", "redir", "reject"}) {
+  for (const char* name : {"ct", "dynset", "exthdr", "fib", "hash", "numgen", "osf", "payload",
+                           "rt", "socket", "tunnel", "xfrm"}) {
+    EXPECT_EQ(Does(name, {}), "loads") << name;
+  }
+  for (const char* name : {"fwd", "masq", "nat", "redir", "reject"}) {
     EXPECT_EQ(Does(name, {}), "decides and ends") << name;
   }
-  for (const char* name :
-       {"dup", "flow_offload", "fwd", "nat", "notrack", "objref", "synproxy", "tproxy"}) {
-    EXPECT_EQ(Does(name, {}), "decides") << name;
+  for (const char* name : {"dup", "notrack"}) EXPECT_EQ(Does(name, {}), "decides") << name;
+  for (const char* name : {"flow_offload", "objref", "synproxy", "tproxy"}) {
+    EXPECT_EQ(Does(name, {}), "decides and perhaps ends") << name;
   }
-  EXPECT_EQ(Does("meta", {}), "chooses, reads the mark");
-  for (const char* name : {"queue", "brandnew", "another text"}) {
-    EXPECT_EQ(Does(name, {}), "decides, reads the mark, sets the mark, sets labels") << name;
+  EXPECT_EQ(Does("meta", {}), "loads, reads the mark");
+  const std::string marks = ", reads the mark, sets the mark, sets labels";
+  EXPECT_EQ(Does("queue", {}), "decides and ends" + marks);
+  for (const char* name : {"brandnew", "another text"}) {
+    EXPECT_EQ(Does(name, {}), "decides and perhaps ends" + marks) << name;
   }
 }
 
+TEST(ExpressionTest, WhatANamedObjectDoesDependsOnItsType) {
+  const auto does = [](int type) {
+    return Does("objref", Attr(NFTA_OBJREF_IMM_TYPE, static_cast<uint32_t>(type)));
+  };
+  EXPECT_EQ(does(NFT_OBJECT_COUNTER), "goes on");
+  for (const int type : {NFT_OBJECT_QUOTA, NFT_OBJECT_LIMIT, NFT_OBJECT_CONNLIMIT}) {
+    EXPECT_EQ(does(type), "chooses") << type;
+  }
+  for (const int type : {NFT_OBJECT_CT_HELPER, NFT_OBJECT_TUNNEL, NFT_OBJECT_CT_TIMEOUT,
+                         NFT_OBJECT_SECMARK, NFT_OBJECT_CT_EXPECT}) {
+    EXPECT_EQ(does(type), "decides") << type;
+  }
+  EXPECT_EQ(does(NFT_OBJECT_SYNPROXY), "decides and perhaps ends");
+  EXPECT_EQ(Does("objref", Attr(NFTA_OBJREF_SET_SREG, 1)), "loads") << "a map may lack the packet";
+}
+
 TEST(ExpressionTest, AnImmediateWithoutARegisterIsAVerdictAndALogWithAGroupATarget) {
-  EXPECT_EQ(Does("immediate", {}), "decides, reads the mark, sets the mark, sets labels");
+  EXPECT_EQ(Does("immediate", {}),
+            "decides and perhaps ends, reads the mark, sets the mark, sets labels");
   const Bytes group = Attr(NFTA_LOG_GROUP, Bytes{0, 3});
   const OtherExpression log =
       DescribeOther({.name = "log", .data = Attributes::Parse(group), .bytes = {}});
   EXPECT_EQ(log.text, "-j NFLOG --nflog-group 3");
   EXPECT_TRUE(log.is_target);
-  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_MARK)), "chooses, reads the mark");
-  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_SADDR)), "chooses");
+  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_MARK)), "loads, reads the mark");
+  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_SADDR)), "loads");
 }
 
 TEST(ExpressionTest, ATestThatStoresWritesToThePacket) {
@@ -69,10 +94,10 @@ TEST(ExpressionTest, ATestThatStoresWritesToThePacket) {
   EXPECT_EQ(Does("exthdr", Attr(NFTA_EXTHDR_SREG, 1)), "decides");
   EXPECT_EQ(Does("meta", Attr(NFTA_META_SREG, 1)), "decides" + mark);
   EXPECT_EQ(Does("payload", Attr(NFTA_PAYLOAD_SREG, 1)), "decides");
-  EXPECT_EQ(Does("lookup", Attr(NFTA_LOOKUP_DREG, NFT_REG_VERDICT)), "decides");
+  EXPECT_EQ(Does("lookup", Attr(NFTA_LOOKUP_DREG, NFT_REG_VERDICT)), "decides and perhaps ends");
   EXPECT_EQ(Does("lookup", Attr(NFTA_LOOKUP_DREG, 1)), "chooses");
   EXPECT_EQ(Does("immediate", Attr(NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT)),
-            "decides" + mark + ", sets labels");
+            "decides and perhaps ends" + mark + ", sets labels");
 }
 
 TEST(ExpressionTest, AVerdictIsOneInTheVerdictRegisterOnly) {

@@ -57,7 +57,7 @@ TEST(RuleDisplayTest, SpellsVerdictsAsIptables) {
        "-j ACCEPT",
        "unconditional decides terminal "},
       {"goto", Family::kIPv4, {Verdict(-4, "X")}, "-g X", "unconditional decides terminal to X"},
-      {"queue", Family::kIPv4, {Verdict(3)}, "[nft verdict 3]", "unconditional decides "},
+      {"queue", Family::kIPv4, {Verdict(3)}, "[nft verdict 3]", "unconditional decides terminal "},
       {"nothing", Family::kIPv4, {}, "", "unconditional "},
       {"counter", Family::kIPv4, {CounterBytes()}, "", "unconditional "},
       {"only a comment",

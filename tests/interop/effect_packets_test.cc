@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rule of another program does to packets, judged by packets: wherever a neighbour's packet
+// for 127.0.0.1 arrives past that rule, the agent must not call the martian rule effective, and
+// wherever none can arrive, it must not call the node exposed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/interop/agent_fixture.h"
+#include "tests/interop/packet_world.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint16_t kPort = 4001;
+constexpr int kPerSecond = 2000;
+
+struct EffectRow {
+  std::string name;
+  // iptables-restore's lines for table filter, or nft's commands.
+  std::string rules;
+  bool arrives;
+  // A program that accepts it may listen.
+  bool may_arrive = arrives;
+};
+
+class EffectPacketsTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    world_.emplace();
+    listener_.emplace(kLoopback, kPort);
+  }
+  // Its thread has this test's mount namespace.
+  void TearDown() override { listener_.reset(); }
+
+  bool MartiansArrive() {
+    listener_->Forget();
+    const InNetns outside(world_->client());
+    PacketSender sender(PacketWorld::MartianPath(kPort), kPerSecond);
+    absl::SleepFor(absl::Milliseconds(30));
+    sender.Stop();
+    absl::SleepFor(absl::Milliseconds(20));
+    return listener_->received().packets > 0;
+  }
+
+  void ExpectTruth(const EffectRow& row, IptablesMode mode) {
+    SCOPED_TRACE(absl::StrCat(row.name, " ", NameOf(mode)));
+    EXPECT_EQ(MartiansArrive(), row.arrives);
+    const ProgramResult status = Agent({"status", absl::StrCat("--iptables-mode=", NameOf(mode))});
+    EXPECT_EQ(absl::StrContains(status.out, "martian packets: EXPOSED: "), row.may_arrive)
+        << status;
+  }
+
+  std::optional<PacketWorld> world_;
+  std::optional<PacketTaker> listener_;
+};
+
+// ---- iptables: a row for each target that Debian's iptables takes in table filter ----
+
+const EffectRow kXtRows[] = {
+    {"NothingElse", "", false},
+    {"Accept", "-I INPUT -j ACCEPT", true},
+    {"AcceptOfAnotherProtocol", "-I INPUT -p tcp -j ACCEPT", false},
+    {"AcceptOfMarkZeroOfZero", "-I INPUT -m mark --mark 0x0/0x0 -j ACCEPT", true},
+    {"AcceptCounted", "-I INPUT -m comment --comment x -j ACCEPT", true},
+    {"AcceptRemembered", "-I INPUT -m recent --set --name r -j ACCEPT", true},
+    {"AcceptNotRemembered", "-I INPUT -m recent ! --set --name r -j ACCEPT", false},
+    {"Return", "-I INPUT -j RETURN", true},
+    {"Nfqueue", "-I INPUT -j NFQUEUE --queue-num 7", false, true},
+    {"NfqueueBypass", "-I INPUT -j NFQUEUE --queue-num 7 --queue-bypass", true},
+    {"NfqueueBypassOfAnotherProtocol", "-I INPUT -p tcp -j NFQUEUE --queue-num 7 --queue-bypass",
+     false},
+    {"NfqueueInAChain",
+     ":OUTER - [0:0]\n-A OUTER -j NFQUEUE --queue-num 7 --queue-bypass\n-I INPUT -j OUTER", true},
+    {"NfqueueAboveOurs", "-I KUBE-FIREWALL -j NFQUEUE --queue-num 7 --queue-bypass", true},
+    {"Log", "-I INPUT -j LOG", false},
+    {"Nflog", "-I INPUT -j NFLOG", false},
+    {"Audit", "-I INPUT -j AUDIT --type accept", false},
+    {"Connmark", "-I INPUT -j CONNMARK --set-mark 1", false},
+    {"Mark", "-I INPUT -j MARK --set-mark 1", false},
+    {"AcceptThenReject", "-I INPUT -j REJECT\n-I INPUT -j ACCEPT", true},
+    {"AWayThroughAChainThatAccepts",
+     ":OUTER - [0:0]\n-A OUTER -j ACCEPT\n-A OUTER -j KUBE-FIREWALL\n-A INPUT -j OUTER\n"
+     "-D INPUT -j KUBE-FIREWALL",
+     true},
+};
+
+TEST_F(EffectPacketsTest, OfIptablesTargetsIsTold) {
+  for (const IptablesMode mode : kBothModes) {
+    const Iptables iptables = {.mode = mode};
+    for (const EffectRow& row : kXtRows) {
+      Sync({.iptables = mode});
+      const ProgramResult changed =
+          iptables.Restore(absl::StrCat("*filter\n", row.rules, "\nCOMMIT\n"));
+      ASSERT_EQ(changed.exit_code, 0) << row.name << changed;
+      ExpectTruth(row, mode);
+      iptables.Run({"-F"});
+      iptables.Run({"-X"});
+    }
+  }
+}
+
+// ---- nft: a row for each expression of the kernel that can come before a verdict ----
+
+const EffectRow kNftRows[] = {
+    {"Counter", "counter accept", true},
+    {"CounterByName", "counter name c accept", true},
+    {"CounterByNameAlone", "counter name c", false},
+    {"CtMark", "ct mark set 1 accept", true},
+    {"CtMarkAlone", "ct mark set 1", false},
+    {"CtMarkOfCtMark", "ct mark set ct mark and 0xff accept", true},
+    {"MetaMarkOfCtMark", "meta mark set ct mark accept", true},
+    {"MetaMark", "meta mark set 1 accept", true},
+    {"MetaMarkOfMetaMark", "meta mark set meta mark or 1 accept", true},
+    {"MetaPriority", "meta priority set 1:1 accept", true},
+    {"MetaTrace", "meta nftrace set 1 accept", true},
+    {"Notrack", "notrack accept", true},
+    {"Dscp", "ip dscp set cs1 accept", true},
+    {"DscpAlone", "ip dscp set cs1", false},
+    {"DscpOf", "ip dscp cs1 accept", false},
+    {"AddToASet", "add @s { ip saddr } accept", true},
+    {"UpdateASet", "update @s { ip saddr } accept", true},
+    {"InASet", "ip saddr @t accept", false},
+    {"AVerdictMap", "ip saddr vmap { 0.0.0.0/0 : accept }", true},
+    {"Numgen", "meta mark set numgen inc mod 2 accept", true},
+    {"Hash", "meta mark set jhash ip saddr mod 2 accept", true},
+    {"Log", "log accept", true},
+    {"LogAlone", "log", false},
+    {"LimitByNoPacket", "limit rate over 1000000/second burst 1000000 packets accept", false},
+    {"Queue", "queue num 7", false, true},
+    {"QueueBypass", "queue num 7 bypass", true},
+    {"Dup", "dup to 10.99.0.1 accept", true},
+    {"CompareMeta", "meta l4proto tcp accept", false},
+    {"CompareCt", "ct mark 0x77 accept", false},
+    {"CompareFib", "fib saddr type multicast accept", false},
+    {"CompareSocket", "socket mark 0x77 accept", false},
+    {"CompareRt", "rt classid 77 accept", false},
+    {"CompareXfrm", "meta ipsec exists accept", false},
+};
+
+constexpr char kNftObjects[] = R"(
+add counter ip filter c
+add set ip filter s { type ipv4_addr; flags dynamic; size 16; }
+add set ip filter t { type ipv4_addr; }
+)";
+
+TEST_F(EffectPacketsTest, OfNftExpressionsIsTold) {
+  size_t lacking = 0;
+  for (const EffectRow& row : kNftRows) {
+    Sync({});
+    const ProgramResult changed = RunProgram(
+        {"nft", "-f", "-"}, absl::StrCat(kNftObjects, "insert rule ip filter INPUT ", row.rules));
+    // This kernel may lack the expression.
+    if (absl::StrContains(changed.err, "No such file or directory")) {
+      ++lacking;
+      continue;
+    }
+    ASSERT_EQ(changed.exit_code, 0) << row.name << changed;
+    ExpectTruth(row, IptablesMode::kNft);
+    ASSERT_EQ(RunProgram({"nft", "flush", "chain", "ip", "filter", "INPUT"}).exit_code, 0);
+  }
+  EXPECT_LT(lacking, std::size(kNftRows) / 4);
+}
+
+// ---- in nat POSTROUTING, where they end masquerading ----
+
+TEST_F(EffectPacketsTest, WhatEndsMasqueradingIsReported) {
+  for (const std::string rule : {"counter name c accept", "log accept"}) {
+    Sync({.ownership_cleanup = false});
+    const ProgramResult changed =
+        RunProgram({"nft", "-f", "-"},
+                   absl::StrCat("add counter ip nat c\ninsert rule ip nat POSTROUTING ", rule));
+    ASSERT_EQ(changed.exit_code, 0) << changed;
+    EXPECT_THAT(Agent("check", {.ownership_cleanup = false}).out, HasSubstr("ShadowedJump"))
+        << rule;
+    RunProgram({"nft", "flush", "chain", "ip", "nat", "POSTROUTING"});
+  }
+}
+
+}  // namespace
+}  // namespace kipt::testing
