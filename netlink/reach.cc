@@ -25,6 +25,16 @@ bool Returns(const ObservedRule& rule) {
   return std::holds_alternative<Return>(rule.rule()->target);
 }
 
+bool DropsMatches(const ObservedRule& rule) {
+  if (const OpaqueRule* opaque = rule.opaque()) return opaque->drops;
+  return std::holds_alternative<Drop>(rule.rule()->target);
+}
+
+bool MayEnd(const ObservedRule& rule) {
+  if (const OpaqueRule* opaque = rule.opaque()) return opaque->terminal || opaque->perhaps_terminal;
+  return IsTerminal(rule.rule()->target);
+}
+
 // How many of the rules of `query`'s chain are on the way to another chain that is asked for.
 size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
                    const std::set<ChainId>& asked) {
@@ -100,6 +110,20 @@ bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
     if (kept || (jump == nullptr && IsPerhapsUnconditionalTerminal(rule))) {
       return known->second = true;
     }
+  }
+  return false;
+}
+
+bool Walk::Drops(const ChainId& chain, const ObservedRule& rule, int depth) {
+  if (!IsUnconditional(rule) || depth > kDeepest) return false;
+  if (DropsMatches(rule)) return true;
+  const std::string* jump = JumpTarget(rule);
+  const ObservedChain* next = jump != nullptr ? snapshot_.Find(Sibling(chain, *jump)) : nullptr;
+  if (next == nullptr) return false;
+  for (const ObservedRule& each : next->rules) {
+    if (Drops(Sibling(chain, *jump), each, depth + 1)) return true;
+    // It may let some packets get away.
+    if (!DropsMatches(each) && (JumpTarget(each) != nullptr || MayEnd(each))) return false;
   }
   return false;
 }

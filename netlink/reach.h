@@ -29,11 +29,15 @@ class Walk {
   // Perhaps no packet that reaches `rule` of `chain` reaches the next one: a verdict, a goto, a
   // jump to a chain that no packet returns from, or something that is not known.
   bool Stops(const ChainId& chain, const ObservedRule& rule);
+  // Every packet that reaches `rule` of `chain` is dropped or rejected there, or in the chain that
+  // it jumps to.
+  bool Drops(const ChainId& chain, const ObservedRule& rule) { return Drops(chain, rule, 0); }
   // Every packet in `from` reaches `to`, of the same table.
   bool Leads(const ChainId& from, const ChainId& to);
 
  private:
   bool KeepsEveryPacket(const ChainId& chain, int depth);
+  bool Drops(const ChainId& chain, const ObservedRule& rule, int depth);
   bool Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen);
 
   const Snapshot& snapshot_;

@@ -99,6 +99,7 @@ class Describer {
     // The codes from 0 on are netfilter's: NF_ACCEPT, NF_DROP, and NF_QUEUE with a number.
     const bool ends = verdict.code >= 0 || verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
     rule_.terminal = rule_.terminal || ends;
+    rule_.drops = rule_.drops || (verdict.code == NF_DROP && !ended_);
     ended_ = ended_ || ends || jumps;
     rule_.returns = rule_.returns || verdict.code == NFT_RETURN;
     if (!LeavesMark(verdict)) rule_.marks |= MarksOfUnknownTarget();
@@ -119,6 +120,9 @@ class Describer {
     } else if (other.condition) {
       rule_.unconditional = false;
     }
+    // The expression of nft, and the target of xtables.
+    const bool rejects = other.terminal && (other.name == "reject" || other.name == "REJECT");
+    rule_.drops = rule_.drops || (rejects && !ended_);
     ended_ = ended_ || other.terminal;
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;

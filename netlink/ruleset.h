@@ -230,6 +230,7 @@ struct OpaqueRule {
   bool perhaps_unconditional = false;
   bool perhaps_terminal = false;
   bool returns = false;  // RETURN
+  bool drops = false;    // DROP or REJECT
   Marks marks = {};
   // The matches that a Rule has a place for, the first of each kind. The target is NoTarget, unless
   // the rule is `translated`.

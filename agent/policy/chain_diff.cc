@@ -29,11 +29,12 @@ constexpr char kDamaged[] = "damaged: it lost its match";
 class ChainDiffer {
  public:
   ChainDiffer(const DesiredChain& desired, const std::vector<ObservedRule>& observed,
-              const PolicyInput& input, bool claimed, Diff& diff)
+              const PolicyInput& input, bool claimed, netlink::Walk& walk, Diff& diff)
       : desired_(desired),
         observed_(observed),
         input_(input),
         claimed_(claimed),
+        walk_(walk),
         diff_(diff),
         places_(observed_.size()),
         found_(desired.rules.size(), kNone),
@@ -70,6 +71,7 @@ class ChainDiffer {
   bool FindDamages() {
     bool unguarded = false;
     std::vector<Damage> damages = FindDamage(desired_.id, observed_);
+    absl::c_move(FindForeignDrops(desired_.id, observed_, walk_), std::back_inserter(damages));
     absl::c_move(FindVoidedMarks(desired_.id, observed_), std::back_inserter(damages));
     for (const Damage& damage : damages) {
       const bool damaged = damage.condition == Condition::kDamagedRule;
@@ -255,6 +257,7 @@ class ChainDiffer {
   const std::vector<ObservedRule>& observed_;
   const PolicyInput& input_;
   bool claimed_;
+  netlink::Walk& walk_;
   Diff& diff_;
   std::vector<Place> places_;
   // Per desired rule: the index of the observed rule that is it; kNone where it must be added.
@@ -307,14 +310,15 @@ void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool
 }
 
 void DiffChain(const DesiredChain& desired, const ObservedChain* observed, const PolicyInput& input,
-               bool claimed, Diff& diff) {
+               bool claimed, netlink::Walk& walk, Diff& diff) {
   if (observed == nullptr) {
     diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
   } else {
     diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
   }
   const std::vector<ObservedRule> none;
-  ChainDiffer(desired, observed != nullptr ? observed->rules : none, input, claimed, diff).Run();
+  ChainDiffer(desired, observed != nullptr ? observed->rules : none, input, claimed, walk, diff)
+      .Run();
 }
 
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,

@@ -48,8 +48,9 @@ class RuleNumbers {
 
 // Appends to `diff` the changes, standing and stale rules and findings of a chain of ours, which
 // does not exist if `observed` is null. `claimed`: kube-proxy uses the chains that it shares.
+// `walk` is through the snapshot that `observed` is of.
 void DiffChain(const DesiredChain& desired, const netlink::ObservedChain* observed,
-               const PolicyInput& input, bool claimed, Diff& diff);
+               const PolicyInput& input, bool claimed, netlink::Walk& walk, Diff& diff);
 
 // The same for a jump; `walk` is through `snapshot`.
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,

@@ -71,11 +71,10 @@ class Differ {
     FindUnhooked();
     for (const DesiredChain& chain : desired_.chains) {
       if (IsUnhooked(chain.id)) continue;
-      DiffChain(chain, observed_.Find(chain.id), input_, claimed_[chain.id.family], diff_);
+      DiffChain(chain, observed_.Find(chain.id), input_, claimed_[chain.id.family], walk_, diff_);
     }
-    netlink::Walk walk(observed_);
     for (const DesiredJump& jump : desired_.jumps) {
-      if (!IsUnhooked(jump.base_chain)) DiffJump(jump, observed_, walk, diff_);
+      if (!IsUnhooked(jump.base_chain)) DiffJump(jump, observed_, walk_, diff_);
     }
     DiffDormant();
     for (const Family family : netlink::kFamilies) {
@@ -169,6 +168,9 @@ class Differ {
     for (const Damage& damage : FindDamage(id, chain->rules)) {
       Report(damage.condition, id, damage.message);
     }
+    for (const Damage& damage : FindForeignDrops(id, chain->rules, walk_)) {
+      Report(damage.condition, id, damage.message);
+    }
   }
 
   void ListStaleJump(const DesiredJump& known) {
@@ -252,6 +254,7 @@ class Differ {
 
   const PolicyInput& input_;
   const Snapshot& observed_;
+  netlink::Walk walk_{observed_};
   const RuleSupport& support_;
   const Ruleset desired_;
   std::map<Family, bool> claimed_;  // by kube-proxy

@@ -245,6 +245,26 @@ std::vector<Damage> FindDamage(const ChainId& chain, absl::Span<const ObservedRu
   return {};
 }
 
+std::vector<Damage> FindForeignDrops(const ChainId& chain, absl::Span<const ObservedRule> rules,
+                                     netlink::Walk& walk) {
+  std::vector<Damage> damage;
+  if (chain.table != Table::kFilter ||
+      (chain.name != kFirewallChain && chain.name != kLabelFirewallChain)) {
+    return damage;
+  }
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const Rule* rule = rules[i].rule();
+    const bool plain = rule != nullptr && Has<netlink::Drop>(*rule);
+    if (plain || !walk.Drops(chain, rules[i])) continue;
+    damage.push_back({.condition = Condition::kForeignDropsEverything,
+                      .message = absl::StrCat(Quoted(chain, rules[i]),
+                                              " drops every packet and is not kubelet's: delete it "
+                                              "if it is not intended"),
+                      .index = i});
+  }
+  return damage;
+}
+
 std::vector<Damage> FindVoidedMarks(const ChainId& chain, absl::Span<const ObservedRule> rules) {
   std::vector<Damage> damage;
   uint32_t set = 0;  // by kubelet's rules so far

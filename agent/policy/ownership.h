@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/policy/diff.h"
+#include "netlink/reach.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -88,6 +89,12 @@ struct Damage {
 // administrator's, and only reported.
 std::vector<Damage> FindDamage(const netlink::ChainId& chain,
                                absl::Span<const netlink::ObservedRule> rules);
+
+// Rules of KUBE-FIREWALL or KUBELET-FIREWALL that drop everything in another way than DROP: REJECT,
+// a native drop, a jump to a chain that drops.
+std::vector<Damage> FindForeignDrops(const netlink::ChainId& chain,
+                                     absl::Span<const netlink::ObservedRule> rules,
+                                     netlink::Walk& walk);
 
 // Foreign rules in KUBE-MARK-MASQ or KUBE-MARK-DROP that clear the mark that kubelet's rule set.
 std::vector<Damage> FindVoidedMarks(const netlink::ChainId& chain,

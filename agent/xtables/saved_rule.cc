@@ -353,6 +353,7 @@ class SavedRuleReader {
     opaque_.terminal = is_goto || (!is_chain && (is_verdict || effect.terminal));
     opaque_.perhaps_terminal = !is_chain && !is_verdict && effect.perhaps_terminal;
     opaque_.returns = name == "RETURN";
+    opaque_.drops = !is_chain && (name == "DROP" || name == "REJECT");
     fits_ = fits_ && !is_goto;
     if (is_chain) {
       opaque_.jump = std::string(name);

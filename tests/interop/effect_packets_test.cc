@@ -55,6 +55,21 @@ class EffectPacketsTest : public AgentTest {
     return listener_->received().packets > 0;
   }
 
+  // To the node's own address.
+  bool PacketsPass() {
+    PacketTaker taker(kNodeOutside, kPort);
+    {
+      const InNetns outside(world_->client());
+      StreamPath path = PacketWorld::MartianPath(kPort);
+      path.destination = kNodeOutside;
+      PacketSender sender(path, kPerSecond);
+      absl::SleepFor(absl::Milliseconds(30));
+      sender.Stop();
+    }
+    absl::SleepFor(absl::Milliseconds(20));
+    return taker.received().packets > 0;
+  }
+
   void ExpectTruth(const EffectRow& row, IptablesMode mode) {
     SCOPED_TRACE(absl::StrCat(row.name, " ", NameOf(mode)));
     EXPECT_EQ(MartiansArrive(), row.arrives);
@@ -172,6 +187,52 @@ TEST_F(EffectPacketsTest, OfNftExpressionsIsTold) {
     ASSERT_EQ(RunProgram({"nft", "flush", "chain", "ip", "filter", "INPUT"}).exit_code, 0);
   }
   EXPECT_LT(lacking, std::size(kNftRows) / 4);
+}
+
+// ---- in KUBE-FIREWALL, where they keep every packet from the node ----
+
+TEST_F(EffectPacketsTest, WhatDropsEverythingIsReported) {
+  const auto reported = [](const std::string& mode) {
+    const ProgramResult check = Agent({"check", "--iptables-mode=" + mode});
+    return absl::StrContains(check.out, "ForeignDropsEverything");
+  };
+  const char* const dropping[] = {
+      "-A KUBE-FIREWALL -j DROP",
+      "-A KUBE-FIREWALL -j REJECT",
+      ":OUTER - [0:0]\n-A OUTER -p tcp -j DROP\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
+      ":OUTER - [0:0]\n-A OUTER -j REJECT\n-A KUBE-FIREWALL -g OUTER",
+  };
+  const char* const not_dropping[] = {
+      "-A KUBE-FIREWALL -p tcp -j REJECT",
+      ":OUTER - [0:0]\n-A OUTER -p udp -j ACCEPT\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
+      ":OUTER - [0:0]\n-A OUTER -p udp -j RETURN\n-A OUTER -j DROP\n-A KUBE-FIREWALL -g OUTER",
+  };
+  for (const char* const rule : {"log drop", "counter name c drop", "meta mark set 1 drop"}) {
+    Sync({});
+    const ProgramResult changed = RunProgram(
+        {"nft", "-f", "-"},
+        absl::StrCat("add counter ip filter c\nadd rule ip filter KUBE-FIREWALL ", rule));
+    ASSERT_EQ(changed.exit_code, 0) << changed;
+    EXPECT_TRUE(reported("nft")) << rule;
+    EXPECT_FALSE(PacketsPass()) << rule;
+    RunProgram({"nft", "flush", "chain", "ip", "filter", "KUBE-FIREWALL"});
+  }
+  for (const IptablesMode mode : kBothModes) {
+    const Iptables iptables = {.mode = mode};
+    const auto judge = [&](const char* rules, bool drops) {
+      SCOPED_TRACE(absl::StrCat(NameOf(mode), ": ", rules));
+      Sync({.iptables = mode});
+      const ProgramResult changed =
+          iptables.Restore(absl::StrCat("*filter\n", rules, "\nCOMMIT\n"));
+      ASSERT_EQ(changed.exit_code, 0) << changed;
+      EXPECT_EQ(reported(NameOf(mode)), drops);
+      EXPECT_NE(PacketsPass(), drops);
+      iptables.Run({"-F"});
+      iptables.Run({"-X"});
+    };
+    for (const char* const rules : dropping) judge(rules, true);
+    for (const char* const rules : not_dropping) judge(rules, false);
+  }
 }
 
 // ---- in nat POSTROUTING, where they end masquerading ----
