@@ -85,7 +85,7 @@ class Daemon {
       absl::Status status = Keep(loop_->AddSignal(signal, [this, signal] { OnSignal(signal); }));
       if (!status.ok()) return status;
     }
-    return loop_->EnableWatchdog().status();
+    return loop_->EnableWatchdog([] { NotifyServiceManager("WATCHDOG=1"); }).status();
   }
 
   // Before privileges are dropped: a port below 1024 needs one.

@@ -13,10 +13,10 @@
 #include <ctime>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/process/own_process.h"
 
 namespace kipt::agent {
 namespace {
@@ -220,15 +220,15 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
   return source;
 }
 
-absl::StatusOr<bool> EventLoop::EnableWatchdog() {
+absl::StatusOr<bool> EventLoop::EnableWatchdog(std::function<void()> feed) {
   uint64_t microseconds = 0;
   const int result = sd_watchdog_enabled(/*unset_environment=*/0, &microseconds);
   if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
   if (result == 0) return false;
   // sd_event's own would wait for a service manager that does not read.
   const absl::Duration period = absl::Microseconds(microseconds) / 3;
-  SourceOrError timer = AddTimer([this, period] {
-    NotifyServiceManager("WATCHDOG=1");
+  SourceOrError timer = AddTimer([this, period, feed = std::move(feed)] {
+    feed();
     watchdog_->FireAfter(period).IgnoreError();
   });
   if (!timer.ok()) return timer.status();

@@ -203,8 +203,9 @@ class EventLoop {
   SourceOrError AddTimer(std::function<void()> handler);
   // Blocks the signal in the calling thread, which must be before other threads are started.
   SourceOrError AddSignal(int signal, std::function<void()> handler);
-  // Reports to the service manager that the loop runs, if WatchdogSec= asks for that (else false).
-  absl::StatusOr<bool> EnableWatchdog();
+  // Calls `feed` three times within WatchdogSec= while the loop runs, if the service manager asks
+  // for that (else false).
+  absl::StatusOr<bool> EnableWatchdog(std::function<void()> feed);
 
   // Whether a handler runs: for other threads, also when the loop is gone.
   std::shared_ptr<const std::atomic<bool>> busy() const { return busy_; }

@@ -155,11 +155,11 @@ TEST_F(EventLoopTest, ASignalComesToItsHandler) {
 
 TEST_F(EventLoopTest, WithoutAServiceManagerThereIsNoWatchdog) {
   ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
-  EXPECT_THAT(loop_->EnableWatchdog(), IsOkAndHolds(false));
+  EXPECT_THAT(loop_->EnableWatchdog([] {}), IsOkAndHolds(false));
   ASSERT_EQ(setenv("WATCHDOG_USEC", "60000000", 1), 0);
-  EXPECT_THAT(loop_->EnableWatchdog(), IsOkAndHolds(true));
+  EXPECT_THAT(loop_->EnableWatchdog([] {}), IsOkAndHolds(true));
   ASSERT_EQ(setenv("WATCHDOG_USEC", "soon", 1), 0);
-  EXPECT_THAT((*EventLoop::Create())->EnableWatchdog(), Not(IsOk()));
+  EXPECT_THAT((*EventLoop::Create())->EnableWatchdog([] {}), Not(IsOk()));
   ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
 }
 
