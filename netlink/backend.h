@@ -27,9 +27,9 @@ struct ChainQuery {
   // False: only whether the chain exists, for it may have tens of thousands of rules.
   bool with_rules = true;
   // Also reads what keeps packets from rules of this chain: whether the table is dormant, and with
-  // their rules the chains that every packet passes before the last jump to another chain queried
-  // with rules (in a user chain: before its end), and those that these lead to. Never the rules of
-  // a chain queried without them.
+  // their rules the chains that every packet passes before the last unconditional jump to another
+  // chain queried with rules (in a user chain, and without such a jump: before the end), and those
+  // that these lead to. Never the rules of a chain queried without them.
   bool follow = false;
 };
 

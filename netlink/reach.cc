@@ -41,10 +41,15 @@ size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
   // In a chain of no base chain's name any rule may be the one that matters.
   if (FindBaseChain(query.chain.table, query.chain.name) == nullptr) return chain.rules.size();
   for (size_t length = chain.rules.size(); length > 0; --length) {
-    const std::string* jump = JumpTarget(chain.rules[length - 1]);
-    if (jump != nullptr && asked.count(Sibling(query.chain, *jump)) != 0) return length;
+    const ObservedRule& rule = chain.rules[length - 1];
+    const std::string* jump = JumpTarget(rule);
+    if (jump != nullptr && IsPerhapsUnconditional(rule) &&
+        asked.count(Sibling(query.chain, *jump)) != 0) {
+      return length;
+    }
   }
-  return 0;
+  // The way may lead through chains that nobody asked for.
+  return chain.rules.size();
 }
 
 }  // namespace

@@ -33,9 +33,18 @@ using netlink::Table;
 ChainId Firewall() { return {Family::kIPv4, Table::kFilter, std::string(kFirewallChain)}; }
 ChainId Input() { return {Family::kIPv4, Table::kFilter, "INPUT"}; }
 
+// Whether another program's rule drops every packet that comes so far.
+bool DropsTheRest(const ObservedChain& input, netlink::Walk& walk) {
+  for (const ObservedRule& rule : input.rules) {
+    if (walk.Drops(Input(), rule)) return true;
+    if (walk.Stops(Input(), rule)) return false;
+  }
+  return false;
+}
+
 bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
   for (const ObservedRule& rule : firewall.rules) {
-    if (IsMartianRule(rule)) return true;
+    if (IsMartianRule(rule) || walk.Drops(Firewall(), rule)) return true;
     if (walk.Stops(Firewall(), rule)) return false;
   }
   return false;
@@ -187,7 +196,9 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
   const ObservedChain* input = observed.Find(Input());
   netlink::Walk walk(observed);
   protection.dormant = observed.dormant.count({Family::kIPv4, Table::kFilter}) != 0;
-  protection.way = input != nullptr && input->hooked && walk.Leads(Input(), Firewall());
+  const bool hooked = input != nullptr && input->hooked;
+  protection.way = hooked && walk.Leads(Input(), Firewall());
+  protection.stands |= hooked && !protection.dormant && DropsTheRest(*input, walk);
   if (firewall == nullptr) return protection;
   protection.rule = HoldsMartianRule(*firewall, walk);
   protection.stands |= protection.rule && protection.way && !protection.dormant;

@@ -107,7 +107,9 @@ TEST(ReachTest, AsksOfABaseChainForWhatComesBeforeAJumpAndOfAUserChainForAll) {
     chains[Chain(followed == "USER" ? "INPUT" : "USER")].rules.push_back({.content = To("Z")});
     return ChainsOnTheWay(chains, queries, read);
   };
-  EXPECT_THAT(asked_for("INPUT", {To("A")}), IsEmpty()) << "no jump to another chain";
+  EXPECT_THAT(asked_for("INPUT", {To("A")}), ElementsAre(Chain("A"))) << "the way may lead there";
+  EXPECT_THAT(asked_for("INPUT", {To("A"), To("USER", false)}), ElementsAre(Chain("A")));
+  EXPECT_THAT(asked_for("INPUT", {To("USER"), To("A")}), ElementsAre(Chain("Z"))) << "not after";
   EXPECT_THAT(asked_for("INPUT", {}), IsEmpty());
   EXPECT_THAT(asked_for("INPUT", {To("USER")}), ElementsAre(Chain("Z"))) << "and its own way";
   EXPECT_THAT(asked_for("USER", {To("A")}), ElementsAre(Chain("A")));

@@ -87,9 +87,33 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
                       .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
                 },
                 false},
-           Case{"without its match",
-                [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); },
+           Case{"behind a rule that drops everything",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {testing::BareDrop(""), JumpTo("KUBE-FIREWALL")});
+                },
+                true},
+           Case{"behind a jump to a chain that drops everything",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {JumpTo("OUTER")})
+                      .Chain(Filter("OUTER"), {testing::BareDrop("")});
+                },
+                true},
+           Case{"behind a jump to a chain that drops what it does not accept",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+                      .Chain(Filter("OUTER"), {ForeignAccept(), testing::BareDrop("")});
+                },
                 false},
+           Case{"behind what may accept everything",
+                [](Observed& node) {
+                  OpaqueRule unknown = ForeignAccept();
+                  unknown.perhaps_unconditional = true;
+                  node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
+                },
+                false},
+           Case{"without its match, so that it drops everything",
+                [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); },
+                true},
        }) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       Observed node = InPlace(mode);
