@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "agent/policy/martians.h"
+#include "agent/policy/claims.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

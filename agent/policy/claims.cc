@@ -328,6 +328,18 @@ Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_local
   return dependents;
 }
 
+std::string ToString(const RouteLocalnet& setting) {
+  std::string text;
+  if (!setting.interfaces.empty() || setting.unread.empty()) {
+    absl::StrAppend(&text, "route_localnet is 1 for ", absl::StrJoin(setting.interfaces, ", "));
+  }
+  if (!setting.unread.empty()) {
+    absl::StrAppend(&text, text.empty() ? "route_localnet may be 1: " : ", and may be for others: ",
+                    setting.unread);
+  }
+  return text;
+}
+
 absl::string_view ClaimKindName(ClaimKind kind) {
   constexpr std::array<absl::string_view, 10> kInOrder = {
       "foreignJump",   "foreignRule",     "cniConfig", "kubeProxy",   "kubeProxyRemains",

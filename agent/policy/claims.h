@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "agent/policy/martians.h"
 #include "netlink/ruleset.h"
 #include "netlink/survey.h"
 
@@ -70,6 +69,20 @@ struct CniConfigs {
 
   bool operator==(const CniConfigs&) const = default;
 };
+
+// For which interfaces the kernel accepts packets for 127.0.0.0/8: net.ipv4.conf.*.route_localnet.
+struct RouteLocalnet {
+  // It is 1, sorted, without lo. "default": for those to come; {"all"}: for every one.
+  std::vector<std::string> interfaces = {};
+  // Why it may be 1 for others; empty where all was read.
+  std::string unread = {};
+
+  // It is certainly 1 for none.
+  bool empty() const { return interfaces.empty() && unread.empty(); }
+  bool operator==(const RouteLocalnet&) const = default;
+};
+// "route_localnet is 1 for eth0, eth1"; "route_localnet may be 1: ..." where it was not read.
+std::string ToString(const RouteLocalnet& setting);
 
 struct Dependents {
   // A few for each chain, sorted.

@@ -15,7 +15,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -107,6 +106,8 @@ Share MartianShare(const SurveyRule& rule) {
 // Neither keeps a packet from the next rule nor changes where it goes.
 bool PassesOn(const SurveyRule& rule) {
   if (rule.rule() != nullptr) return !netlink::IsTerminal(rule.rule()->target);
+  // nft's rules may have more statements than the one that gives them their name.
+  if (rule.opaque()->terminal || rule.opaque()->perhaps_terminal) return false;
   constexpr absl::string_view kNames[] = {"MARK", "CONNMARK", "CT", "NOTRACK"};
   return !MayDecide(rule) || absl::c_linear_search(kNames, TargetName(rule));
 }
@@ -124,7 +125,8 @@ Fate FateIn(const Chains& chains, const SurveyChain& chain, int depth = 0) {
   for (const SurveyRule& rule : chain.rules) {
     const Share share = MartianShare(rule);
     if (share == Share::kNone) continue;
-    const std::string target = TargetName(rule);
+    const OpaqueRule* opaque = rule.opaque();
+    const bool returns = opaque != nullptr ? opaque->returns : TargetName(rule) == "RETURN";
     if (const std::string* jump = netlink::JumpTarget(rule)) {
       const auto callee = chains.find(*jump);
       if (callee == chains.end() || depth > kDeepest) return Fate::kMayPass;
@@ -132,10 +134,10 @@ Fate FateIn(const Chains& chains, const SurveyChain& chain, int depth = 0) {
       if (fate == Fate::kMayPass) return fate;
       if (fate == Fate::kDropped && share == Share::kAll) return dropped();
       // From a goto they return to the caller.
-      some_left |= fate == Fate::kLeave && rule.opaque() != nullptr && rule.opaque()->terminal;
-    } else if (target == "DROP" || target == "REJECT") {
+      some_left |= fate == Fate::kLeave && opaque != nullptr && opaque->terminal;
+    } else if (opaque != nullptr ? opaque->drops : TargetName(rule) == "DROP") {
       if (share == Share::kAll) return dropped();
-    } else if (target == "RETURN") {
+    } else if (returns) {
       if (share == Share::kAll) return Fate::kLeave;
       some_left = true;
     } else if (!PassesOn(rule)) {
@@ -168,18 +170,6 @@ std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys) {
     }
   }
   return "";
-}
-
-std::string ToString(const RouteLocalnet& setting) {
-  std::string text;
-  if (!setting.interfaces.empty() || setting.unread.empty()) {
-    absl::StrAppend(&text, "route_localnet is 1 for ", absl::StrJoin(setting.interfaces, ", "));
-  }
-  if (!setting.unread.empty()) {
-    absl::StrAppend(&text, text.empty() ? "route_localnet may be 1: " : ", and may be for others: ",
-                    setting.unread);
-  }
-  return text;
 }
 
 bool IsMartianRule(const ObservedRule& rule) {

@@ -17,20 +17,6 @@
 
 namespace kipt::agent {
 
-// For which interfaces the kernel accepts packets for 127.0.0.0/8: net.ipv4.conf.*.route_localnet.
-struct RouteLocalnet {
-  // It is 1, sorted, without lo. "default": for those to come; {"all"}: for every one.
-  std::vector<std::string> interfaces = {};
-  // Why it may be 1 for others; empty where all was read.
-  std::string unread = {};
-
-  // It is certainly 1 for none.
-  bool empty() const { return interfaces.empty() && unread.empty(); }
-  bool operator==(const RouteLocalnet&) const = default;
-};
-// "route_localnet is 1 for eth0, eth1"; "route_localnet may be 1: ..." where it was not read.
-std::string ToString(const RouteLocalnet& setting);
-
 struct MartianProtection {
   // `rule`, `way` and not `dormant`; or the native table has it.
   bool stands = false;

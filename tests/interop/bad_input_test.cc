@@ -126,9 +126,10 @@ TEST_F(BadInputTest, AnOrdinaryUserIsToldSo) {
 
 class NoIpv6Test : public RefusalTest {
  protected:
-  // A node booted with ipv6.disable=1 has no if_inet6; here the directory it is in is hidden from
-  // this one process, in a mount namespace of its own. (`--propagation=private` would want the root
-  // directory to be a mount point, which it is not in a plain chroot.)
+  // A node booted with ipv6.disable=1 has no if_inet6, but a list of interfaces; here the directory
+  // it is in is hidden from this one process, in a mount namespace of its own.
+  // (`--propagation=private` would want the root directory to be a mount point, which it is not in
+  // a plain chroot.)
   static ProgramResult AgentWithoutIpv6(const std::vector<std::string>& arguments) {
     std::vector<std::string> command = {
         "/usr/bin/unshare",
@@ -136,7 +137,8 @@ class NoIpv6Test : public RefusalTest {
         "--propagation=unchanged",
         "/bin/sh",
         "-c",
-        "mount --make-rprivate /proc && mount -t tmpfs none /proc/$$/task/$$/net && exec \"$@\"",
+        "mount --make-rprivate /proc && mount -t tmpfs none /proc/$$/task/$$/net && "
+        ": >/proc/$$/task/$$/net/dev && exec \"$@\"",
         "sh",
         AgentProgram()};
     command.insert(command.end(), arguments.begin(), arguments.end());

@@ -328,7 +328,7 @@ TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
             "# bridge\n*br\n:c ACCEPT [0:0]\nCOMMIT\n"
             "# inet\n*fw\n:in DROP [0:0]\n:last - [0:0]\n:plain - [0:0]\n"
             "[3:180] -A in -i lo -p tcp -m tcp --dport 22 -j ACCEPT\n"
-            "[0:0] -A in [nft meta] [nft payload] -m mark --mark 0x1 -j DROP\n"
+            "[0:0] -A in -s 10.0.0.0/8 [nft meta] -m mark --mark 0x1 -j DROP\n"
             "[0:0] -A in -j plain\n"
             "[0:0] -A plain -g last\nCOMMIT\n"
             "# ip\n*empty\nCOMMIT\n"
