@@ -123,14 +123,14 @@ TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
         absl::StrCat(rule.rule() != nullptr ? "" : "opaque: ", ToString(Family::kIPv4, rule)));
   }
   EXPECT_THAT(
-      texts,
-      ElementsAre("! -s 127.0.0.0/8 -d 10.0.0.0/9 -m comment --comment \"from nft\" -j DROP",
-                  "-m mark --mark 0x8000/0x8000 -j DROP",
-                  "-m mark ! --mark 0x4000/0x4000 -j RETURN", "-m mark --mark 0x5 -j ELSE",
-                  "-d 10.0.0.1/32 -j ELSE", "opaque: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
-                  "opaque: -j MARK --set-xmark 0x4000/0x4000",
-                  "opaque: [nft payload] [nft lookup] -g ELSE", "opaque: [nft log]",
-                  "opaque: -p tcp -j REJECT"));
+      texts, ElementsAre("! -s 127.0.0.0/8 -d 10.0.0.0/9 -m comment --comment \"from nft\" -j DROP",
+                         "-m mark --mark 0x8000/0x8000 -j DROP",
+                         "-m mark ! --mark 0x4000/0x4000 -j RETURN", "-m mark --mark 0x5 -j ELSE",
+                         "-d 10.0.0.1/32 -j ELSE",
+                         "opaque: -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+                         "opaque: -j MARK --set-xmark 0x4000/0x4000",
+                         "opaque: [nft payload] [nft lookup] -g ELSE", "opaque: [nft log]",
+                         "opaque: -p tcp -j REJECT"));
   std::vector<std::string> texts6;
   for (const ObservedRule& rule : snapshot.Find(chain6)->rules) {
     EXPECT_NE(rule.rule(), nullptr);
