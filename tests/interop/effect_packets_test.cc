@@ -13,8 +13,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/packet_world.h"
 
@@ -24,7 +22,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint16_t kPort = 4001;
-constexpr int kPerSecond = 2000;
 
 struct EffectRow {
   std::string name;
@@ -45,29 +42,12 @@ class EffectPacketsTest : public AgentTest {
   // Its thread has this test's mount namespace.
   void TearDown() override { listener_.reset(); }
 
-  bool MartiansArrive() {
-    listener_->Forget();
-    const InNetns outside(world_->client());
-    PacketSender sender(PacketWorld::MartianPath(kPort), kPerSecond);
-    absl::SleepFor(absl::Milliseconds(30));
-    sender.Stop();
-    absl::SleepFor(absl::Milliseconds(20));
-    return listener_->received().packets > 0;
-  }
+  bool MartiansArrive() { return world_->Reaches(*listener_, kLoopback, kPort); }
 
   // To the node's own address.
   bool PacketsPass() {
     PacketTaker taker(kNodeOutside, kPort);
-    {
-      const InNetns outside(world_->client());
-      StreamPath path = PacketWorld::MartianPath(kPort);
-      path.destination = kNodeOutside;
-      PacketSender sender(path, kPerSecond);
-      absl::SleepFor(absl::Milliseconds(30));
-      sender.Stop();
-    }
-    absl::SleepFor(absl::Milliseconds(20));
-    return taker.received().packets > 0;
+    return world_->Reaches(taker, kNodeOutside, kPort);
   }
 
   void ExpectTruth(const EffectRow& row, IptablesMode mode) {

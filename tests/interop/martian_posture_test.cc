@@ -324,14 +324,7 @@ TEST_P(SavedByNftTest, TheWrongCopyOfTheRuleIsReplacedAsPacketsShow) {
   Output({"/usr/sbin/nft", "flush", "ruleset"});
   Output({"/usr/sbin/nft", "-f", saved.path()});
   const auto arrives = [this](uint32_t address, uint16_t port) {
-    StreamPath path = PacketWorld::MartianPath(port);
-    path.destination = address;
-    listener_->Forget();
-    const InNetns outside(world_->client());
-    PacketSender sender(path, kPerSecond);
-    absl::SleepFor(absl::Milliseconds(50));
-    sender.Stop();
-    return listener_->received().packets > 0;
+    return world_->Reaches(*listener_, address, port);
   };
   EXPECT_TRUE(arrives(kLoopback, kPort)) << "the copy is right: this test shows nothing";
   EXPECT_FALSE(arrives(kNodeOutside, 4002));

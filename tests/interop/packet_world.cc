@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -69,6 +71,20 @@ StreamPath PacketWorld::MartianPath(uint16_t port) {
           .first_source = kClient,
           .destination = kLoopback,
           .port = port};
+}
+
+bool PacketWorld::Reaches(PacketTaker& taker, uint32_t destination, uint16_t port) const {
+  StreamPath path = MartianPath(port);
+  path.destination = destination;
+  taker.Forget();
+  {
+    const InNetns outside(client_);
+    PacketSender sender(path, /*per_second=*/2000);
+    absl::SleepFor(absl::Milliseconds(30));
+    sender.Stop();
+  }
+  absl::SleepFor(absl::Milliseconds(20));
+  return taker.received().packets > 0;
 }
 
 StreamPath PacketWorld::ForwardedPath(uint16_t port) {

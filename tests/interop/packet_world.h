@@ -38,6 +38,9 @@ class PacketWorld {
   static StreamPath MartianPath(uint16_t port);
   static StreamPath ForwardedPath(uint16_t port);
 
+  // Sends packets from the client to the node: whether `taker` receives one.
+  bool Reaches(PacketTaker& taker, uint32_t destination, uint16_t port) const;
+
  private:
   Netns client_;
   Netns receiver_;

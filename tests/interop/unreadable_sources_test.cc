@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the agent reads beside rules may be hidden from it: an error is not "none", and no answer
-// gets safer by it.
+// What the agent reads in addition to rules may be hidden from it: an error is not "none", and no
+// answer gets safer by it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
