@@ -8,9 +8,6 @@
 namespace kipt::netlink {
 namespace {
 
-// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
-constexpr int kDeepest = 64;
-
 ChainId Sibling(const ChainId& chain, const std::string& name) {
   return {.family = chain.family, .table = chain.table, .name = name};
 }
@@ -18,21 +15,6 @@ ChainId Sibling(const ChainId& chain, const std::string& name) {
 bool IsGoto(const ObservedRule& rule) {
   const OpaqueRule* opaque = rule.opaque();
   return opaque != nullptr && opaque->jump && opaque->terminal;
-}
-
-bool Returns(const ObservedRule& rule) {
-  if (const OpaqueRule* opaque = rule.opaque()) return opaque->returns;
-  return std::holds_alternative<Return>(rule.rule()->target);
-}
-
-bool DropsMatches(const ObservedRule& rule) {
-  if (const OpaqueRule* opaque = rule.opaque()) return opaque->drops;
-  return std::holds_alternative<Drop>(rule.rule()->target);
-}
-
-bool MayEnd(const ObservedRule& rule) {
-  if (const OpaqueRule* opaque = rule.opaque()) return opaque->terminal || opaque->perhaps_terminal;
-  return IsTerminal(rule.rule()->target);
 }
 
 // How many of the rules of `query`'s chain are on the way to another chain that is asked for.
@@ -103,7 +85,7 @@ bool Walk::Stops(const ChainId& chain, const ObservedRule& rule) {
 bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
   const auto [known, is_new] = keeps_.emplace(id, false);
   const ObservedChain* chain = snapshot_.Find(id);
-  if (!is_new || chain == nullptr || depth > kDeepest) return known->second;
+  if (!is_new || chain == nullptr || depth > kDeepestJump) return known->second;
   for (const ObservedRule& rule : chain->rules) {
     // Some packets come back.
     if (Returns(rule)) return false;
@@ -120,7 +102,7 @@ bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
 }
 
 bool Walk::Drops(const ChainId& chain, const ObservedRule& rule, int depth) {
-  if (!IsUnconditional(rule) || depth > kDeepest) return false;
+  if (!IsUnconditional(rule) || depth > kDeepestJump) return false;
   if (DropsMatches(rule)) return true;
   const std::string* jump = JumpTarget(rule);
   const ObservedChain* next = jump != nullptr ? snapshot_.Find(Sibling(chain, *jump)) : nullptr;
@@ -128,7 +110,8 @@ bool Walk::Drops(const ChainId& chain, const ObservedRule& rule, int depth) {
   for (const ObservedRule& each : next->rules) {
     if (Drops(Sibling(chain, *jump), each, depth + 1)) return true;
     // It may let some packets get away.
-    if (!DropsMatches(each) && (JumpTarget(each) != nullptr || MayEnd(each))) return false;
+    if (!DropsMatches(each) && (JumpTarget(each) != nullptr || IsPerhapsTerminal(each)))
+      return false;
   }
   return false;
 }
@@ -140,7 +123,7 @@ bool Walk::Leads(const ChainId& from, const ChainId& to) {
 
 bool Walk::Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen) {
   const ObservedChain* chain = snapshot_.Find(from);
-  if (chain == nullptr || depth > kDeepest || !seen.insert(from).second) return false;
+  if (chain == nullptr || depth > kDeepestJump || !seen.insert(from).second) return false;
   for (const ObservedRule& rule : chain->rules) {
     const std::string* jump = JumpTarget(rule);
     if (jump != nullptr && IsUnconditional(rule)) {

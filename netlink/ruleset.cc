@@ -213,9 +213,27 @@ bool IsUnconditional(const ObservedRule& rule) {
   return rule.opaque() != nullptr ? rule.opaque()->unconditional : IsUnconditional(*rule.rule());
 }
 
-bool IsUnconditionalTerminal(const ObservedRule& rule) {
-  if (!IsUnconditional(rule)) return false;
+bool IsTerminal(const ObservedRule& rule) {
   return rule.opaque() != nullptr ? rule.opaque()->terminal : IsTerminal(rule.rule()->target);
+}
+
+bool Returns(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->returns;
+  return std::holds_alternative<Return>(rule.rule()->target);
+}
+
+bool DropsMatches(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->drops;
+  return std::holds_alternative<Drop>(rule.rule()->target);
+}
+
+bool MayDecide(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->decides;
+  return !std::holds_alternative<NoTarget>(rule.rule()->target);
+}
+
+bool IsUnconditionalTerminal(const ObservedRule& rule) {
+  return IsUnconditional(rule) && IsTerminal(rule);
 }
 
 bool IsPerhapsUnconditional(const ObservedRule& rule) {
@@ -223,16 +241,12 @@ bool IsPerhapsUnconditional(const ObservedRule& rule) {
          (rule.opaque() != nullptr && rule.opaque()->perhaps_unconditional);
 }
 
-bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule) {
-  if (!IsPerhapsUnconditional(rule)) return false;
-  const OpaqueRule* opaque = rule.opaque();
-  return opaque != nullptr ? opaque->terminal || opaque->perhaps_terminal
-                           : IsTerminal(rule.rule()->target);
+bool IsPerhapsTerminal(const ObservedRule& rule) {
+  return IsTerminal(rule) || (rule.opaque() != nullptr && rule.opaque()->perhaps_terminal);
 }
 
-bool MayDecide(const ObservedRule& rule) {
-  if (rule.opaque() != nullptr) return rule.opaque()->decides;
-  return !std::holds_alternative<NoTarget>(rule.rule()->target);
+bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule) {
+  return IsPerhapsUnconditional(rule) && IsPerhapsTerminal(rule);
 }
 
 const Rule& KnownMatches(const ObservedRule& rule) {

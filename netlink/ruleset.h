@@ -293,12 +293,16 @@ std::string ToString(Family family, const ObservedRule& rule);
 
 // The same of either content; those of an OpaqueRule are its fields.
 bool IsUnconditional(const ObservedRule& rule);
+bool IsTerminal(const ObservedRule& rule);
+bool Returns(const ObservedRule& rule);
+bool DropsMatches(const ObservedRule& rule);
+bool MayDecide(const ObservedRule& rule);
 // No packet that reaches `rule` reaches the next one of the same chain, whatever is in other chains
 // (reach.h follows jumps, too).
 bool IsUnconditionalTerminal(const ObservedRule& rule);
-bool MayDecide(const ObservedRule& rule);
 // As those without "Perhaps", or unknown. For questions whose safe answer is that packets are kept.
 bool IsPerhapsUnconditional(const ObservedRule& rule);
+bool IsPerhapsTerminal(const ObservedRule& rule);
 bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule);
 // The rule, or OpaqueRule::known. Its target means nothing.
 const Rule& KnownMatches(const ObservedRule& rule);
@@ -311,6 +315,10 @@ inline uint32_t MarksTested(const ObservedRule& rule) { return MarksOf(rule).tes
 inline uint32_t MarksSet(const ObservedRule& rule) { return MarksOf(rule).set; }
 inline uint32_t MarksCleared(const ObservedRule& rule) { return MarksOf(rule).cleared; }
 inline ConnLabelSet LabelsSet(const ObservedRule& rule) { return MarksOf(rule).labels_set; }
+
+// How deep a walk along jumps goes: nf_tables takes no circle and at most 16, but a text may hold
+// anything.
+inline constexpr int kDeepestJump = 64;
 
 struct ObservedChain {
   // For a chain of a base chain's name (INPUT, ...): it has the hook and the type that iptables

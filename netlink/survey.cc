@@ -38,6 +38,12 @@ std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_vi
                    .nat = absl::string_view(base->type) == "nat"};
 }
 
+std::optional<ChainHook> HookOf(const TableId& table, const std::string& name,
+                                const SurveyChain& chain) {
+  if (!chain.base) return std::nullopt;
+  return chain.hook ? chain.hook : HookOfIptables(table.name, name);
+}
+
 const SurveyChain* Survey::Find(const TableId& table, const std::string& chain) const {
   const auto chains = tables.find(table);
   if (chains == tables.end()) return nullptr;

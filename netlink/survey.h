@@ -52,6 +52,9 @@ struct ChainHook {
 // That of a base chain of iptables' tables, by its name, in any of the five tables.
 std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain);
 
+struct SurveyChain;
+using SurveyChains = std::map<std::string, SurveyChain>;
+
 struct SurveyChain {
   // It has a hook: packets reach it without a jump.
   bool base = false;
@@ -67,13 +70,17 @@ struct SurveyChain {
   }
 };
 
+// That of a base chain, or of iptables where the chain's own is not known; none of other chains.
+std::optional<ChainHook> HookOf(const TableId& table, const std::string& name,
+                                const SurveyChain& chain);
+
 struct Survey {
   // "nft" or "legacy"; empty for a text of unknown origin.
   std::string mode;
   // As Snapshot::generation.
   uint32_t generation = 0;
   // Tables without chains are there, empty.
-  std::map<TableId, std::map<std::string, SurveyChain>> tables;
+  std::map<TableId, SurveyChains> tables;
   // nft: their base chains get no packet.
   std::set<TableId> dormant = {};
   // Names of tables that a text mentions and does not print (iptables-save: "is incompatible").

@@ -32,7 +32,7 @@ absl::string_view JumpOf(const netlink::SurveyRule& rule);
 // The iptables tables of one family, by name. A view: the survey must outlive it.
 class FamilyChains {
  public:
-  using Chains = std::map<std::string, netlink::SurveyChain>;
+  using Chains = netlink::SurveyChains;
   using RuleList = std::vector<netlink::SurveyRule>;
 
   FamilyChains(const netlink::Survey& survey, netlink::Family family);

@@ -26,12 +26,9 @@ using netlink::ChainHook;
 using netlink::Rule;
 using netlink::Survey;
 using netlink::SurveyChain;
+using netlink::SurveyChains;
 using netlink::SurveyRule;
 using netlink::TableId;
-using Chains = std::map<std::string, SurveyChain>;
-
-// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
-constexpr int kDeepest = 64;
 
 // Where iptables' table nat marks and masquerades, and table filter drops.
 constexpr int32_t kMarksAt = -100;
@@ -68,12 +65,6 @@ Share ShareOf(netlink::Family family, const SurveyRule& rule, uint32_t bit, bool
 
 // ---- where packets pass ----
 
-std::optional<ChainHook> HookOf(const TableId& table, const std::string& name,
-                                const SurveyChain& chain) {
-  if (!chain.base) return std::nullopt;
-  return chain.hook ? chain.hook : netlink::HookOfIptables(table.name, name);
-}
-
 // Whether packets come with the bit; nothing where none comes that could have it, or it no longer
 // matters. Another chain of the priority that acts may run before: it counts.
 std::optional<bool> ComesMarked(const ChainHook& at, const MarkPath& path) {
@@ -100,11 +91,6 @@ std::optional<bool> ComesMarked(const ChainHook& at, const MarkPath& path) {
   }
 }
 
-bool Returns(const SurveyRule& rule) {
-  if (const netlink::OpaqueRule* opaque = rule.opaque()) return opaque->returns;
-  return std::holds_alternative<netlink::Return>(rule.rule()->target);
-}
-
 // Outer packets of a tunnel, which inherit the mark of the inner ones: kube-ovn, for one, clears it
 // there, because their checksums are wrong otherwise (flannel-io/flannel#1279).
 bool IsOfTunnel(const SurveyRule& rule) {
@@ -121,13 +107,13 @@ bool IsKubernetesOrOurs(Owner owner) { return IsKubernetes(owner) || owner == Ow
 // One table's chains, walked through as packets with the bit do.
 class ClearedWalk {
  public:
-  ClearedWalk(const MarkPath& path, const TableId& table, const Chains& chains)
+  ClearedWalk(const MarkPath& path, const TableId& table, const SurveyChains& chains)
       : path_(path), table_(table), chains_(chains) {}
 
   // Whether packets may have the bit when they leave the chain, if those that come are `marked`.
   bool Visit(const std::string& name, const SurveyChain& chain, bool marked, int depth = 0) {
     const auto [known, is_new] = seen_.try_emplace({&chain, marked}, marked);
-    if (!is_new || depth > kDeepest) return known->second;
+    if (!is_new || depth > netlink::kDeepestJump) return known->second;
     bool returned = false;
     for (const SurveyRule& rule : chain.rules) {
       const Share share = ShareOf(path_.family, rule, path_.bit, marked);
@@ -141,15 +127,15 @@ class ClearedWalk {
         // kube-proxy's DNAT or ACCEPT keeps what it has marked to masquerade from the next rule.
         if (path_.masquerades && !marked && IsOfKubeProxy(callee->first)) leaving = false;
         // A goto.
-        if (EndsChain(rule)) returned = returned || leaving;
+        if (IsTerminal(rule)) returned = returned || leaving;
       } else if (Returns(rule)) {
         returned = returned || marked;
       }
-      if (all && EndsChain(rule)) {
+      if (all && IsTerminal(rule)) {
         marked = false;
         break;
       }
-      if (callee != chains_.end() && !EndsChain(rule)) marked = leaving || (marked && !all);
+      if (callee != chains_.end() && !IsTerminal(rule)) marked = leaving || (marked && !all);
     }
     return known->second = returned || marked;
   }
@@ -177,7 +163,7 @@ class ClearedWalk {
     for (const SurveyRule* next = at.rule + 1; next != rules.data() + rules.size(); ++next) {
       const bool acts = IsMarkAction(*next, path_.masquerades);
       if (acts && IsUnconditional(*next)) return true;
-      if (!acts && (EndsChain(*next) || !JumpOf(*next).empty())) return false;
+      if (!acts && (IsTerminal(*next) || !JumpOf(*next).empty())) return false;
     }
     return false;
   }
@@ -189,7 +175,7 @@ class ClearedWalk {
 
   const MarkPath& path_;
   const TableId& table_;
-  const Chains& chains_;
+  const SurveyChains& chains_;
   std::map<std::pair<const SurveyChain*, bool>, bool> seen_;
   std::set<const SurveyRule*> noted_;
   std::vector<MarkRule> found_;
@@ -198,12 +184,12 @@ class ClearedWalk {
 // One table's chains, to find what acts on the bit.
 class ActingWalk {
  public:
-  ActingWalk(const MarkPath& path, const TableId& table, const Chains& chains)
+  ActingWalk(const MarkPath& path, const TableId& table, const SurveyChains& chains)
       : path_(path), table_(table), chains_(chains) {}
 
   // `only`: all packets that come have the bit.
   bool Acts(const std::string& name, const SurveyChain& chain, bool only, int depth = 0) {
-    if (!seen_.insert({&chain, only}).second || depth > kDeepest) return false;
+    if (!seen_.insert({&chain, only}).second || depth > netlink::kDeepestJump) return false;
     for (const SurveyRule& rule : chain.rules) {
       const bool unmarked_match =
           ShareOf(path_.family, rule, path_.bit, /*marked=*/false) != Share::kNone;
@@ -221,7 +207,7 @@ class ActingWalk {
         return true;
       }
       // What has no bit has left the chain.
-      only = only || (!marked_match && EndsChain(rule) &&
+      only = only || (!marked_match && IsTerminal(rule) &&
                       ShareOf(path_.family, rule, path_.bit, /*marked=*/false) == Share::kAll);
     }
     return false;
@@ -236,7 +222,7 @@ class ActingWalk {
 
   const MarkPath& path_;
   const TableId& table_;
-  const Chains& chains_;
+  const SurveyChains& chains_;
   std::set<std::pair<const SurveyChain*, bool>> seen_;
 };
 
@@ -253,11 +239,6 @@ bool TestsMarkAlone(const SurveyRule& rule) {
 
 bool PassesFamily(const TableId& table, netlink::Family family) {
   return table.family == netlink::FamilyName(family) || table.family == "inet";
-}
-
-bool EndsChain(const SurveyRule& rule) {
-  if (const netlink::OpaqueRule* opaque = rule.opaque()) return opaque->terminal;
-  return netlink::IsTerminal(rule.rule()->target);
 }
 
 bool IsMarkAction(const SurveyRule& rule, bool masquerades) {

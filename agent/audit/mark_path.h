@@ -35,8 +35,6 @@ struct MarkRule {
 bool PassesFamily(const netlink::TableId& table, netlink::Family family);
 // Every packet matches, except for what the rule asks of the mark and of the family.
 bool TestsMarkAlone(const netlink::SurveyRule& rule);
-// A packet that matches never reaches the next rule.
-bool EndsChain(const netlink::SurveyRule& rule);
 // It masquerades, or else drops, by a target of iptables or a statement of nft.
 bool IsMarkAction(const netlink::SurveyRule& rule, bool masquerades);
 

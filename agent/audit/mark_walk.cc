@@ -15,11 +15,8 @@ namespace kipt::agent {
 namespace {
 
 using netlink::SurveyChain;
+using netlink::SurveyChains;
 using netlink::SurveyRule;
-using Chains = std::map<std::string, SurveyChain>;
-
-// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
-constexpr int kDeepest = 64;
 
 // Of iptables' nat PREROUTING, from where packets to this node are marked.
 constexpr int32_t kMarkingPriority = -100;
@@ -51,13 +48,14 @@ MarkTest TestOf(const SurveyRule& rule, uint32_t bits) {
 
 class MarkWalk {
  public:
-  MarkWalk(const Chains& chains, uint32_t bits, MarkAction action)
+  MarkWalk(const SurveyChains& chains, uint32_t bits, MarkAction action)
       : chains_(chains), bits_(bits), action_(action) {}
 
   // `tested`: only packets with the mark get to `name`. Whether some of them return from it.
   bool Through(const std::string& name, bool tested, int depth = 0) {
     const auto chain = chains_.find(name);
-    if (chain == chains_.end() || depth > kDeepest || !open_.insert(name).second) return true;
+    if (chain == chains_.end() || depth > netlink::kDeepestJump || !open_.insert(name).second)
+      return true;
     const bool returns = ThroughRules(*chain, tested, depth);
     open_.erase(name);
     return returns;
@@ -66,12 +64,12 @@ class MarkWalk {
   const std::set<std::string>& acting() const { return acting_; }
 
  private:
-  bool ThroughRules(const Chains::value_type& chain, bool tested, int depth) {
+  bool ThroughRules(const SurveyChains::value_type& chain, bool tested, int depth) {
     for (const SurveyRule& rule : chain.second.rules) {
       const MarkTest test = TestOf(rule, bits_);
       if (test == MarkTest::kMisses) {
         // From here on there are only packets with the mark.
-        tested |= EndsChain(rule) && TestsMarkAlone(rule);
+        tested |= IsTerminal(rule) && TestsMarkAlone(rule);
         continue;
       }
       const bool all =
@@ -83,12 +81,12 @@ class MarkWalk {
       const bool returns = jump == nullptr || Through(*jump, by_mark, depth + 1);
       if (!all) continue;
       if (TargetName(rule) == "RETURN") return true;
-      if (!returns || (jump == nullptr && EndsChain(rule))) return false;
+      if (!returns || (jump == nullptr && IsTerminal(rule))) return false;
     }
     return true;
   }
 
-  const Chains& chains_;
+  const SurveyChains& chains_;
   const uint32_t bits_;
   const MarkAction action_;
   std::set<std::string> open_;

@@ -20,9 +20,6 @@ using netlink::Survey;
 constexpr std::array<absl::string_view, 4> kChangeNames = {
     "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
 
-// Other programs may change the rules meanwhile.
-constexpr int kMostAttempts = 5;
-
 void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
   view.problems.push_back(absl::StrCat(what, ": ", status.message()));
 }
@@ -37,10 +34,7 @@ absl::StatusOr<Survey> TakeAll(netlink::Backend& backend, NodeView& /*view*/) {
 void SurveyModes(const ModeSources& sources, const TakeOne& take, NodeView& view) {
   const auto survey_of = [&](const BackendOrError& backend) -> absl::StatusOr<Survey> {
     if (!backend.ok()) return backend.status();
-    absl::StatusOr<Survey> survey = take(**backend, view);
-    for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
-      survey = take(**backend, view);
-    }
+    absl::StatusOr<Survey> survey = TakeSettled([&] { return take(**backend, view); });
     view.torn |= absl::IsAborted(survey.status());
     return survey;
   };

@@ -305,8 +305,17 @@ absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const Family> famil
   return nft && absl::IsUnavailable(status) ? absl::OkStatus() : status;
 }
 
-std::string ReadWhoDropsMartians(const ModeSources& sources) {
+absl::StatusOr<netlink::Survey> TakeSettled(
+    absl::FunctionRef<absl::StatusOr<netlink::Survey>()> take) {
   constexpr int kMostAttempts = 5;
+  absl::StatusOr<netlink::Survey> survey = take();
+  for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
+    survey = take();
+  }
+  return survey;
+}
+
+std::string ReadWhoDropsMartians(const ModeSources& sources) {
   // The others hold most of a node's rules, and drop no martian packet.
   const netlink::SurveyFilter keep = [](const auto& table, const auto&, const auto&) {
     return (table.family == "ip" || table.family == "inet") && table.name != "nat" &&
@@ -314,11 +323,9 @@ std::string ReadWhoDropsMartians(const ModeSources& sources) {
   };
   std::string found;
   const auto look = [&](netlink::Backend& backend) {
-    absl::StatusOr<netlink::Survey> survey = backend.TakeSurvey(keep);
-    for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
-      survey = backend.TakeSurvey(keep);
-    }
-    if (survey.ok()) found = WhoDropsMartians({&*survey, 1});
+    const absl::StatusOr<netlink::Survey> survey =
+        TakeSettled([&] { return backend.TakeSurvey(keep); });
+    if (survey.ok()) found = WhoDropsMartians(*survey);
     return survey.status();
   };
   for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {

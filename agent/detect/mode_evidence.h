@@ -119,8 +119,13 @@ absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const netlink::Fami
                        const ModeSources& sources,
                        absl::FunctionRef<absl::Status(netlink::Backend& backend)> work);
 
-// WhoDropsMartians in both iptables modes; empty also where that cannot be read: it protects
-// nobody. Reads every chain, so it is for nodes whose martian rule is missing.
+// What `take` returns: again, up to five times, while it is Aborted, because other programs change
+// the rules meanwhile.
+absl::StatusOr<netlink::Survey> TakeSettled(
+    absl::FunctionRef<absl::StatusOr<netlink::Survey>()> take);
+
+// WhoDropsMartians in both iptables modes; empty also where that cannot be read, which is no
+// protection. Reads every chain, so it is for nodes whose martian rule is missing.
 std::string ReadWhoDropsMartians(const ModeSources& sources);
 
 // The kubelet chains of `families` in the other iptables.

@@ -72,7 +72,7 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support,
 // Who depends on what, in addition to the rules of the backend itself.
 struct RetirementSources {
   std::function<CniConfigs()> cni;
-  // Empty where that cannot be read: such nodes do not need the martian rule.
+  // ReadRouteLocalnet: where it may be 1 the martian rule is needed.
   std::function<RouteLocalnet()> route_localnet;
   // Reads the rules of the other iptables mode through DependentsCollector::OtherMode.
   std::function<void(DependentsCollector&)> other_mode;

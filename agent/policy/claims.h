@@ -93,7 +93,7 @@ struct Dependents {
   std::vector<Marking> mark_setters = {};
   std::vector<Marking> label_setters = {};
   CniConfigs cni = {};
-  // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
+  // ReadRouteLocalnet.
   RouteLocalnet route_localnet = {};
   // A rule that is not kubelet's in an iptables table of any family: "ip nat KUBE-SVC-1: -A ...".
   // Empty: no other program uses this iptables mode.

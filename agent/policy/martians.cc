@@ -54,11 +54,8 @@ bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
 using netlink::OpaqueRule;
 using netlink::PrefixMatch;
 using netlink::SurveyChain;
+using netlink::SurveyChains;
 using netlink::SurveyRule;
-using Chains = std::map<std::string, SurveyChain>;
-
-// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
-constexpr int kDeepest = 64;
 
 enum class Share : uint8_t { kNone, kSome, kAll };
 
@@ -105,11 +102,11 @@ Share MartianShare(const SurveyRule& rule) {
 
 // Neither keeps a packet from the next rule nor changes where it goes.
 bool PassesOn(const SurveyRule& rule) {
-  if (rule.rule() != nullptr) return !netlink::IsTerminal(rule.rule()->target);
   // nft's rules may have more statements than the one that gives them their name.
-  if (rule.opaque()->terminal || rule.opaque()->perhaps_terminal) return false;
+  if (IsPerhapsTerminal(rule)) return false;
   constexpr absl::string_view kNames[] = {"MARK", "CONNMARK", "CT", "NOTRACK"};
-  return !MayDecide(rule) || absl::c_linear_search(kNames, TargetName(rule));
+  return rule.rule() != nullptr || !MayDecide(rule) ||
+         absl::c_linear_search(kNames, TargetName(rule));
 }
 
 // What becomes of the martian packets that come to a chain.
@@ -119,25 +116,23 @@ enum class Fate : uint8_t {
   kMayPass,  // some may be accepted
 };
 
-Fate FateIn(const Chains& chains, const SurveyChain& chain, int depth = 0) {
+Fate FateIn(const SurveyChains& chains, const SurveyChain& chain, int depth = 0) {
   bool some_left = false;
   const auto dropped = [&] { return some_left ? Fate::kLeave : Fate::kDropped; };
   for (const SurveyRule& rule : chain.rules) {
     const Share share = MartianShare(rule);
     if (share == Share::kNone) continue;
-    const OpaqueRule* opaque = rule.opaque();
-    const bool returns = opaque != nullptr ? opaque->returns : TargetName(rule) == "RETURN";
     if (const std::string* jump = netlink::JumpTarget(rule)) {
       const auto callee = chains.find(*jump);
-      if (callee == chains.end() || depth > kDeepest) return Fate::kMayPass;
+      if (callee == chains.end() || depth > netlink::kDeepestJump) return Fate::kMayPass;
       const Fate fate = FateIn(chains, callee->second, depth + 1);
       if (fate == Fate::kMayPass) return fate;
       if (fate == Fate::kDropped && share == Share::kAll) return dropped();
       // From a goto they return to the caller.
-      some_left |= fate == Fate::kLeave && opaque != nullptr && opaque->terminal;
-    } else if (opaque != nullptr ? opaque->drops : TargetName(rule) == "DROP") {
+      some_left |= fate == Fate::kLeave && IsTerminal(rule);
+    } else if (DropsMatches(rule)) {
       if (share == Share::kAll) return dropped();
-    } else if (returns) {
+    } else if (Returns(rule)) {
       if (share == Share::kAll) return Fate::kLeave;
       some_left = true;
     } else if (!PassesOn(rule)) {
@@ -150,23 +145,20 @@ Fate FateIn(const Chains& chains, const SurveyChain& chain, int depth = 0) {
 // Before a program of this node gets them. Chains of type nat see the first packet only.
 bool SeesMartians(const netlink::TableId& table, const std::string& name,
                   const SurveyChain& chain) {
-  if (!chain.base || (table.family != "ip" && table.family != "inet")) return false;
-  const std::optional<netlink::ChainHook> hook =
-      chain.hook ? chain.hook : netlink::HookOfIptables(table.name, name);
+  if (table.family != "ip" && table.family != "inet") return false;
+  const std::optional<netlink::ChainHook> hook = HookOf(table, name, chain);
   return hook && !hook->nat &&
          (hook->hook == NF_INET_PRE_ROUTING || hook->hook == NF_INET_LOCAL_IN);
 }
 
 }  // namespace
 
-std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys) {
-  for (const netlink::Survey& survey : surveys) {
-    for (const auto& [table, chains] : survey.tables) {
-      if (survey.dormant.contains(table)) continue;
-      for (const auto& [name, chain] : chains) {
-        if (!SeesMartians(table, name, chain) || FateIn(chains, chain) != Fate::kDropped) continue;
-        return absl::StrCat("chain ", name, " of table ", netlink::ToString(table));
-      }
+std::string WhoDropsMartians(const netlink::Survey& survey) {
+  for (const auto& [table, chains] : survey.tables) {
+    if (survey.dormant.contains(table)) continue;
+    for (const auto& [name, chain] : chains) {
+      if (!SeesMartians(table, name, chain) || FateIn(chains, chain) != Fate::kDropped) continue;
+      return absl::StrCat("chain ", name, " of table ", netlink::ToString(table));
     }
   }
   return "";

@@ -37,11 +37,11 @@ struct MartianProtection {
 
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
 
-// The chain that drops martian packets before a program gets them, whoever made its rules: "chain
-// PREROUTING of table ip raw", of any table but those of type nat. Empty where none drops them all:
-// what may accept some of them leaves the node open to these. `surveys` may lack rules of chains
-// that drop nothing.
-std::string WhoDropsMartians(absl::Span<const netlink::Survey> surveys);
+// The chain by whose rules, of any program, every martian packet is dropped before a program of
+// this node receives it: "chain PREROUTING of table ip raw"; not of type nat. Empty where there is
+// none: a rule that may accept some of them leaves the node open to these. `survey` may lack rules
+// of chains that drop nothing.
+std::string WhoDropsMartians(const netlink::Survey& survey);
 
 // By any writer.
 bool IsMartianRule(const netlink::ObservedRule& rule);

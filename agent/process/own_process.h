@@ -112,8 +112,8 @@ absl::Status ForbidFileWrites(const std::string& may_be_made);
 // it cannot be reached. Programs do not inherit the variable (command.h).
 bool NotifyServiceManager(const std::string& message);
 
-// Reports the state of this process (Type=notify). What is not read in time is told by a later
-// call. The event loop serves the watchdog. Not safe for use by several threads at once.
+// Reports the state of this process (Type=notify). A message that would have to wait is sent by a
+// later call. The event loop serves the watchdog. Not safe for use by several threads at once.
 class ServiceManager {
  public:
   // Started, or done with the reload.

@@ -63,10 +63,6 @@ inline std::string JumpOf(const netlink::SurveyRule& rule) {
   const std::string* jump = JumpTarget(rule);
   return jump == nullptr ? "" : *jump;
 }
-inline bool IsTerminal(const netlink::SurveyRule& rule) {
-  return rule.opaque() != nullptr ? rule.opaque()->terminal
-                                  : netlink::IsTerminal(rule.rule()->target);
-}
 
 }  // namespace kipt::testing
 

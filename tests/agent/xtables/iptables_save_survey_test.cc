@@ -164,7 +164,7 @@ TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
     EXPECT_EQ(TextOf(rules[0]), row.rule.text);
     EXPECT_EQ(JumpOf(rules[0]), row.rule.jump);
     EXPECT_EQ(IsUnconditional(rules[0]), row.rule.unconditional);
-    EXPECT_EQ(testing::IsTerminal(rules[0]), row.rule.terminal);
+    EXPECT_EQ(IsTerminal(rules[0]), row.rule.terminal);
     EXPECT_EQ(MarksTested(rules[0]), row.rule.marks_tested);
     EXPECT_EQ(MarksSet(rules[0]), row.rule.marks_set);
     EXPECT_EQ(LabelsSet(rules[0]), row.rule.labels_set);
