@@ -105,10 +105,7 @@ void LogRound(const Round& round, const AgentState& state) {
         << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
         << (slow ? ": an answer was lost or late; the kernel, a lock or a program is slow" : "");
   }
-  for (const auto& [finding, by] : round.new_blockers) {
-    LOG(WARNING) << featuregates::Printable(absl::StrCat(
-        ConditionName(finding.condition), ": ", finding.message, "; written by ", ToString(by)));
-  }
+  for (const Blocker& blocker : round.new_blockers) LOG(WARNING) << ToString(blocker);
   if (round.lost_proxy_jumps) LOG(WARNING) << ToString(*round.lost_proxy_jumps);
   for (const Change& change : report.applied) {
     if (!IsNative(change)) continue;

@@ -159,6 +159,9 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
 void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
                  FindingCollector& findings);
 
+// Notes in `view` that `what` was not read.
+void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status);
+
 // Rules with chains of Kubernetes in files that are loaded at boot, into `view.facts`.
 void ReadBootRules(const class NodeFiles& node, NodeView& view);
 

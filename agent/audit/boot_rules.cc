@@ -104,6 +104,7 @@ class BootRulesReader {
   void Read() {
     for (const char* const path : kIpsetFiles) {
       const absl::StatusOr<std::string> text = node_.Read(path, kMostBytes);
+      if (!text.ok() && !absl::IsNotFound(text.status())) NoteProblem(text.status());
       for (const absl::string_view line : absl::StrSplit(text.value_or(""), '\n')) {
         if (absl::StartsWith(line, "create ")) ipsets_.emplace(WordAfter(line, "create "));
       }
@@ -118,7 +119,7 @@ class BootRulesReader {
   }
 
  private:
-  std::vector<std::string> Matching(const std::string& pattern) const {
+  std::vector<std::string> Matching(const std::string& pattern) {
     const size_t slash = pattern.rfind('/');
     const std::string name = pattern.substr(slash + 1);
     if (name.find_first_of("*?[") == std::string::npos) return {pattern};
@@ -127,8 +128,10 @@ class BootRulesReader {
       return fnmatch(name.c_str(), std::string(one).c_str(), FNM_PERIOD) == 0;
     });
     std::vector<std::string> paths;
-    for (const std::string& one : names.value_or(std::set<std::string>())) {
-      paths.push_back(directory + one);
+    if (names.ok()) {
+      for (const std::string& one : *names) paths.push_back(directory + one);
+    } else if (!absl::IsNotFound(names.status())) {
+      NoteProblem(names.status());
     }
     return paths;
   }
@@ -137,10 +140,10 @@ class BootRulesReader {
     if (!seen_.insert(path).second) return;
     const absl::StatusOr<std::string> text = node_.Read(path, kMostBytes);
     if (text.ok()) return ReadText(path, *text, unit);
-    if (required || !absl::IsNotFound(text.status())) {
-      view_.problems.push_back(absl::StrCat("saved rules: ", text.status().message()));
-    }
+    if (required || !absl::IsNotFound(text.status())) NoteProblem(text.status());
   }
+
+  void NoteProblem(const absl::Status& status) { AddProblem(view_, "saved rules", status); }
 
   void ReadText(const std::string& path, absl::string_view text, Unit& unit) {
     SavedRules saved = {.file = node_.Shown(path), .native = absl::StrContains(path, "nft")};

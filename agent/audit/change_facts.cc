@@ -23,6 +23,7 @@
 #include "agent/audit/audit_parts.h"
 #include "agent/detect/capabilities.h"
 #include "agent/process/files.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/xtables_lock.h"
 #include "netlink/attributes.h"
 #include "netlink/socket.h"
@@ -47,11 +48,11 @@ void ReadKernel(const ModeSources& sources, ChangeFacts& facts) {
 }
 
 // nfnetlink_acct's. Not asked where that would load it.
-void ReadCounters(const ModeSources& sources, ChangeFacts& facts) {
+void ReadCounters(const ModeSources& sources, NodeView& view) {
   const ModuleState state = FeatureState(sources.kernel, "nfacct counters");
   if (state != ModuleState::kPresent && state != ModuleState::kNothingToLoad) return;
   const auto socket = netlink::Socket::Open();
-  if (!socket.ok()) return;
+  if (!socket.ok()) return AddProblem(view, "nfacct counters", socket.status());
   netlink::Messages request((*socket)->ReserveSequences(1));
   request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_GET, AF_UNSPEC, NLM_F_DUMP);
   const absl::Status asked = (*socket)->Ask(request, [&](const netlink::Reply& reply) {
@@ -59,21 +60,27 @@ void ReadCounters(const ModeSources& sources, ChangeFacts& facts) {
     const auto counter = netlink::Attributes::OfMessage(netlink::MessageBytes(reply.message));
     const auto name = counter.Text(NFACCT_NAME);
     const auto packets = counter.U64(NFACCT_PKTS);
-    if (name && packets) facts.counters[*name] = *packets;
+    if (name && packets) view.facts.counters[*name] = *packets;
   });
+  if (asked.ok()) return;
   // Half of the counters prove nothing.
-  if (!asked.ok()) facts.counters.clear();
+  view.facts.counters.clear();
+  AddProblem(view, "nfacct counters", asked);
 }
 
 // ---- IPVS ----
 
-void ReadIpvs(const ModeSources& sources, ChangeFacts& facts) {
+void ReadIpvs(const ModeSources& sources, NodeView& view) {
+  ChangeFacts& facts = view.facts;
   const ModuleState state = FeatureState(sources.kernel, "IPVS");
   facts.has_ip_vs = state == ModuleState::kPresent || state == ModuleState::kLoadable;
   const std::string& proc = sources.kernel.proc;
   facts.ipvs_device = access((proc + "/sys/net/ipv4/conf/kube-ipvs0").c_str(), F_OK) == 0;
   // 10,000 services of five endpoints have 4 MB.
-  const auto services = ReadFile(proc + "/thread-self/net/ip_vs", size_t{64} << 20);
+  const auto services = ReadProcNetFile(proc + "/thread-self/net/ip_vs", size_t{64} << 20);
+  if (!services.ok() && !absl::IsNotFound(services.status())) {
+    AddProblem(view, "IPVS", services.status());
+  }
   for (const absl::string_view line : absl::StrSplit(services.value_or(""), '\n')) {
     // "TCP  0A600001:0050 rr ", "FWM  00000001 wlc"; then "  -> " of each endpoint.
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -96,10 +103,14 @@ bool IsVersion(absl::string_view text) {
          });
 }
 
-void ReadNftVersion(const NodeFiles& node, ChangeFacts& facts) {
+void ReadNftVersion(const NodeFiles& node, NodeView& view) {
+  ChangeFacts& facts = view.facts;
   for (const char* const path : {"/usr/local/sbin/nft", "/usr/local/bin/nft", "/usr/sbin/nft",
                                  "/usr/bin/nft", "/sbin/nft"}) {
     const absl::StatusOr<std::string> program = node.Read(path, size_t{16} << 20);
+    if (!program.ok() && !absl::IsNotFound(program.status())) {
+      AddProblem(view, "the version of nft", program.status());
+    }
     if (!program.ok()) continue;
     facts.nft_path = node.Shown(path);
     for (const absl::string_view text : absl::StrSplit(*program, '\0')) {
@@ -145,16 +156,16 @@ void GatherChangeFacts(const ModeSources& sources, absl::Span<const NodeChange> 
   ReadProbe(sources, view);
   if (const NodeFiles node(sources.host_root.directory); !sources.host_root.directory.empty()) {
     ReadBootRules(node, view);
-    if (nftables) ReadNftVersion(node, view.facts);
+    if (nftables) ReadNftVersion(node, view);
   }
   if (iptables_nft && sources.xt_compat) {
     XtCompatReading reading = sources.xt_compat(KernelSymbols::kRead);
     if (reading.compat == XtCompat::kAbsent) view.facts.no_nft_compat = std::move(reading.reason);
   }
-  if (nftables || ipvs) ReadIpvs(sources, view.facts);
+  if (nftables || ipvs) ReadIpvs(sources, view);
   if (!nftables) return;
   ReadKernel(sources, view.facts);
-  ReadCounters(sources, view.facts);
+  ReadCounters(sources, view);
 }
 
 }  // namespace kipt::agent

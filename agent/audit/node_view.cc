@@ -20,10 +20,6 @@ using netlink::Survey;
 constexpr std::array<absl::string_view, 4> kChangeNames = {
     "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
 
-void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
-  view.problems.push_back(absl::StrCat(what, ": ", status.message()));
-}
-
 // One attempt to read the rules of a mode.
 using TakeOne = std::function<absl::StatusOr<Survey>(netlink::Backend& backend, NodeView& view)>;
 
@@ -90,6 +86,10 @@ NodeView Gather(const ModeSources& sources, const TakeOne& take = TakeAll) {
 }
 
 }  // namespace
+
+void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
+  view.problems.push_back(absl::StrCat(what, ": ", status.message()));
+}
 
 absl::string_view ChangeName(NodeChange change) {
   return kChangeNames.at(static_cast<size_t>(change));

@@ -188,10 +188,9 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
                                                                   const ModeSources& sources) {
   const std::string name(netlink::FamilyName(family));
   const std::string path = PathOfFamily(sources.table_names_path, family);
-  const absl::StatusOr<std::string> text = ReadFile(path);
+  const absl::StatusOr<std::string> text = ReadProcNetFile(path);
   if (text.ok()) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
   if (!absl::IsNotFound(text.status())) return text.status();
-  // The file comes with the module. (Without proc(5), the modules are not listed either.)
   const ModuleState module =
       FindModule(sources.kernel, name + "_tables", name == "ip" ? "ipt_do_table" : "ip6t_do_table");
   if (module == ModuleState::kPresent) {

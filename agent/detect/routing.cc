@@ -4,8 +4,10 @@
 #include <arpa/inet.h>
 #include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -169,15 +171,23 @@ absl::Status ReadFamily(netlink::Socket& socket, Family family, std::vector<Fwma
 
 constexpr absl::string_view kAll = "all";
 
-// False if the interface has vanished since it was listed.
+// False if the interface has vanished since it was listed: its directory, too.
 absl::StatusOr<bool> ReadSetting(const std::string& conf_directory, absl::string_view interface) {
-  const std::string path = absl::StrCat(conf_directory, "/", interface, "/route_localnet");
+  const std::string directory = absl::StrCat(conf_directory, "/", interface);
+  const std::string path = directory + "/route_localnet";
   const absl::StatusOr<std::string> text = ReadFile(path);
-  if (absl::IsNotFound(text.status()) && interface != kAll) return false;
+  const auto vanished = [&] { return access(directory.c_str(), F_OK) != 0 && errno == ENOENT; };
+  if (absl::IsNotFound(text.status()) && interface != kAll && vanished()) return false;
   if (!text.ok()) return text.status();
   int value = 0;
   if (!absl::SimpleAtoi(*text, &value)) return ReadFailure(EINVAL, path);
   return value != 0;
+}
+
+// Each network namespace's first interface, whatever its name is; empty where that cannot be asked.
+std::string LoopbackName() {
+  std::array<char, IF_NAMESIZE> name{};
+  return if_indextoname(1, name.data()) == nullptr ? "" : name.data();
 }
 
 }  // namespace
@@ -199,17 +209,16 @@ RouteLocalnet ReadRouteLocalnet(const std::string& sysctls) {
   RouteLocalnet found;
   std::vector<std::string> names;
   if (const int error = ListDirectory(conf_directory, names); error != 0) {
-    // A kernel without IPv4 has the settings of the core all the same.
-    std::vector<std::string> core;
-    const bool no_ipv4 = error == ENOENT && ListDirectory(sysctls + "/core", core) == 0;
-    if (!no_ipv4) found.unread = std::string(ReadFailure(error, conf_directory).message());
+    // Not a kernel without IPv4: that has no netfilter either.
+    found.unread = std::string(ReadFailure(error, conf_directory).message());
     return found;
   }
   const absl::StatusOr<bool> all = ReadSetting(conf_directory, kAll);
   if (all.ok() && *all) return {.interfaces = {std::string(kAll)}};
   if (!all.ok()) found.unread = std::string(all.status().message());
+  const std::string loopback = LoopbackName();
   for (const std::string& name : names) {
-    if (name == kAll || name == "lo") continue;
+    if (name == kAll || name == loopback) continue;
     const absl::StatusOr<bool> own = ReadSetting(conf_directory, name);
     if (own.ok() && *own) found.interfaces.push_back(name);
     if (!own.ok() && found.unread.empty()) found.unread = std::string(own.status().message());

@@ -35,8 +35,8 @@ struct FwmarkRule {
 // (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as netlink::Socket's.
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
-// What cannot be read may be 1, and is RouteLocalnet::unread; empty also where the kernel has no
-// IPv4. `sysctls` is /proc/sys/net of the calling thread's namespace.
+// What cannot be read may be 1, and is RouteLocalnet::unread. The namespace's own loopback is left
+// out, whatever its name. `sysctls` is /proc/sys/net of the calling thread's namespace.
 RouteLocalnet ReadRouteLocalnet(const std::string& sysctls = "/proc/sys/net");
 
 }  // namespace kipt::agent

@@ -131,6 +131,9 @@ void AppendFindings(const AgentState& state, std::string& out) {
                ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
                finding.mended ? " (repaired): " : ": ", finding.message);
   }
+  if (!state.recent_blockers.empty())
+    out += "Who wrote the last of other programs' rules among them:\n";
+  for (const std::string& blocker : state.recent_blockers) AppendLine(out, "  ", blocker);
 }
 
 void AppendFights(const AgentState& state, std::string& out) {

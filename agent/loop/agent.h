@@ -120,7 +120,7 @@ class Agent {
   // What Suspects is to find the writers of, apart from damage.
   std::vector<Item> ForeignChanges(const Plan& plan) const;
   void NoteLostProxyJumps(Round& round) const;
-  void NoteBlockers(Round& round) const;
+  void NoteBlockers(Round& round);
   // Reads which commits of others came before the last check.
   void NoteSuspects(const SyncReport& report);
   void NoteForeignRules(Round& round);

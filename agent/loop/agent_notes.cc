@@ -23,7 +23,7 @@ Item ItemOf(const Finding& finding) {
   return {finding.chain, std::string(ConditionName(finding.condition))};
 }
 
-// An Incident or NewForeignRules.
+// An Incident, NewForeignRules or Blocker.
 template <typename Noted>
 void NoteRecent(Noted noted, std::vector<std::string>& lines) {
   noted.by = WithoutCommandLines(std::move(noted.by));
@@ -78,10 +78,11 @@ std::vector<Item> Agent::ForeignChanges(const Plan& plan) const {
   return items;
 }
 
-void Agent::NoteBlockers(Round& round) const {
+void Agent::NoteBlockers(Round& round) {
   for (Finding& finding : NewBlockersIn(round.report.plan)) {
     const Item item = ItemOf(finding);
-    round.new_blockers.emplace_back(std::move(finding), suspects_.Of({&item, 1}));
+    round.new_blockers.push_back({std::move(finding), suspects_.Of({&item, 1})});
+    NoteRecent(round.new_blockers.back(), state_.recent_blockers);
   }
 }
 

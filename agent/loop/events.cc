@@ -125,6 +125,12 @@ std::string ToString(const NewForeignRules& news) {
                                               ToString(news.by), ": ", absl::StrJoin(shown, "; ")));
 }
 
+std::string ToString(const Blocker& blocker) {
+  return featuregates::Printable(absl::StrCat(ConditionName(blocker.finding.condition), ": ",
+                                              blocker.finding.message, "; written by ",
+                                              ToString(blocker.by)));
+}
+
 Suspected WithoutCommandLines(Suspected suspected) {
   for (Writer& writer : suspected.writers) writer.command_line.clear();
   return suspected;

@@ -118,6 +118,14 @@ struct NewForeignRules {
 };
 std::string ToString(const NewForeignRules& news);
 
+// A rule of another program that ends what ours do (ShadowedJump, ForeignDropsEverything), and who
+// wrote it.
+struct Blocker {
+  Finding finding = {};
+  Suspected by = {.writers = {}, .others = false};
+};
+std::string ToString(const Blocker& blocker);
+
 // Jumps of kube-proxy's that another program deleted, while its services are still there and
 // nothing of kubelet's is damaged. Only kube-proxy can repair them.
 struct LostProxyJumps {
@@ -264,6 +272,8 @@ struct AgentState {
   // last ten new ones, as the incidents.
   std::optional<uint64_t> foreign_rules;
   std::vector<std::string> recent_foreign_rules;
+  // The last ten Blockers, as the incidents.
+  std::vector<std::string> recent_blockers;
   // Why the running configuration is not the one on disk, and why an address is not served. The
   // program fills these in.
   std::string config_problem;

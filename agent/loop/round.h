@@ -43,9 +43,8 @@ struct Round : Event {
   uint64_t lost_events = 0;
   // status is not OK where there is no backend yet, too.
   SyncReport report = {};
-  // Rules of other programs that end what ours do (ShadowedJump, ForeignDropsEverything), new since
-  // the last round, and who wrote them.
-  std::vector<std::pair<Finding, Suspected>> new_blockers = {};
+  // New since the last round.
+  std::vector<Blocker> new_blockers = {};
   // What was retired, and what is claimed; where that was checked.
   std::optional<RetireReport> retirement = {};
 };

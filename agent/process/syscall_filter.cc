@@ -7,6 +7,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -127,6 +128,8 @@ constexpr SyscallGroup kTable[] = {
     {kAlways, "ioctl", {IsInt(1, TCGETS)}},
     {kAlways, "ioctl", {IsInt(1, FIONREAD)}},
     {kAlways, "ioctl", {IsInt(1, FIONBIO)}},
+    // The name of an interface, by its index.
+    {kAlways, "ioctl", {IsInt(1, SIOCGIFNAME)}},
 
     // Sockets: netfilter's, the service manager's, and listening ones. None connects, as sd_notify
     // sends to an address.

@@ -157,6 +157,7 @@ std::string AgentStateJson(const AgentState& state) {
                {"recentIncidents", state.recent_incidents},
                {"foreignRuleCount", state.foreign_rules},
                {"recentForeignRules", state.recent_foreign_rules},
+               {"recentBlockers", state.recent_blockers},
                {"configProblem", state.config_problem},
                {"listenProblem", state.listen_problem},
                {"conntrackReport", state.conntrack_report},

@@ -39,6 +39,8 @@ struct IptablesLegacyOptions {
   // The tables that exist in the calling thread's namespace, "%s" being "ip" or "ip6". A table that
   // is not listed is not read, which would create it.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
+  // The same list where iptables-legacy-save reads it, which prints nothing without it.
+  std::string program_names_path = "/proc/net/%s_tables_names";
   // The matches that the kernel has loaded, likewise.
   std::string match_names_path = "/proc/thread-self/net/%s_tables_matches";
   // Missing if the kernel's command line turns IPv6 off. Then tables of IPv6 count as missing, even

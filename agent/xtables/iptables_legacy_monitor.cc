@@ -110,7 +110,10 @@ class FamilyReader {
     OwnedFd names(open(names_path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (!names.valid()) {
       // No file: no module, and no table.
-      if (errno == ENOENT) return absl::OkStatus();
+      if (errno == ENOENT) {
+        const absl::Status missing = ReadProcNetFile(names_path_).status();
+        return absl::IsNotFound(missing) ? absl::OkStatus() : missing;
+      }
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", names_path_,
                                                      ", which only uid 0 of the namespace may"));
     }

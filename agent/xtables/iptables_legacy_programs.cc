@@ -152,7 +152,7 @@ bool Names(absl::string_view text, absl::string_view match) {
 
 // Whether a line of the file is `name`; any line where that is empty.
 absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
+  const absl::StatusOr<std::string> text = ReadProcNetFile(path);
   if (!text.ok()) return text.status();
   const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
   return name.empty() ? !lines.empty() : absl::c_linear_search(lines, name);
@@ -160,10 +160,19 @@ absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
 
 // False only where it is certain.
 bool HasIpv6(const IptablesLegacyOptions& options) {
-  return access(options.if_inet6_path.c_str(), F_OK) == 0 || errno != ENOENT;
+  return !absl::IsNotFound(ReadProcNetFile(options.if_inet6_path).status());
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ReadProcNetFile(const std::string& path, size_t most) {
+  absl::StatusOr<std::string> text = ReadFile(path, most);
+  if (!absl::IsNotFound(text.status())) return text;
+  const std::string always = path.substr(0, path.rfind('/') + 1) + "dev";
+  if (access(always.c_str(), F_OK) == 0) return text;
+  return absl::UnknownError(
+      absl::StrCat("there is neither ", path, " nor ", always, "; is /proc mounted?"));
+}
 
 std::string ToString(const IptablesVersion& version) {
   return absl::StrCat(version.major, ".", version.minor, ".", version.patch);
@@ -295,6 +304,14 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   }
   if (!listed.value_or(false) || (family == Family::kIPv6 && !HasIpv6(options))) return "";
   if (!programs.ok()) return programs.status();
+  const std::string theirs = PathOfFamily(options.program_names_path, family);
+  const int hidden = access(theirs.c_str(), R_OK) == 0 ? 0 : errno;
+  if (only.empty() && hidden != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("there are tables of ", netlink::FamilyName(family), ", and ", programs->save,
+                     " would print none: it cannot read ", theirs, ": ", ErrorText(hidden),
+                     " (ProcSubset=pid hides it; mount the whole of /proc)"));
+  }
   std::vector<std::string> arguments = {"-c"};
   // This creates a table that has disappeared since it was listed.
   if (!only.empty()) arguments.insert(arguments.end(), {"-t", std::string(only)});

@@ -80,6 +80,12 @@ absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
 CommandRequest IptablesLegacyRequest(const std::string& program, std::vector<std::string> arguments,
                                      absl::Duration deadline);
 
+// A file of the network namespace's directory in proc(5) that a module makes. NotFound: the
+// directory is there, and so the kernel does not have the module now. Unknown: neither is there.
+// Other errors are ReadFile's.
+absl::StatusOr<std::string> ReadProcNetFile(const std::string& path,
+                                            size_t most = size_t{16} << 20);
+
 // `path` with the family's name in place of "%s", as in IptablesLegacyOptions.
 std::string PathOfFamily(absl::string_view path, netlink::Family family);
 
@@ -112,7 +118,8 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 // there is no such table, it is empty and no program is run. Connections' labels are numbers.
 //
 // FailedPrecondition if labels are printed by names and the file of names cannot be read: our rules
-// would look like another program's, and each round would add them again. The status of `programs`
+// would look like another program's, and each round would add them again. The same if there are
+// tables and the program cannot read their names (ProcSubset=pid). The status of `programs`
 // if that is an error and tables exist. The status of errno if the list of tables cannot be read,
 // which only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
 // IptablesLegacyFailure's.

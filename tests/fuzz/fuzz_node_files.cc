@@ -112,6 +112,7 @@ void CheckModules(absl::string_view text) {
 
 void CheckTableNames(absl::string_view text) {
   agent::ModeSources sources;
+  Files().Write("dev", "");
   Files().Write("ip_tables_names", text);
   sources.table_names_path = Files().Path("%s_tables_names");
   const auto names = agent::IptablesLegacyTableNames(Family::kIPv4, sources);

@@ -158,7 +158,7 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
   if (plan.retirement) state.claimed = plan.retirement->kept;
   state.route_localnet.interfaces = {hostile.name};
   state.recent_incidents = {hostile.comment};
-  state.recent_foreign_rules = {hostile.comment};
+  state.recent_foreign_rules = state.recent_blockers = {hostile.comment};
   RequireLine(agent::StatusLine(state));
   agent::Flags flags;
   flags.config = flags.netns = flags.cni_conf_dir = hostile.name;

@@ -266,6 +266,11 @@ TEST_P(EitherModeDamageTest, WhoPutsARuleBeforeOrIntoOursIsNamed) {
     const std::string first = log.substr(log.find(finding));
     EXPECT_THAT(first.substr(0, first.find('\n')), HasSubstr("; written by " + writer));
     Do(IpFamily::kIpv4, {"-D", chain, "-j", target});
+    // Not before: the endpoints were dropped, too.
+    const std::string statusz = HttpGet(kMetricsPort, "/statusz").body;
+    const std::string kept =
+        statusz.substr(std::min(statusz.find(absl::StrCat(finding, ": ")), statusz.size()));
+    EXPECT_THAT(kept.substr(0, kept.find('\n')), HasSubstr("; written by " + writer)) << statusz;
   }
 }
 

@@ -211,6 +211,26 @@ TEST_P(MartianPostureTest, InterfacesToComeInheritWhatOpensThem) {
   EXPECT_EQ(FileText("/proc/sys/net/ipv4/conf/late/route_localnet"), "1\n") << "it is true";
 }
 
+TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
+  const auto rename = [](const std::string& from, const std::string& to) {
+    const auto link = [](std::vector<std::string> arguments) {
+      arguments.insert(arguments.begin(), {"/usr/sbin/ip", "link", "set"});
+      EXPECT_EQ(RunProgram(arguments).exit_code, 0);
+    };
+    link({from, "down"});
+    link({from, "name", to});
+    link({to, "up"});
+  };
+  SetSysctl("ipv4/conf/outside/route_localnet", "0");
+  SetSysctl("ipv4/conf/lo/route_localnet", "1");
+  rename("lo", "loop0");
+  StartWith({"--make-iptables-util-chains=false"});
+  ExpectClosed();
+  rename("outside", "lo");
+  SetSysctl("ipv4/conf/lo/route_localnet", "1");
+  ExpectOpen("route_localnet is 1 for lo");
+}
+
 TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();

@@ -10,13 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "tests/interop/retire_fixture.h"
 
 namespace kipt::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 // A mount that hides a source from this test's mount namespace while it exists.
@@ -36,20 +40,28 @@ class Hidden {
 struct Source {
   const char* name;
   const char* path;
-  const char* type;
-  const char* options;
-  bool has_ipv6;  // it is still known
+  const char* type = "tmpfs";
+  const char* options = "";
+  bool has_ipv6 = true;  // it is still known
 };
 constexpr Source kSources[] = {
-    {"no settings", "/proc/sys", "tmpfs", "", true},
+    {"no settings", "/proc/sys"},
+    {"no settings of IPv4", "/proc/sys/net/ipv4"},
+    {"no settings of interfaces", "/proc/sys/net/ipv4/conf"},
+    {"no settings of an interface", "/proc/sys/net/ipv4/conf/eth0"},
     // systemd's ProcSubset=pid.
-    {"only processes in /proc", "/proc", "proc", "subset=pid", true},
+    {"only processes in /proc", "/proc", "proc", "subset=pid"},
     {"no /proc", "/proc", "tmpfs", "", false},
 };
 
 class UnreadableSourcesTest : public RetireTest,
                               public ::testing::WithParamInterface<IptablesMode> {
  protected:
+  void SetUp() override {
+    RetireTest::SetUp();
+    RunProgram({"ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"});
+  }
+
   static ProgramResult Command(std::vector<std::string> arguments) {
     arguments.push_back(absl::StrCat("--iptables-mode=", NameOf(GetParam())));
     return Agent(std::move(arguments));
@@ -63,7 +75,7 @@ TEST_P(UnreadableSourcesTest, WhereRouteLocalnetCannotBeReadItMayBeOn) {
   for (const Source& row : kSources) {
     SCOPED_TRACE(row.name);
     Sync({.iptables = GetParam()});
-    SetSysctl("ipv4/conf/all/route_localnet", "1");
+    SetSysctl("ipv4/conf/eth0/route_localnet", "1");
     {
       const Hidden hidden(row.path, row.type, row.options);
       Command({"retire", "--yes", "--make-iptables-util-chains=false", "--ip-families=ipv4"});
@@ -114,6 +126,108 @@ TEST_P(UnreadableSourcesTest, CniConfigurationsThatCannotBeReadMayNameAChain) {
   }
 }
 
+// A program of the other mode may set kubelet's mark.
+TEST_P(UnreadableSourcesTest, RulesOfTheOtherModeThatCannotBeReadMaySetTheMark) {
+  const bool nft = GetParam() == IptablesMode::kNft;
+  const Iptables other = {.mode = nft ? IptablesMode::kLegacy : IptablesMode::kNft};
+  LeaveResidue(GetParam());
+  other.Run({"-t", "nat", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+  for (const Source& row : kSources) {
+    SCOPED_TRACE(row.name);
+    SyncAndKeep(GetParam());
+    {
+      const Hidden hidden(row.path, row.type, row.options);
+      Command({"retire", "--yes", "--ip-families=ipv4", "--host-root=/"});
+    }
+    EXPECT_EQ(iptables_.Run({"-t", "nat", "-S", "KUBE-POSTROUTING"}).exit_code, 0)
+        << "its packets are masqueraded there";
+  }
+}
+
+struct FailedCall {
+  const char* name;
+  const char* error;
+};
+
+// Everything that `retire` asks about is claimed here, each by another source.
+class FailedCallsTest : public UnreadableSourcesTest {
+ protected:
+  void SetUp() override {
+    UnreadableSourcesTest::SetUp();
+    LeaveResidue(GetParam());
+    SyncAndKeep(GetParam());
+    const bool nft = GetParam() == IptablesMode::kNft;
+    const Iptables other = {.mode = nft ? IptablesMode::kLegacy : IptablesMode::kNft};
+    other.Run({"-t", "nat", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+    RunProgram({"ip", "rule", "add", "fwmark", "0x8000/0x8000", "lookup", "100"});
+    SetSysctl("ipv4/conf/eth0/route_localnet", "1");
+  }
+
+  // What `retire` would remove, under `tracer`.
+  Lines Removed(std::vector<std::string> tracer = {}) const {
+    for (const std::string& argument :
+         {AgentProgram(), std::string("retire"), "--cni-conf-dir=" + cni_dir(),
+          absl::StrCat("--iptables-mode=", NameOf(GetParam())), std::string("--host-root=/"),
+          std::string("--ip-families=ipv4"), std::string("--make-iptables-util-chains=false")}) {
+      tracer.push_back(argument);
+    }
+    Lines lines;
+    for (const absl::string_view line : absl::StrSplit(RunProgram(tracer).out, '\n')) {
+      if (absl::StartsWith(line, "  - ")) lines.emplace(line);
+    }
+    return lines;
+  }
+
+  // Each call of that name fails once, and nothing else with it.
+  void ExpectNothingMoreIsRemoved(const FailedCall& call) {
+    const std::string trace = tree().Path("trace");
+    const auto injected = [&](int nth) {
+      return absl::StrCat("inject=", call.name, ":error=", call.error, ":when=", nth);
+    };
+    int nth = 0;
+    do {
+      ++nth;
+      SCOPED_TRACE(injected(nth));
+      const Lines removed = Removed({"strace", "-f", "-o", trace, "-e",
+                                     absl::StrCat("trace=", call.name), "-e", injected(nth)});
+      EXPECT_THAT(Without(removed, baseline_), IsEmpty()) << FileText(trace);
+    } while (absl::StrContains(FileText(trace), "(INJECTED)"));
+    EXPECT_GT(nth, 1) << call.name << " is never called";
+  }
+
+  void Walk(absl::Span<const FailedCall> calls) {
+    const Lines more = Removed();
+    std::ofstream(cni_dir() + "/10.conflist")
+        << R"({"plugins": [{"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"}]})";
+    baseline_ = Removed();
+    ASSERT_THAT(Without(more, baseline_), Not(IsEmpty())) << "a claim less is not seen";
+    for (const FailedCall& call : calls) ExpectNothingMoreIsRemoved(call);
+  }
+
+ private:
+  Lines baseline_;
+};
+
+TEST_P(FailedCallsTest, OfDirectoriesAndSocketsMakeNothingLookUnused) {
+  Walk({{"socket", "EMFILE"}, {"getdents64", "EIO"}});
+}
+
+class FailedCallsLongTest : public FailedCallsTest {};
+
+TEST_P(FailedCallsLongTest, MakeNothingLookUnused) {
+  Walk({{"openat", "EACCES"},
+        {"openat", "EMFILE"},
+        {"read", "EIO"},
+        {"recvfrom", "ENOBUFS"},
+        {"sendto", "ENOMEM"},
+        {"newfstatat", "EIO"},
+        {"access", "EIO"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(IptablesModes, FailedCallsTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+INSTANTIATE_TEST_SUITE_P(IptablesModes, FailedCallsLongTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, UnreadableSourcesTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 

@@ -28,6 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 constexpr netlink::Family kFamily = netlink::Family::kIPv4;
 
@@ -509,7 +510,8 @@ class ChangeFactsTest : public ::testing::Test {
     sources_.kernel.proc = tree_.Path("proc");
     sources_.kernel.sys_module = tree_.Path("sys");
     sources_.kernel.module_directories = {tree_.Path("lib")};
-    sources_.table_names_path = tree_.Path("%s_tables_names");
+    sources_.table_names_path = tree_.Path("proc/thread-self/net/%s_tables_names");
+    tree_.Write("proc/thread-self/net/dev", "");
     sources_.host_root.directory = tree_.Path("host");
     tree_.Write("host/etc/hosts", "");
     tree_.Write("lib/modules.builtin", "");
@@ -575,6 +577,18 @@ TEST_F(ChangeFactsTest, KeepLittleOfAnEndlessLineAndNameWhatCannotBeRead) {
   ASSERT_THAT(view.facts.saved, SizeIs(1));
   EXPECT_LT(view.facts.saved[0].lines[0].size(), 210U);
   EXPECT_THAT(view.problems, ElementsAre(HasSubstr("etc/nftables.conf is no regular file")));
+}
+
+// A change may look harmless because of nothing that was not read.
+TEST_F(ChangeFactsTest, NameEachSourceThatIsHidden) {
+  tree_.Link("host/etc/nftables.d", "nftables.d");
+  tree_.Link("host/etc/iptables/ipsets", "ipsets");
+  tree_.Link("host/usr/sbin/nft", "nft");
+  tree_.Remove("proc/thread-self/net/dev");
+  EXPECT_THAT(Gather(NodeChange::kKubeProxyNftables).problems,
+              UnorderedElementsAre(HasSubstr("saved rules: "), HasSubstr("etc/iptables/ipsets"),
+                                   HasSubstr("the version of nft: "), HasSubstr("IPVS: "),
+                                   HasSubstr("ip_tables_names"), HasSubstr("ip6_tables_names")));
 }
 
 TEST_F(ChangeFactsTest, CountVirtualServicesByScheduler) {

@@ -76,6 +76,7 @@ class NodeViewTest : public ::testing::Test {
     sources_.kernel.sys_module = tree_.Path("sys");
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
+    tree_.Write("dev", "");
     sources_.open_nft = [this] { return Open(nft_, nft_taken_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_taken_); };
   }

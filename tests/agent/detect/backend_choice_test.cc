@@ -88,6 +88,7 @@ class BackendChoiceTest : public ::testing::Test {
     sources_.kernel.sys_module = tree_.Path("none");
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
+    tree_.Write("dev", "");
     sources_.open_nft = [this] { return Open(nft_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
     sources_.list_nft = sources_.list_legacy = [this](Family) {

@@ -51,6 +51,7 @@ class ModeEvidenceTest : public ::testing::Test {
     sources_.kernel.sys_module = tree_.Path("sys");
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
+    tree_.Write("dev", "");
     sources_.host_root.problem = "not seen";
     sources_.open_nft = [this] { return Open(nft_, nft_opened_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_opened_, legacy_status_); };

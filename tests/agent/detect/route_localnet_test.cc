@@ -57,8 +57,14 @@ TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
 
 TEST(RouteLocalnetTest, TakesAnInterfaceThatWentForClosed) {
   Sysctls sysctls;
-  sysctls.Set("all", "0\n").tree().Directory("ipv4/conf/eth0");
+  sysctls.Set("all", "0\n").tree().Link("ipv4/conf/eth0", "gone");
   EXPECT_EQ(sysctls.Read(), RouteLocalnet());
+}
+
+TEST(RouteLocalnetTest, TakesAnInterfaceWhoseSettingsAreHiddenForOpen) {
+  Sysctls sysctls;
+  sysctls.Set("all", "0\n").tree().Directory("ipv4/conf/eth0");
+  EXPECT_THAT(sysctls.Read().unread, HasSubstr("eth0/route_localnet: "));
 }
 
 TEST(RouteLocalnetTest, WhatCannotBeReadMayBeOpenAndHidesNoOther) {
@@ -74,8 +80,8 @@ TEST(RouteLocalnetTest, WhatCannotBeReadMayBeOpenAndHidesNoOther) {
   EXPECT_EQ(sysctls.Set("all", "1\n").Read(), RouteLocalnet{.interfaces = {"all"}});
 }
 
-// /proc that shows processes only, /proc/sys under an empty file system, a kernel without IPv4.
-TEST(RouteLocalnetTest, OnlyAKernelWithoutIpv4HasNone) {
+// /proc that shows processes only; an empty file system on /proc/sys or a directory below it.
+TEST(RouteLocalnetTest, ADirectoryThatIsNotThereMayBeOpen) {
   const TemporaryTree tree;
   const RouteLocalnet read = ReadRouteLocalnet(tree.Path("none"));
   EXPECT_FALSE(read.empty());
@@ -83,7 +89,7 @@ TEST(RouteLocalnetTest, OnlyAKernelWithoutIpv4HasNone) {
   EXPECT_THAT(ToString(read), HasSubstr("route_localnet may be 1: "));
   EXPECT_FALSE(ReadRouteLocalnet(tree.root()).empty());
   tree.Write("core/somaxconn", "4096\n");
-  EXPECT_TRUE(ReadRouteLocalnet(tree.root()).empty());
+  EXPECT_FALSE(ReadRouteLocalnet(tree.root()).empty());
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
   kernel_.LoseExtension("connlabel");
   config_.stale_chains = StaleChains::kRetire;
   // Of legacy iptables there is nothing.
-  sources_.table_names_path = "/none/%s_tables_names";
+  sources_.table_names_path = "/proc/thread-self/net/no_%s_tables_names";
   sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
   EXPECT_THAT(node().RetireOtherFirst(kernel_), IsOk());
   EXPECT_EQ(kernel_.apply_count(), 2);
@@ -191,7 +191,7 @@ TEST_F(AgentLabelsRefusedTest, ARefusalOfAllMatchesBeforeTheFirstRoundIsAnAnswer
   config_.gates = Gates(false);
   config_.mode = Mode::kCleanup;
   config_.stale_chains = StaleChains::kRetire;
-  sources_.table_names_path = "/none/%s_tables_names";
+  sources_.table_names_path = "/proc/thread-self/net/no_%s_tables_names";
   sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
   EXPECT_THAT(node().RetireOtherFirst(kernel_), IsOk());
   EXPECT_FALSE(node_->support().known().xt);

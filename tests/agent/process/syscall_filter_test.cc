@@ -171,6 +171,7 @@ std::vector<Call> CallsWithMeaning() {
       {"ioctl(TCGETS)", [] { return long{ioctl(-1, TCGETS)}; }},
       {"ioctl(FIONREAD)", [] { return long{ioctl(-1, FIONREAD)}; }},
       {"ioctl(FIONBIO)", [] { return long{ioctl(-1, FIONBIO)}; }},
+      {"ioctl(SIOCGIFNAME)", [] { return long{ioctl(-1, SIOCGIFNAME)}; }},
       {"socket(AF_UNIX)", open_socket(AF_UNIX, SOCK_DGRAM, 0)},
       {"socket(NETLINK_NETFILTER)", open_socket(AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER)},
       {"socket(AF_INET, SOCK_STREAM)", open_socket(AF_INET, SOCK_STREAM, 0)},

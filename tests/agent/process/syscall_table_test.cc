@@ -9,6 +9,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -211,6 +212,8 @@ TEST_P(SyscallTableTest, ChecksEachArgumentThatDecides) {
       {"ioctl", {1, TCGETS}, kAllowed},
       {"ioctl", {1, FIONREAD}, kAllowed},
       {"ioctl", {1, FIONBIO}, kAllowed},
+      {"ioctl", {1, SIOCGIFNAME}, kAllowed},
+      {"ioctl", {1, SIOCSIFNAME}, kRefused},
       {"ioctl", {1, TIOCSTI}, kRefused},
       {"prlimit64", {0, 7}, kAllowed},
       {"prlimit64", {kProcess, 7}, kRefused},

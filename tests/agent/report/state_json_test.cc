@@ -73,6 +73,7 @@ AgentState FullState() {
           .recent_incidents = {"then it was repaired"},
           .foreign_rules = 7,
           .recent_foreign_rules = {"-j DROP"},
+          .recent_blockers = {"ShadowedJump"},
           .config_problem = "a typo"};
 }
 
@@ -124,6 +125,8 @@ TEST(AgentStateJsonTest, HasEveryValue) {
   EXPECT_EQ(json["incidentCount"], 1);
   EXPECT_EQ(json["recentIncidents"][0], "then it was repaired");
   EXPECT_EQ(json["foreignRuleCount"], 7);
+  EXPECT_EQ(json["recentForeignRules"][0], "-j DROP");
+  EXPECT_EQ(json["recentBlockers"][0], "ShadowedJump");
   EXPECT_EQ(json["configProblem"], "a typo");
   EXPECT_EQ(json["mustRestart"], "");
 }

@@ -250,6 +250,7 @@ TEST(ConnLabelNamesTest, ATextWithNamesThatCannotBeLookedUpIsNotHandedOut) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("ip_tables_names", "nat\n");
   const IptablesLegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
+                                         .program_names_path = tree.Path("%s_tables_names"),
                                          .label_names_path = tree.Path("connlabel.conf")};
   const auto saved = [](const std::string& label) {
     return absl::StrCat("*nat\n:X - [0:0]\n[0:0] -A X -m connlabel --label \"", label,

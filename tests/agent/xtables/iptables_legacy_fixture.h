@@ -30,6 +30,7 @@ class LegacyFixture : public ::testing::Test {
   void SetUp() override {
     std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
     std::ofstream(IfInet6Path()) << "";
+    std::ofstream(directory_ + "/dev") << "";
   }
 
   std::string LockPath() const { return directory_ + "/xtables.lock"; }
@@ -51,6 +52,7 @@ class LegacyFixture : public ::testing::Test {
             .lock_path = LockPath(),
             .lock_wait = lock_wait,
             .table_names_path = directory_ + "/%s_tables_names",
+            .program_names_path = directory_ + "/%s_tables_names",
             .match_names_path = directory_ + "/%s_tables_matches",
             .if_inet6_path = IfInet6Path(),
             .label_names_path = directory_ + "/connlabel.conf",
