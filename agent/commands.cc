@@ -78,9 +78,9 @@ using Report = std::string (*)(const Subject&, const Plan&);
 absl::Status FindIncompatibleTables(const CommandInput& input, Diff& diff) {
   if (input.backend.kind() != netlink::BackendKind::kNft) return absl::OkStatus();
   std::vector<Finding> found;
-  const absl::Status read = RetryAborted(input.clock, [&] {
+  const absl::StatusOr<netlink::Survey> read = TakeSettled([&] {
     UnlistableRules rules(diff.changes);
-    const auto survey = input.backend.TakeSurvey(
+    absl::StatusOr<netlink::Survey> survey = input.backend.TakeSurvey(
         [&](const auto& table, const auto& chain, const netlink::SurveyRule& rule) {
           if (!rule.unlistable) return false;
           const std::optional<netlink::ChainId> id = KnownChainId(table, chain);
@@ -90,10 +90,11 @@ absl::Status FindIncompatibleTables(const CommandInput& input, Diff& diff) {
           return false;
         });
     if (survey.ok()) found = rules.Findings();
-    return survey.status();
+    return survey;
   });
   // Other programs write all the time: what the diff has found stays.
-  if (!read.ok()) return absl::IsAborted(read) ? absl::OkStatus() : read;
+  if (absl::IsAborted(read.status())) return absl::OkStatus();
+  if (!read.ok()) return read.status();
   std::erase_if(diff.findings, [](const Finding& finding) {
     return finding.condition == Condition::kTableIncompatible;
   });

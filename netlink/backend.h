@@ -113,7 +113,8 @@ class Backend {
   // For the log: what this backend, unlike others of its kind, cannot do here. May be empty.
   virtual std::string caveat() const { return ""; }
 
-  // The current state of these chains, all at one generation. Unless `native` is null, the native
+  // The current state of these chains, all at one generation, and with the counters of a chain of
+  // hundreds of rules perhaps those of an earlier Read. Unless `native` is null, the native
   // table of its family and name is read as well, into Snapshot::native; iptables-legacy has none.
   // Creates no table or chain. The cost grows with the rules of these chains only.
   //
@@ -155,7 +156,8 @@ class Backend {
   // Applies the whole transaction or nothing of it (iptables-legacy: the whole of each table or
   // nothing of it). An empty transaction succeeds without touching the kernel.
   //
-  // Aborted: the ruleset is no longer at transaction.generation; nothing was done; read again.
+  // Aborted: the ruleset is no longer at transaction.generation (see only_of_snapshot); nothing was
+  // done; read again.
   // Any other error names the operation, family, table, chain and rule that was refused; nothing
   // was done: NotFound (a chain, handle, jump target or kernel module is missing), InvalidArgument,
   // FailedPrecondition (the chain to delete is in use, or a base chain exists with another hook),

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/batch.h"
+#include "netlink/commit_watch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
@@ -23,6 +27,20 @@ namespace {
 // GETCHAIN requests in one datagram: the receive buffer must hold their replies, some 200 bytes
 // each.
 constexpr size_t kChainsAtOnce = 64;
+
+using SteadyClock = std::chrono::steady_clock;
+using SteadyTime = SteadyClock::time_point;
+
+// Then others' commits are watched. A single one is over soon.
+constexpr int kAttemptsWithoutWatch = 2;
+// Some 10,000 rules.
+constexpr std::chrono::milliseconds kSlowRead(50);
+// No commit for so long, and they are not watched any more.
+constexpr std::chrono::seconds kQuiet(1);
+// Of so many rules, a chain is kept: those of ours are shorter, and have new counters each time.
+constexpr size_t kLongChain = 256;
+// Rules, of some 450 bytes.
+constexpr size_t kMostKept = 128 * 1024;
 
 // The priority is the administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
@@ -43,8 +61,9 @@ bool AnyTwice(const std::vector<ObservedRule>& rules) {
 
 class NftBackend : public Backend {
  public:
-  NftBackend(std::unique_ptr<Socket> socket, std::unique_ptr<EventSocket> events)
-      : socket_(std::move(socket)), events_(std::move(events)) {}
+  NftBackend(std::unique_ptr<Socket> socket, std::unique_ptr<EventSocket> events,
+             std::unique_ptr<CommitWatch> commits)
+      : socket_(std::move(socket)), events_(std::move(events)), commits_(std::move(commits)) {}
 
   BackendKind kind() const override { return BackendKind::kNft; }
 
@@ -52,12 +71,9 @@ class NftBackend : public Backend {
                                 const NativeTable* native) override {
     Snapshot snapshot;
     // Often only the generation is asked for: one round trip.
-    const bool no_more = queries.empty() && native == nullptr;
-    const absl::StatusOr<uint32_t> generation =
-        no_more ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
-          snapshot = {};
-          return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
-        });
+    absl::StatusOr<uint32_t> generation = queries.empty() && native == nullptr
+                                              ? ReadGeneration(*socket_)
+                                              : ReadAll(queries, native, snapshot);
     if (!generation.ok()) return generation.status();
     snapshot.generation = *generation;
     return snapshot;
@@ -81,15 +97,18 @@ class NftBackend : public Backend {
 
   absl::Status Apply(const Transaction& transaction) override {
     if (transaction.empty()) return absl::OkStatus();
-    const absl::StatusOr<Batch> batch = Batch::Build(transaction, socket_->ReserveSequences(0));
-    if (!batch.ok()) return batch.status();
-    socket_->ReserveSequences(batch->messages().count());
-    const absl::StatusOr<std::vector<BatchError>> errors = socket_->SendBatch(batch->messages());
-    if (errors.ok()) {
-      if (absl::Status refused = batch->Explain(*errors); !refused.ok()) return refused;
+    bool moved = false;
+    absl::Status status = ApplyOnce(transaction, moved);
+    if (!moved || !transaction.only_of_snapshot || transaction.generation != read_generation_) {
+      return status;
     }
-    absl::Status status = Confirm(transaction.generation, errors.status());
-    if (status.ok()) own_commits_.Add(transaction.generation);
+    Transaction now = transaction;
+    for (int attempt = 1; moved && attempt < kReadAttempts; ++attempt) {
+      const absl::StatusOr<uint32_t> generation = StillAsRead();
+      if (!generation.ok()) return status;
+      now.generation = *generation;
+      status = ApplyOnce(now, moved);
+    }
     return status;
   }
 
@@ -100,7 +119,137 @@ class NftBackend : public Backend {
 
  private:
   // A dump of rules that a commit interrupted.
-  enum class Torn : bool { kIsAnError, kIsAllowed };
+  enum class Torn : uint8_t {
+    kIsAnError,
+    kIsJudged,  // by what commits touched
+    kIsAllowed,
+  };
+
+  // `moved`: it was refused because the ruleset is at another generation.
+  absl::Status ApplyOnce(const Transaction& transaction, bool& moved) {
+    moved = false;
+    const absl::StatusOr<Batch> batch = Batch::Build(transaction, socket_->ReserveSequences(0));
+    if (!batch.ok()) return batch.status();
+    socket_->ReserveSequences(batch->messages().count());
+    const absl::StatusOr<std::vector<BatchError>> errors = socket_->SendBatch(batch->messages());
+    if (errors.ok()) {
+      if (absl::Status refused = batch->Explain(*errors); !refused.ok()) {
+        moved = absl::IsAborted(refused);
+        return refused;
+      }
+    }
+    absl::Status status = Confirm(transaction.generation, errors.status());
+    if (status.ok()) own_commits_.Add(transaction.generation);
+    return status;
+  }
+
+  absl::StatusOr<uint32_t> ReadAll(absl::Span<const ChainQuery> queries, const NativeTable* native,
+                                   Snapshot& snapshot) {
+    if (watches_) return ReadWatching(queries, native, snapshot);
+    const SteadyTime begin = SteadyClock::now();
+    const auto read = [&] {
+      snapshot = {};
+      return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
+    };
+    absl::StatusOr<uint32_t> generation = AtOneGeneration(*socket_, read, kAttemptsWithoutWatch);
+    watches_ = absl::IsAborted(generation.status()) || SteadyClock::now() - begin >= kSlowRead;
+    if (absl::IsAborted(generation.status())) return ReadWatching(queries, native, snapshot);
+    return generation;
+  }
+
+  // A commit in between is no error if it touched nothing that was read. Long chains that none
+  // touched are kept for the next time.
+  absl::StatusOr<uint32_t> ReadWatching(absl::Span<const ChainQuery> queries,
+                                        const NativeTable* native, Snapshot& snapshot) {
+    const SteadyTime begin = SteadyClock::now();
+    absl::StatusOr<uint32_t> generation;
+    do {
+      snapshot = {};
+      generation = ReadWatchingOnce(queries, native, snapshot);
+    } while (absl::IsAborted(generation.status()) && SteadyClock::now() - begin < kReadPatience);
+    return generation;
+  }
+
+  absl::StatusOr<uint32_t> ReadWatchingOnce(absl::Span<const ChainQuery> queries,
+                                            const NativeTable* native, Snapshot& snapshot) {
+    if (!commits_->joined()) {
+      if (absl::Status status = commits_->Join(); !status.ok()) return status;
+      const absl::StatusOr<uint32_t> first = ReadGeneration(*socket_);
+      if (!first.ok()) return first;
+      commits_->Begin(*first);
+    }
+    const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
+    if (!before.ok()) return before;
+    if (absl::Status status = ForgetTouched(*before).status(); !status.ok()) return status;
+    absl::Status read = ReadOnce(queries, native, Torn::kIsJudged, snapshot);
+    if (!read.ok() && !absl::IsAborted(read)) return read;
+    const absl::StatusOr<uint32_t> after = ReadGeneration(*socket_);
+    if (!after.ok()) return after;
+    read_ = {};
+    read_generation_ = *after;
+    if (native != nullptr) read_.tables.emplace(native->family, native->name);
+    for (const ChainQuery& query : queries) {
+      (query.with_rules ? read_.chains : read_.names).insert(query.chain);
+    }
+    for (const auto& [id, chain] : snapshot.chains) {
+      if (!read_.names.contains(id)) read_.chains.insert(id);
+    }
+    Keep(snapshot);
+    const absl::StatusOr<bool> touched = ForgetTouched(*after);
+    read.Update(touched.status());
+    if (read.ok() && *touched) read = absl::AbortedError("the ruleset changed while it was read");
+    if (!read.ok()) return read;
+    const SteadyTime now = SteadyClock::now();
+    if (*after != last_generation_) {
+      last_generation_ = *after;
+      last_commit_ = now;
+    } else if (now - last_commit_ > kQuiet && kept_.empty()) {
+      commits_->Leave();
+      watches_ = false;
+    }
+    return after;
+  }
+
+  void Keep(const Snapshot& snapshot) {
+    size_t all = 0;
+    for (const auto& [id, rules] : kept_) all += rules.size();
+    for (const ChainId& id : std::exchange(long_chains_, {})) {
+      const std::vector<ObservedRule>& rules = snapshot.Find(id)->rules;
+      all += rules.size();
+      if (all <= kMostKept) kept_[id] = rules;
+    }
+  }
+
+  // Whether commits up to `generation` touched what was read. Aborted: it is not known.
+  absl::StatusOr<bool> ForgetTouched(uint32_t generation) {
+    const absl::StatusOr<std::set<Touched>> touched = commits_->TakeUntil(generation);
+    if (!touched.ok()) {
+      kept_.clear();
+      return touched.status();
+    }
+    bool any = false;
+    for (const Touched& by : *touched) {
+      any |= read_.IsTouched(by);
+      std::erase_if(
+          kept_, [&](const auto& kept) { return ReadScope{.chains = {kept.first}}.IsTouched(by); });
+    }
+    return any;
+  }
+
+  // The generation at which all is as it was read. Aborted: it is not.
+  absl::StatusOr<uint32_t> StillAsRead() {
+    if (!commits_->joined()) return absl::AbortedError("nothing was watched");
+    const absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
+    if (!now.ok()) return now;
+    const absl::StatusOr<bool> touched = ForgetTouched(*now);
+    if (!touched.ok()) return touched.status();
+    if (*touched) {
+      read_generation_ = 0;
+      return absl::AbortedError("the ruleset has changed since it was read");
+    }
+    read_generation_ = *now;
+    return now;
+  }
 
   // Whether a batch of `generation` without an error, or whose answer was lost (`lost`), was
   // committed: each commit changes the generation. Aborted: read again, it may not have been.
@@ -205,6 +354,11 @@ class NftBackend : public Backend {
   }
 
   absl::Status ReadRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
+    const bool judged = torn == Torn::kIsJudged;
+    if (const auto kept = kept_.find(chain); judged && kept != kept_.end()) {
+      rules = kept->second;
+      return absl::OkStatus();
+    }
     const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
     const auto take = [&](WireBytes message) {
       absl::StatusOr<ObservedRule> rule = DecodeRule(message);
@@ -218,18 +372,30 @@ class NftBackend : public Backend {
     const absl::StatusOr<int> error =
         AskOne(*socket_, NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
                {{NFTA_RULE_TABLE, TableName(chain.table)}, {NFTA_RULE_CHAIN, chain.name}}, take);
-    const bool allowed = torn == Torn::kIsAllowed;
-    if (allowed && absl::IsAborted(error.status())) return absl::OkStatus();
-    if (!error.ok()) return error.status();
-    if (*error != 0) return KernelError(*error, action);
-    if (!allowed && AnyTwice(rules))
+    const bool interrupted = absl::IsAborted(error.status());
+    if (!error.ok() && (!interrupted || torn == Torn::kIsAnError)) return error.status();
+    if (error.ok() && *error != 0) return KernelError(*error, action);
+    if (torn != Torn::kIsAllowed && AnyTwice(rules)) {
       return absl::AbortedError(absl::StrCat(action, ": one came twice"));
+    }
+    if (judged && rules.size() >= kLongChain) long_chains_.insert(chain);
     return absl::OkStatus();
   }
 
   std::unique_ptr<Socket> socket_;
   std::unique_ptr<EventSocket> events_;
+  std::unique_ptr<CommitWatch> commits_;
   OwnCommits own_commits_;
+  // Other programs commit faster than all can be read, or that takes long.
+  bool watches_ = false;
+  // Then what was read last, and the rules of long chains as they still are. In `long_chains_` are
+  // those of one attempt.
+  uint32_t last_generation_ = 0;
+  SteadyTime last_commit_;
+  ReadScope read_;
+  uint32_t read_generation_ = 0;
+  std::map<ChainId, std::vector<ObservedRule>> kept_;
+  std::set<ChainId> long_chains_;
 };
 
 }  // namespace
@@ -239,7 +405,9 @@ absl::StatusOr<std::unique_ptr<Backend>> NewNftBackend() {
   if (!socket.ok()) return socket.status();
   absl::StatusOr<std::unique_ptr<EventSocket>> events = EventSocket::Open();
   if (!events.ok()) return events.status();
-  return std::make_unique<NftBackend>(*std::move(socket), *std::move(events));
+  absl::StatusOr<std::unique_ptr<CommitWatch>> commits = CommitWatch::Open();
+  if (!commits.ok()) return commits.status();
+  return std::make_unique<NftBackend>(*std::move(socket), *std::move(events), *std::move(commits));
 }
 
 }  // namespace kipt::netlink

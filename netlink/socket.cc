@@ -19,7 +19,6 @@
 namespace kipt::netlink {
 namespace {
 
-constexpr int kReceiveBufferBytes = 1 << 20;
 constexpr size_t kDatagramBytes = size_t{64} << 10;
 // A check of our own chains takes less; the rules of a whole node take half a megabyte.
 constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
@@ -107,13 +106,13 @@ uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IP
 
 void CloseMnlSocket::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 
-absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags) {
+absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags, int receive_bytes) {
   MnlSocketPtr socket(mnl_socket_open2(protocol, SOCK_CLOEXEC | flags));
   if (socket == nullptr) return KernelError(errno, "opening a netlink socket");
   if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
     return KernelError(errno, "binding a netlink socket");
   }
-  GrowBuffer(mnl_socket_get_fd(socket.get()), SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
+  GrowBuffer(mnl_socket_get_fd(socket.get()), SO_RCVBUFFORCE, SO_RCVBUF, receive_bytes);
   return socket;
 }
 

@@ -35,9 +35,10 @@ struct CloseMnlSocket {
 using MnlSocketPtr = std::unique_ptr<mnl_socket, CloseMnlSocket>;
 
 // A bound socket of `protocol` (NETLINK_*); `flags` are SOCK_* in addition to SOCK_CLOEXEC. Its
-// receive buffer holds 1 MiB, or as much as it may: only CAP_NET_ADMIN goes beyond
+// receive buffer holds `receive_bytes`, or as much as it may: only CAP_NET_ADMIN goes beyond
 // net.core.rmem_max. Errors are Open's.
-absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags);
+absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags,
+                                               int receive_bytes = 1 << 20);
 
 // A received datagram. Empty if another program than the kernel sent it.
 struct Datagram {

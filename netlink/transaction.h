@@ -133,6 +133,9 @@ std::string ToString(const Operation& operation);
 struct Transaction {
   uint32_t generation = 0;  // of the Snapshot that it was made from
   std::vector<Operation> operations = {};
+  // All of it follows from the Snapshot alone, the backend's last: a commit of another program that
+  // changed nothing of what was read may come in between.
+  bool only_of_snapshot = false;
 
   bool empty() const { return operations.empty(); }
   bool operator==(const Transaction&) const = default;

@@ -21,6 +21,8 @@ using netlink::Family;
 
 // A check of iptables-legacy takes longer with more services, and readers trigger it, too.
 constexpr double kLegacyCpuShare = 0.05;
+// Repairs come four times as late as a check takes, where other programs write all the time.
+constexpr double kNftCpuShare = 0.25;
 // Identical damage that recurs before the iptables-legacy monitor reads again looks unchanged, so
 // every repair is re-checked once.
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
@@ -112,7 +114,9 @@ bool Agent::IsLegacy() const {
   return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
 }
 
-void Agent::SetPace() { pace_.SetOptions(options_.sync_period, IsLegacy() ? kLegacyCpuShare : 1); }
+void Agent::SetPace() {
+  pace_.SetOptions(options_.sync_period, IsLegacy() ? kLegacyCpuShare : kNftCpuShare);
+}
 
 void Agent::OnSight() {
   pace_.NoteChange();

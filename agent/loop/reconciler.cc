@@ -219,7 +219,8 @@ struct Attempt {
 
   absl::Status Make(absl::Span<const Change> changes, uint32_t generation,
                     absl::Span<const Family> families) {
-    const netlink::Transaction transaction = ToTransaction(changes, generation, families);
+    netlink::Transaction transaction = ToTransaction(changes, generation, families);
+    transaction.only_of_snapshot = true;
     if (transaction.empty()) return absl::OkStatus();
     const SteadyTime begin = clock.now();
     absl::Status applied = backend.Apply(transaction);

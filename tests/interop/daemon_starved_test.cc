@@ -3,6 +3,8 @@
 // Others commit so often that no check reads all of a long chain at one generation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
 #include <iostream>
 #include <memory>
 #include <stop_token>
@@ -27,12 +29,12 @@ using netlink::Table;
 class DaemonStarvedTest : public DaemonTest {
  protected:
   // The thread inherits this one's network namespace.
-  void OthersCommitAllTheTime() {
-    others_ = std::jthread([](const std::stop_token& stop) {
+  void OthersCommitAllTheTime(absl::Duration pause = absl::Milliseconds(20)) {
+    others_ = std::jthread([pause](const std::stop_token& stop) {
       const auto writer = ForeignWriter::Create();
       while (writer.ok() && !stop.stop_requested()) {
         (void)(*writer)->CommitChain();
-        absl::SleepFor(absl::Milliseconds(20));
+        absl::SleepFor(pause);
       }
     });
   }
@@ -75,6 +77,48 @@ TEST_F(DaemonStarvedTest, WhatIsDeletedComesBackAndOnceOnly) {
   OthersStop();
   EXPECT_TRUE(BecomesClean(settings)) << daemon().Output();
   EXPECT_EQ(CountOf("-j KUBE-FIREWALL\n", Output({"/usr/sbin/iptables-nft", "-S", "INPUT"})), 1);
+}
+
+TEST_F(DaemonStarvedTest, SyncEndsAndItsRepairIsWhole) {
+  const AgentSettings settings{.ownership_cleanup = false};
+  Sync(settings);
+  ASSERT_NO_FATAL_FAILURE(FillInput(20'000));
+  OthersCommitAllTheTime(absl::Milliseconds(2));
+  Output({"/usr/sbin/iptables-nft", "-t", "nat", "-F", "POSTROUTING"});
+  const ProgramResult sync = Agent("sync", settings);
+  EXPECT_EQ(sync.exit_code, kExitOk) << sync;
+  const ProgramResult plan = Agent("plan", settings);
+  EXPECT_EQ(plan.exit_code, kExitOk) << plan;
+}
+
+class DaemonStarvedLongTest : public DaemonStarvedTest {};
+
+// Prints the table that netlink/README.md shows.
+TEST_F(DaemonStarvedLongTest, RepairsInTimeHoweverOftenOthersCommitAndHowManyRulesTheyHave) {
+  const AgentSettings settings{.ownership_cleanup = false};
+  for (const int rules : {0, 1'000, 20'000, 100'000}) {
+    Output({"/usr/sbin/nft", "flush", "ruleset"});
+    Start(settings);
+    ASSERT_NO_FATAL_FAILURE(FillInput(rules));
+    for (const int per_second : {0, 14, 100, 500}) {
+      if (per_second > 0) OthersCommitAllTheTime(absl::Seconds(1) / per_second);
+      absl::SleepFor(absl::Seconds(3));
+      absl::Duration slowest;
+      for (int i = 0; i < 5; ++i) {
+        const double before = Metric("kube_iptables_agent_repair_latency_seconds_count");
+        const absl::Time damaged = absl::Now();
+        Output({"/usr/sbin/iptables-nft", "-t", "nat", "-F", "POSTROUTING"});
+        ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", before + 1));
+        slowest = std::max(slowest, absl::Now() - damaged);
+      }
+      std::cout << rules << " rules, " << per_second << " commits/s: slowest of 5 repairs "
+                << slowest << "\n";
+      // The first after they came takes as long as they take to be read once.
+      EXPECT_LT(slowest, per_second == 0 ? absl::Seconds(6) : absl::Seconds(1));
+      OthersStop();
+    }
+    EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  }
 }
 
 }  // namespace

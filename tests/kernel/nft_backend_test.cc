@@ -7,10 +7,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -333,26 +335,142 @@ TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
   EXPECT_GT(generations.size(), 1U) << "nobody wrote";
 }
 
-TEST_F(NftBackendTest, AChainThatTakesLongerToReadThanOthersNeedToCommitCanBeReadTorn) {
-  const ChainId chain{Family::kIPv4, Table::kFilter, "LONG"};
-  std::vector<Operation> operations = {CreateChain{chain},
-                                       CreateChain{{Family::kIPv4, Table::kFilter, "T"}},
-                                       Append(chain, Rule{.target = Jump{"T"}})};
-  for (int i = 0; i < 20'000; ++i) operations.emplace_back(Append(chain, Rule{}));
-  ASSERT_THAT(Apply(std::move(operations)), IsOk());
-  std::atomic<bool> stop = false;
-  std::thread others([&] {
-    const auto writer = ForeignWriter::Create();
-    while (!stop && writer.ok()) (void)(*writer)->CommitChain();
-  });
-  const absl::StatusOr<Snapshot> whole = backend_->Read({ChainQuery{.chain = chain}});
-  const absl::StatusOr<Snapshot> torn = backend_->ReadTorn({{.chain = chain}}, nullptr);
-  stop = true;
-  others.join();
-  EXPECT_THAT(whole, StatusIs(absl::StatusCode::kAborted));
+// A chain that takes longer to read than others need to commit.
+class NftBackendStormTest : public NftBackendTest {
+ protected:
+  void SetUp() override {
+    NftBackendTest::SetUp();
+    std::vector<Operation> operations = {CreateChain{long_}, CreateChain{short_},
+                                         Append(long_, Rule{.target = Jump{"SHORT"}})};
+    for (int i = 0; i < kRules; ++i) operations.emplace_back(Append(long_, Rule{}));
+    ASSERT_THAT(Apply(std::move(operations)), IsOk());
+  }
+
+  absl::StatusOr<Snapshot> ReadBoth() {
+    // In this order a move in between shows.
+    return backend_->Read({ChainQuery{.chain = short_}, ChainQuery{.chain = long_}});
+  }
+  // Other programs commit all the time, until the result ends.
+  static std::jthread Storm() {
+    return std::jthread([](const std::stop_token& stop) {
+      const auto writer = ForeignWriter::Create();
+      while (writer.ok() && !stop.stop_requested()) (void)(*writer)->CommitChain();
+    });
+  }
+
+  static constexpr int kRules = 20'000;
+  const ChainId long_{Family::kIPv4, Table::kFilter, "LONG"};
+  const ChainId short_{Family::kIPv4, Table::kFilter, "SHORT"};
+};
+
+TEST_F(NftBackendStormTest, ItIsReadWhereOthersTouchOtherChains) {
+  const std::jthread storm = Storm();
+  // It stays in its namespace, whichever the reading thread is in.
+  const InNetns elsewhere(NewNetns());
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<Snapshot> whole = ReadBoth();
+    ASSERT_THAT(whole, IsOk());
+    const std::vector<ObservedRule>& rules = whole->Find(long_)->rules;
+    ASSERT_THAT(rules, SizeIs(kRules + 1));
+    EXPECT_EQ(*netlink::JumpTarget(rules[0]), "SHORT");
+    EXPECT_TRUE(std::is_sorted(rules.begin(), rules.end(),
+                               [](const auto& a, const auto& b) { return a.handle < b.handle; }));
+  }
+  const absl::StatusOr<Snapshot> torn = backend_->ReadTorn({{.chain = long_}}, nullptr);
   ASSERT_THAT(torn, IsOk());
-  ASSERT_FALSE(torn->Find(chain)->rules.empty());
-  EXPECT_EQ(*netlink::JumpTarget(torn->Find(chain)->rules[0]), "T");
+  ASSERT_FALSE(torn->Find(long_)->rules.empty());
+  EXPECT_EQ(*netlink::JumpTarget(torn->Find(long_)->rules[0]), "SHORT");
+}
+
+// One rule moves from the end of the long chain to the short one and back, one commit each.
+TEST_F(NftBackendStormTest, WhatIsReadIsOfOneMoment) {
+  std::jthread storm([this](const std::stop_token& stop) {
+    const auto backend = netlink::NewNftBackend();
+    const auto writer = ForeignWriter::Create();
+    ASSERT_TRUE(backend.ok() && writer.ok());
+    for (int turn = 0; !stop.stop_requested(); ++turn) {
+      // Shorter and longer than a read takes.
+      const absl::Time until = absl::Now() + absl::Milliseconds(turn * 37 % 200);
+      while (absl::Now() < until) (void)(*writer)->CommitChain();
+      const absl::StatusOr<Snapshot> now = (*backend)->Read({ChainQuery{.chain = short_}}, nullptr);
+      if (!now.ok()) continue;
+      const std::vector<ObservedRule>& in_short = now->Find(short_)->rules;
+      Transaction move = {.generation = now->generation};
+      if (in_short.empty()) {
+        const absl::StatusOr<Snapshot> all = (*backend)->Read({ChainQuery{.chain = long_}});
+        if (!all.ok()) continue;
+        const ObservedRule& last = all->Find(long_)->rules.back();
+        move.generation = all->generation;
+        move.operations = {
+            Append(short_, Rule{}),
+            DeleteRule{.chain = long_, .handle = last.handle, .number = 1, .rule = Rule{}}};
+      } else {
+        move.operations = {
+            Append(long_, Rule{}),
+            DeleteRule{.chain = short_, .handle = in_short[0].handle, .number = 1, .rule = Rule{}}};
+      }
+      (void)(*backend)->Apply(move);
+    }
+  });
+  int moves = 0;
+  size_t in_short = 0;
+  const absl::Time deadline = absl::Now() + testing::kPatience;
+  while (moves < 16 && absl::Now() < deadline) {
+    const absl::StatusOr<Snapshot> now = ReadBoth();
+    if (!now.ok()) {
+      EXPECT_THAT(now, StatusIs(absl::StatusCode::kAborted));
+      continue;
+    }
+    moves += now->Find(short_)->rules.size() == in_short ? 0 : 1;
+    in_short = now->Find(short_)->rules.size();
+    EXPECT_EQ(now->Find(long_)->rules.size() + in_short, kRules + 1U);
+  }
+  EXPECT_EQ(moves, 16) << "nothing moved, or nothing was read";
+}
+
+TEST_F(NftBackendStormTest, ATransactionOfWhatWasReadSurvivesCommitsThatTouchNothingOfIt) {
+  struct Row {
+    const char* name;
+    bool only_of_snapshot;
+    std::vector<std::string> in_between;
+    absl::StatusCode wanted;
+  };
+  const std::vector<Row> rows = {
+      {"another chain", true, {"iptables-nft", "-N", "OTHER"}, absl::StatusCode::kOk},
+      {"another chain, and more than the snapshot was asked",
+       false,
+       {"iptables-nft", "-X", "OTHER"},
+       absl::StatusCode::kAborted},
+      {"a rule of a chain that was read",
+       true,
+       {"iptables-nft", "-A", "SHORT", "-s", "192.0.2.1"},
+       absl::StatusCode::kAborted},
+      {"a rule of the long one, which was kept",
+       true,
+       {"iptables-nft", "-D", "LONG", "2"},
+       absl::StatusCode::kAborted},
+      {"the table",
+       true,
+       {"nft", "add", "table", "ip", "filter", "{ flags dormant; }"},
+       absl::StatusCode::kAborted},
+      {"another table", true, {"nft", "add", "table", "ip", "own"}, absl::StatusCode::kOk},
+      {"the other family", true, {"ip6tables-nft", "-N", "SHORT"}, absl::StatusCode::kOk},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    absl::StatusOr<Snapshot> now;
+    {
+      const std::jthread storm = Storm();
+      now = ReadBoth();
+    }
+    ASSERT_THAT(now, IsOk());
+    MustRun(row.in_between);
+    const absl::Status applied = backend_->Apply(
+        Transaction{.generation = now->generation,
+                    .operations = {Append(short_, Rule{.target = netlink::Return{}})},
+                    .only_of_snapshot = row.only_of_snapshot});
+    EXPECT_EQ(applied.code(), row.wanted) << applied;
+  }
 }
 
 TEST_F(NftBackendTest, SaysWhichCapabilityIsMissing) {
