@@ -39,6 +39,9 @@ constexpr std::chrono::milliseconds kSlowRead(50);
 constexpr std::chrono::seconds kQuiet(1);
 // Of so many rules, a chain is kept: those of ours are shorter, and have new counters each time.
 constexpr size_t kLongChain = 256;
+// A transaction that is given up while a chain is dumped can hide one of its rules, and no message
+// tells of it.
+constexpr std::chrono::minutes kLongestKept(1);
 // Rules, of some 450 bytes.
 constexpr size_t kMostKept = 128 * 1024;
 
@@ -113,7 +116,8 @@ class NftBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) override {
-    if (mode == WatchMode::kEvents) return events_->Watch(socket_->port_id());
+    listens_ = mode == WatchMode::kEvents;
+    if (listens_) return events_->Watch(socket_->port_id());
     return NewPollMonitor([this] { return ReadGeneration(*socket_); }, own_commits_);
   }
 
@@ -152,8 +156,9 @@ class NftBackend : public Backend {
       return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
     };
     absl::StatusOr<uint32_t> generation = AtOneGeneration(*socket_, read, kAttemptsWithoutWatch);
-    watches_ = absl::IsAborted(generation.status()) || SteadyClock::now() - begin >= kSlowRead;
-    if (absl::IsAborted(generation.status())) return ReadWatching(queries, native, snapshot);
+    const bool aborted = absl::IsAborted(generation.status());
+    watches_ = aborted || (listens_ && SteadyClock::now() - begin >= kSlowRead);
+    if (aborted) return ReadWatching(queries, native, snapshot);
     return generation;
   }
 
@@ -178,6 +183,8 @@ class NftBackend : public Backend {
       if (!first.ok()) return first;
       commits_->Begin(*first);
     }
+    long_chains_.clear();
+    if (SteadyClock::now() - kept_since_ > kLongestKept) kept_.clear();
     const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
     if (!before.ok()) return before;
     if (absl::Status status = ForgetTouched(*before).status(); !status.ok()) return status;
@@ -203,17 +210,19 @@ class NftBackend : public Backend {
     if (*after != last_generation_) {
       last_generation_ = *after;
       last_commit_ = now;
-    } else if (now - last_commit_ > kQuiet && kept_.empty()) {
+    } else if (now - last_commit_ > kQuiet && (kept_.empty() || !listens_)) {
       commits_->Leave();
+      kept_.clear();
       watches_ = false;
     }
     return after;
   }
 
   void Keep(const Snapshot& snapshot) {
+    if (kept_.empty()) kept_since_ = SteadyClock::now();
     size_t all = 0;
     for (const auto& [id, rules] : kept_) all += rules.size();
-    for (const ChainId& id : std::exchange(long_chains_, {})) {
+    for (const ChainId& id : long_chains_) {
       const std::vector<ObservedRule>& rules = snapshot.Find(id)->rules;
       all += rules.size();
       if (all <= kMostKept) kept_[id] = rules;
@@ -386,7 +395,9 @@ class NftBackend : public Backend {
   std::unique_ptr<EventSocket> events_;
   std::unique_ptr<CommitWatch> commits_;
   OwnCommits own_commits_;
-  // Other programs commit faster than all can be read, or that takes long.
+  // WatchMode::kEvents: the kernel reports commits in any case.
+  bool listens_ = false;
+  // Other programs commit faster than all can be read, or that takes long and `listens_`.
   bool watches_ = false;
   // Then what was read last, and the rules of long chains as they still are. In `long_chains_` are
   // those of one attempt.
@@ -395,6 +406,7 @@ class NftBackend : public Backend {
   ReadScope read_;
   uint32_t read_generation_ = 0;
   std::map<ChainId, std::vector<ObservedRule>> kept_;
+  SteadyTime kept_since_;
   std::set<ChainId> long_chains_;
 };
 
