@@ -36,7 +36,7 @@ bool AuditSieve::Keep(const SurveyRule& rule) {
   left_out_.counted |= rule.counters.packets != 0;
   const bool unlistable = rule.unlistable && IsIptablesTable(table_);
   const bool example = unlistable && unlistable_[table_]++ < kMostExamples;
-  const bool keep = example ? HasRoom() : KeepByUse(rule);
+  const bool keep = example ? HasRoom(Need::kOther) : KeepByUse(rule);
   if (unlistable && !keep) {
     LeftOutRules& more = left_out_.unlistable[{table_.family, table_.name}];
     ++more.count;
@@ -51,7 +51,7 @@ bool AuditSieve::Keep(const SurveyRule& rule) {
 
 bool AuditSieve::KeepByUse(const SurveyRule& rule) {
   if (proxys_) return KeepOfProxy(rule);
-  if (IsNeeded(rule)) return HasRoom();
+  if (const Need need = NeedOf(rule); need != Need::kNone) return HasRoom(need);
   // Perhaps the way to a rule that clears a mark.
   if (!JumpOf(rule).empty() && jumps_ < kMostJumps) return ++jumps_, true;
   const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
@@ -65,9 +65,13 @@ bool AuditSieve::KeepOfProxy(const SurveyRule& rule) {
   const Owner of_jump = jump.empty() ? Owner::kUnknown : OwnerOfChain(table_, jump);
   std::string form = jump.empty() ? TargetName(rule) : std::string(ChainGroup(jump));
   // Who acts on a mark (WhatActsOn): the few rules that every packet passes.
-  if (owner_ == Owner::kKubeProxyNftables && (base_ || chain_ == "masquerading")) return HasRoom();
+  if (owner_ == Owner::kKubeProxyNftables && (base_ || chain_ == "masquerading")) {
+    return HasRoom(Need::kMarks);
+  }
   // Rules that use the private chains, and those that a firewall's policy would undo.
-  if (of_jump == Owner::kThisAgent || (!one_of_many_ && form == "ACCEPT")) return HasRoom();
+  if (of_jump == Owner::kThisAgent || (!one_of_many_ && form == "ACCEPT")) {
+    return HasRoom(Need::kJump);
+  }
   if (any_kept_ || !one_of_many_ || samples_[group_] < kSamples) {
     if (kept_of_form_.size() >= kMostForms && !kept_of_form_.contains(form)) form.clear();
     size_t& kept = kept_of_form_[form];
@@ -88,25 +92,27 @@ bool AuditSieve::KeepBare() {
   return !one_of_many_ || bare_samples_[group_]++ < kSamples;
 }
 
-bool AuditSieve::IsNeeded(const SurveyRule& rule) const {
+AuditSieve::Need AuditSieve::NeedOf(const SurveyRule& rule) const {
+  if (IsKubeletsOrOurs(owner_)) return Need::kOwnChain;
   // What kubelet's probe cannot list matters there alone.
-  if (rule.unlistable && table_.name == "nat" && chain_ == "POSTROUTING") return true;
-  if (IsKubeletsOrOurs(owner_)) return true;
-  const netlink::Marks marks = MarksOf(rule);
-  if (((marks.set | marks.tested | marks.cleared) & options_.marks) != 0) return true;
-  if (base_ && IsUnconditionalTerminal(rule)) return true;
-  // What may act on a mark that a rule before it tested.
-  if (any_kept_ && IsUnconditional(rule)) return true;
+  if (rule.unlistable && table_.name == "nat" && chain_ == "POSTROUTING") return Need::kOther;
   if (const absl::string_view jump = JumpOf(rule); !jump.empty()) {
     const Owner of_jump = OwnerOfChain(table_, jump);
-    return IsKubernetes(of_jump) || IsKubeletsOrOurs(of_jump);
+    if (IsKubernetes(of_jump) || IsKubeletsOrOurs(of_jump)) return Need::kJump;
   }
-  return TargetName(rule) == "CLUSTERIP" ||
-         (rule.opaque() != nullptr && absl::StartsWith(rule.opaque()->set, "KUBE-"));
+  const netlink::Marks marks = MarksOf(rule);
+  if (((marks.set | marks.tested | marks.cleared) & options_.marks) != 0) return Need::kMarks;
+  // What may act on a mark that a rule before it tested.
+  if ((base_ && IsUnconditionalTerminal(rule)) || (any_kept_ && IsUnconditional(rule)) ||
+      TargetName(rule) == "CLUSTERIP" ||
+      (rule.opaque() != nullptr && absl::StartsWith(rule.opaque()->set, "KUBE-"))) {
+    return Need::kOther;
+  }
+  return Need::kNone;
 }
 
-bool AuditSieve::HasRoom() {
-  if (needed_ < kMostNeeded) return ++needed_, true;
+bool AuditSieve::HasRoom(Need need) {
+  if (needed_[need] < kMostNeeded) return ++needed_[need], true;
   ++left_out_.too_many;
   return false;
 }

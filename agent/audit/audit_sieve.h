@@ -6,6 +6,7 @@
 #define KIPT_AGENT_AUDIT_AUDIT_SIEVE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -21,8 +22,8 @@ namespace kipt::agent {
 // For one survey.
 class AuditSieve : public netlink::SurveySieve {
  public:
-  // Of the rules that an audit needs whatever else there is. A bound against a writer that makes up
-  // rules.
+  // Of the rules that an audit needs whatever else there is, for each reason. A bound against a
+  // writer that makes up rules: those of one reason push out none of another.
   static constexpr size_t kMostNeeded = 1000;
   // Of rules of one form in a chain of kube-proxy's, and of chains that it makes one of per service
   // or endpoint.
@@ -42,10 +43,13 @@ class AuditSieve : public netlink::SurveySieve {
   // Family, table, and "KUBE-SVC-*" or the one chain's name.
   using Group = std::tuple<std::string, std::string, std::string>;
 
+  // Why a rule is needed.
+  enum class Need : uint8_t { kNone, kOwnChain, kMarks, kJump, kOther };
+
   bool KeepByUse(const netlink::SurveyRule& rule);
   bool KeepOfProxy(const netlink::SurveyRule& rule);
-  bool IsNeeded(const netlink::SurveyRule& rule) const;
-  bool HasRoom();
+  Need NeedOf(const netlink::SurveyRule& rule) const;
+  bool HasRoom(Need need);
   void Count(Owner owner, const netlink::SurveyRule& rule);
 
   const SiftOptions& options_;
@@ -67,7 +71,7 @@ class AuditSieve : public netlink::SurveySieve {
   std::map<std::pair<std::string, Owner>, size_t> examples_;
   // Rules that iptables cannot list, kept as examples.
   std::map<netlink::TableId, size_t> unlistable_;
-  size_t needed_ = 0;
+  std::map<Need, size_t> needed_;
   size_t jumps_ = 0;
   LeftOut left_out_;
 };

@@ -318,6 +318,7 @@ TEST_F(LegacyMonitorFaultTest, AFileOfNamesThatCanNoLongerBeReadIsOpenedAgain) {
 }
 
 TEST_F(LegacyMonitorFaultTest, NamesOfAnotherNetworkNamespaceAreNotRead) {
+  std::ofstream{"/run/dev"};
   auto monitor = agent::NewIptablesLegacyMonitor(kLock, "/run/names");
   ASSERT_THAT(monitor, IsOk());
   std::ofstream{"/run/names"};

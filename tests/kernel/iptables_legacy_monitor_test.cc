@@ -301,6 +301,7 @@ TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhileATableIsRewritten) {
 TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
   MustRun({"iptables-legacy", "-N", "USER"});
   const TemporaryTree tree;
+  tree.Write("dev", "");
   const std::string names = tree.Path("%s_names");
   auto monitor = agent::NewIptablesLegacyMonitor(kLock, names);
   ASSERT_THAT(monitor, IsOk());

@@ -168,6 +168,22 @@ TEST(AuditSieveManyTest, HoldsAThousandRulesThatMatterAndCountsMore) {
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 100000U - AuditSieve::kMostNeeded);
 }
 
+// Chains are read by their names, so a flood comes before KUBE-MARK-MASQ.
+TEST(AuditSieveManyTest, AFloodPushesOutNoRuleThatMattersForAnotherReason) {
+  Survey whole = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "CNI"},
+                                         {"-A CNI -j KUBE-MARK-MASQ",
+                                          "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}));
+  auto& nat = whole.tables[{"ip", "nat"}];
+  for (int i = 0; i < 2000; ++i) {
+    nat["A-FLOOD"].rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x4000/0xffffffff"));
+  }
+  const NodeView sifted = Sifted(whole);
+  EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
+  const AuditReport report = Audit(sifted, {});
+  EXPECT_EQ(FindKind(report, AuditKind::kMarkMasqEmpty), nullptr) << "it has a rule";
+  EXPECT_THAT(AuditText(report), HasSubstr("rules in CNI"));
+}
+
 TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
   Survey whole = ManyServices(1);
   auto& services = whole.tables[{"ip", "nat"}]["KUBE-SERVICES"].rules;
