@@ -43,7 +43,7 @@ constexpr size_t kLongChain = 256;
 // tells of it.
 constexpr std::chrono::minutes kLongestKept(1);
 // Rules, of some 450 bytes.
-constexpr size_t kMostKept = 128 * 1024;
+constexpr size_t kMostKept = 131'072;
 
 // The priority is the administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
@@ -180,18 +180,18 @@ class NftBackend : public Backend {
     if (!commits_->joined()) {
       if (absl::Status status = commits_->Join(); !status.ok()) return status;
       const absl::StatusOr<uint32_t> first = ReadGeneration(*socket_);
-      if (!first.ok()) return first;
+      if (!first.ok()) return first.status();
       commits_->Begin(*first);
     }
     long_chains_.clear();
     if (SteadyClock::now() - kept_since_ > kLongestKept) kept_.clear();
     const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
-    if (!before.ok()) return before;
+    if (!before.ok()) return before.status();
     if (absl::Status status = ForgetTouched(*before).status(); !status.ok()) return status;
     absl::Status read = ReadOnce(queries, native, Torn::kIsJudged, snapshot);
     if (!read.ok() && !absl::IsAborted(read)) return read;
     const absl::StatusOr<uint32_t> after = ReadGeneration(*socket_);
-    if (!after.ok()) return after;
+    if (!after.ok()) return after.status();
     read_ = {};
     read_generation_ = *after;
     if (native != nullptr) read_.tables.emplace(native->family, native->name);
@@ -215,7 +215,7 @@ class NftBackend : public Backend {
       kept_.clear();
       watches_ = false;
     }
-    return after;
+    return *after;
   }
 
   void Keep(const Snapshot& snapshot) {
@@ -249,7 +249,7 @@ class NftBackend : public Backend {
   absl::StatusOr<uint32_t> StillAsRead() {
     if (!commits_->joined()) return absl::AbortedError("nothing was watched");
     const absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
-    if (!now.ok()) return now;
+    if (!now.ok()) return now.status();
     const absl::StatusOr<bool> touched = ForgetTouched(*now);
     if (!touched.ok()) return touched.status();
     if (*touched) {
@@ -257,7 +257,7 @@ class NftBackend : public Backend {
       return absl::AbortedError("the ruleset has changed since it was read");
     }
     read_generation_ = *now;
-    return now;
+    return *now;
   }
 
   // Whether a batch of `generation` without an error, or whose answer was lost (`lost`), was
