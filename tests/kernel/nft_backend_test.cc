@@ -358,7 +358,7 @@ class NftBackendStormTest : public NftBackendTest {
     });
   }
 
-  static constexpr int kRules = 8'000;
+  static constexpr int kRules = 2'000;
   const ChainId long_{Family::kIPv4, Table::kFilter, "LONG"};
   const ChainId short_{Family::kIPv4, Table::kFilter, "SHORT"};
 };
