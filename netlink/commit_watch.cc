@@ -2,18 +2,15 @@
 #include "netlink/commit_watch.h"
 
 #include <libmnl/libmnl.h>
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netlink.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
+#include "netlink/nft_requests.h"
 
 namespace kipt::netlink {
 namespace {
@@ -26,9 +23,17 @@ constexpr int kPatienceMillis = 100;
 // More is "everything".
 constexpr size_t kMostTouched = 4096;
 
-constexpr uint16_t MessageType(int of) {
-  return static_cast<uint16_t>((NFNL_SUBSYS_NFTABLES << 8) | of);
-}
+using SteadyClock = std::chrono::steady_clock;
+
+// No commit for so long, and they need not be watched any more.
+constexpr std::chrono::seconds kQuiet(1);
+// Of so many rules, a chain is kept: those of ours are shorter, and have new counters each time.
+constexpr size_t kLongChain = 256;
+// A transaction that is given up while a chain is dumped can hide one of its rules, and no message
+// tells of it.
+constexpr std::chrono::minutes kLongestKept(1);
+// Rules, of some 450 bytes.
+constexpr size_t kMostKept = 131'072;
 
 absl::Status Unknown() {
   return absl::AbortedError("it is not known what other programs' commits changed");
@@ -42,17 +47,18 @@ bool Read(const nlmsghdr* message, Touched& touched) {
   touched.family = family == NFPROTO_IPV4 ? Family::kIPv4 : Family::kIPv6;
   const Attributes attributes = Attributes::OfMessage(bytes);
   touched.table = attributes.Text(NFTA_TABLE_NAME).value_or("");
-  switch (message->nlmsg_type) {
-    case MessageType(NFT_MSG_NEWSETELEM):
-    case MessageType(NFT_MSG_DELSETELEM):
+  // The low byte is the NFT_MSG_*; this socket hears of nf_tables only.
+  switch (NFNL_MSG_TYPE(message->nlmsg_type)) {
+    case NFT_MSG_NEWSETELEM:
+    case NFT_MSG_DELSETELEM:
       return false;
-    case MessageType(NFT_MSG_NEWCHAIN):
-    case MessageType(NFT_MSG_DELCHAIN):
+    case NFT_MSG_NEWCHAIN:
+    case NFT_MSG_DELCHAIN:
       touched.what = Touch::kChain;
       touched.chain = attributes.Text(NFTA_CHAIN_NAME).value_or("");
       return true;
-    case MessageType(NFT_MSG_NEWRULE):
-    case MessageType(NFT_MSG_DELRULE):
+    case NFT_MSG_NEWRULE:
+    case NFT_MSG_DELRULE:
       touched.what = Touch::kRules;
       touched.chain = attributes.Text(NFTA_RULE_CHAIN).value_or("");
       return true;
@@ -83,35 +89,87 @@ bool ReadScope::IsTouched(const Touched& by) const {
   return true;
 }
 
-absl::StatusOr<std::unique_ptr<CommitWatch>> CommitWatch::Open() {
+absl::StatusOr<std::unique_ptr<CommitWatch>> CommitWatch::Open(Socket& requests) {
   absl::StatusOr<MnlSocketPtr> socket =
       OpenNetlinkSocket(NETLINK_NETFILTER, SOCK_NONBLOCK, kReceiveBufferBytes);
   if (!socket.ok()) return socket.status();
-  absl::StatusOr<Receiver> receiver = Receiver::Make(kDatagramBytes);
-  if (!receiver.ok()) return receiver.status();
-  return std::unique_ptr<CommitWatch>(new CommitWatch(*std::move(socket), *std::move(receiver)));
+  return std::unique_ptr<CommitWatch>(new CommitWatch(*std::move(socket), requests));
 }
 
 absl::Status CommitWatch::Join() {
+  absl::StatusOr<Receiver> receiver = Receiver::Make(kDatagramBytes);
+  if (!receiver.ok()) return receiver.status();
   int group = NFNLGRP_NFTABLES;
   if (mnl_socket_setsockopt(socket_.get(), NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) != 0) {
     return KernelError(errno, "listening to nf_tables");
   }
-  joined_ = true;
-  return absl::OkStatus();
+  receiver_ = *std::move(receiver);
+  const absl::StatusOr<uint32_t> now = ReadGeneration(requests_);
+  seen_ = now.value_or(0);
+  return now.status();
 }
 
 void CommitWatch::Leave() {
   int group = NFNLGRP_NFTABLES;
   mnl_socket_setsockopt(socket_.get(), NETLINK_DROP_MEMBERSHIP, &group, sizeof(group));
-  joined_ = false;
   // What is queued is of no use, and would be taken for new.
   Receive().IgnoreError();
   touched_.clear();
-  receiver_.Clear();
+  kept_.clear();
+  read_generation_ = 0;
+  receiver_.reset();
 }
 
-absl::StatusOr<std::set<Touched>> CommitWatch::TakeUntil(uint32_t generation) {
+bool CommitWatch::quiet() const { return SteadyClock::now() - last_commit_ > kQuiet; }
+
+absl::Status CommitWatch::BeginRead() {
+  if (!joined()) {
+    if (absl::Status status = Join(); !status.ok()) return status;
+  }
+  if (SteadyClock::now() - kept_since_ > kLongestKept) kept_.clear();
+  const absl::StatusOr<uint32_t> now = ReadGeneration(requests_);
+  return now.ok() ? TakeUntil(*now).status() : now.status();
+}
+
+const std::vector<ObservedRule>* CommitWatch::Kept(const ChainId& chain) const {
+  const auto kept = kept_.find(chain);
+  return kept == kept_.end() ? nullptr : &kept->second;
+}
+
+void CommitWatch::Keep(const ChainId& chain, const std::vector<ObservedRule>& rules) {
+  if (rules.size() < kLongChain) return;
+  if (kept_.empty()) kept_since_ = SteadyClock::now();
+  size_t all = rules.size();
+  for (const auto& [id, kept] : kept_) all += kept.size();
+  if (all <= kMostKept) kept_[chain] = rules;
+}
+
+absl::StatusOr<uint32_t> CommitWatch::EndRead(ReadScope scope) {
+  read_ = std::move(scope);
+  return CheckScope();
+}
+
+absl::StatusOr<uint32_t> CommitWatch::StillAsRead(uint32_t generation) {
+  if (!joined() || generation == 0 || generation != read_generation_) {
+    return absl::AbortedError("that generation was not read last, or nothing was watched");
+  }
+  return CheckScope();
+}
+
+absl::StatusOr<uint32_t> CommitWatch::CheckScope() {
+  const absl::StatusOr<uint32_t> now = ReadGeneration(requests_);
+  if (!now.ok()) {
+    read_generation_ = 0;
+    return now.status();
+  }
+  if (*now != read_generation_) last_commit_ = SteadyClock::now();
+  const absl::StatusOr<bool> touched = TakeUntil(*now);
+  if (!touched.ok()) return touched.status();
+  if (*touched) return absl::AbortedError("the ruleset changed while it was read");
+  return read_generation_ = *now;
+}
+
+absl::StatusOr<bool> CommitWatch::TakeUntil(uint32_t generation) {
   // What waits is taken even where enough was seen: it keeps the queue short.
   absl::Status status = Receive();
   // Differences, because generations start again after 2^32.
@@ -120,19 +178,26 @@ absl::StatusOr<std::set<Touched>> CommitWatch::TakeUntil(uint32_t generation) {
     if (poll(&ready, 1, kPatienceMillis) == 0) status = Unknown();
     if (status.ok()) status = Receive();
   }
-  std::set<Touched> touched = std::move(touched_);
-  touched_.clear();
-  if (!status.ok()) {
-    seen_ = generation;
-    return status;
+  const std::set<Touched> touched = std::exchange(touched_, {});
+  if (!status.ok() || touched.size() > kMostTouched) {
+    if (!status.ok()) seen_ = generation;
+    kept_.clear();
+    read_generation_ = 0;
+    return Unknown();
   }
-  if (touched.size() > kMostTouched) return Unknown();
-  return touched;
+  bool any = false;
+  for (const Touched& by : touched) {
+    any |= read_.IsTouched(by);
+    std::erase_if(
+        kept_, [&](const auto& kept) { return ReadScope{.chains = {kept.first}}.IsTouched(by); });
+  }
+  if (any) read_generation_ = 0;
+  return any;
 }
 
 absl::Status CommitWatch::Receive() {
   for (;;) {
-    const auto datagrams = receiver_.Receive(*socket_, MSG_DONTWAIT, "receiving commits");
+    const auto datagrams = receiver_->Receive(*socket_, MSG_DONTWAIT, "receiving commits");
     // ENOBUFS: some were lost.
     if (!datagrams.ok()) return Unknown();
     for (const Datagram& datagram : *datagrams) {
@@ -147,7 +212,7 @@ absl::Status CommitWatch::Receive() {
 }
 
 void CommitWatch::Take(const nlmsghdr* message) {
-  if (message->nlmsg_type == MessageType(NFT_MSG_NEWGEN)) {
+  if (message->nlmsg_type == NftMessageType(NFT_MSG_NEWGEN)) {
     const Attributes attributes = Attributes::OfMessage(MessageBytes(message));
     seen_ = attributes.U32(NFTA_GEN_ID).value_or(seen_);
     return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -35,16 +34,6 @@ using SteadyTime = SteadyClock::time_point;
 constexpr int kAttemptsWithoutWatch = 2;
 // Some 10,000 rules.
 constexpr std::chrono::milliseconds kSlowRead(50);
-// No commit for so long, and they are not watched any more.
-constexpr std::chrono::seconds kQuiet(1);
-// Of so many rules, a chain is kept: those of ours are shorter, and have new counters each time.
-constexpr size_t kLongChain = 256;
-// A transaction that is given up while a chain is dumped can hide one of its rules, and no message
-// tells of it.
-constexpr std::chrono::minutes kLongestKept(1);
-// Rules, of some 450 bytes.
-constexpr size_t kMostKept = 131'072;
-
 // The priority is the administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
   const BaseChain* base = FindBaseChain(chain.table, chain.name);
@@ -60,6 +49,19 @@ bool AnyTwice(const std::vector<ObservedRule>& rules) {
   for (const ObservedRule& rule : rules) handles.push_back(rule.handle);
   std::sort(handles.begin(), handles.end());
   return std::adjacent_find(handles.begin(), handles.end()) != handles.end();
+}
+
+ReadScope ScopeOf(absl::Span<const ChainQuery> queries, const NativeTable* native,
+                  const Snapshot& snapshot) {
+  ReadScope scope;
+  if (native != nullptr) scope.tables.emplace(native->family, native->name);
+  for (const ChainQuery& query : queries) {
+    (query.with_rules ? scope.chains : scope.names).insert(query.chain);
+  }
+  for (const auto& [id, chain] : snapshot.chains) {
+    if (!scope.names.contains(id)) scope.chains.insert(id);
+  }
+  return scope;
 }
 
 class NftBackend : public Backend {
@@ -102,12 +104,9 @@ class NftBackend : public Backend {
     if (transaction.empty()) return absl::OkStatus();
     bool moved = false;
     absl::Status status = ApplyOnce(transaction, moved);
-    if (!moved || !transaction.only_of_snapshot || transaction.generation != read_generation_) {
-      return status;
-    }
     Transaction now = transaction;
-    for (int attempt = 1; moved && attempt < kReadAttempts; ++attempt) {
-      const absl::StatusOr<uint32_t> generation = StillAsRead();
+    for (int attempt = 1; moved && now.only_of_snapshot && attempt < kReadAttempts; ++attempt) {
+      const absl::StatusOr<uint32_t> generation = commits_->StillAsRead(now.generation);
       if (!generation.ok()) return status;
       now.generation = *generation;
       status = ApplyOnce(now, moved);
@@ -149,16 +148,16 @@ class NftBackend : public Backend {
 
   absl::StatusOr<uint32_t> ReadAll(absl::Span<const ChainQuery> queries, const NativeTable* native,
                                    Snapshot& snapshot) {
-    if (watches_) return ReadWatching(queries, native, snapshot);
+    if (commits_->joined()) return ReadWatching(queries, native, snapshot);
     const SteadyTime begin = SteadyClock::now();
     const auto read = [&] {
       snapshot = {};
       return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
     };
     absl::StatusOr<uint32_t> generation = AtOneGeneration(*socket_, read, kAttemptsWithoutWatch);
-    const bool aborted = absl::IsAborted(generation.status());
-    watches_ = aborted || (listens_ && SteadyClock::now() - begin >= kSlowRead);
-    if (aborted) return ReadWatching(queries, native, snapshot);
+    if (absl::IsAborted(generation.status())) return ReadWatching(queries, native, snapshot);
+    // The next read fails likewise where this does.
+    if (listens_ && SteadyClock::now() - begin >= kSlowRead) commits_->Join().IgnoreError();
     return generation;
   }
 
@@ -177,87 +176,14 @@ class NftBackend : public Backend {
 
   absl::StatusOr<uint32_t> ReadWatchingOnce(absl::Span<const ChainQuery> queries,
                                             const NativeTable* native, Snapshot& snapshot) {
-    if (!commits_->joined()) {
-      if (absl::Status status = commits_->Join(); !status.ok()) return status;
-      const absl::StatusOr<uint32_t> first = ReadGeneration(*socket_);
-      if (!first.ok()) return first.status();
-      commits_->Begin(*first);
-    }
-    long_chains_.clear();
-    if (SteadyClock::now() - kept_since_ > kLongestKept) kept_.clear();
-    const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
-    if (!before.ok()) return before.status();
-    if (absl::Status status = ForgetTouched(*before).status(); !status.ok()) return status;
-    absl::Status read = ReadOnce(queries, native, Torn::kIsJudged, snapshot);
-    if (!read.ok() && !absl::IsAborted(read)) return read;
-    const absl::StatusOr<uint32_t> after = ReadGeneration(*socket_);
-    if (!after.ok()) return after.status();
-    read_ = {};
-    read_generation_ = *after;
-    if (native != nullptr) read_.tables.emplace(native->family, native->name);
-    for (const ChainQuery& query : queries) {
-      (query.with_rules ? read_.chains : read_.names).insert(query.chain);
-    }
-    for (const auto& [id, chain] : snapshot.chains) {
-      if (!read_.names.contains(id)) read_.chains.insert(id);
-    }
-    Keep(snapshot);
-    const absl::StatusOr<bool> touched = ForgetTouched(*after);
-    read.Update(touched.status());
-    if (read.ok() && *touched) read = absl::AbortedError("the ruleset changed while it was read");
+    absl::Status read = commits_->BeginRead();
+    if (read.ok()) read = ReadOnce(queries, native, Torn::kIsJudged, snapshot);
     if (!read.ok()) return read;
-    const SteadyTime now = SteadyClock::now();
-    if (*after != last_generation_) {
-      last_generation_ = *after;
-      last_commit_ = now;
-    } else if (now - last_commit_ > kQuiet && (kept_.empty() || !listens_)) {
+    absl::StatusOr<uint32_t> generation = commits_->EndRead(ScopeOf(queries, native, snapshot));
+    if (generation.ok() && commits_->quiet() && !(listens_ && commits_->keeps_any())) {
       commits_->Leave();
-      kept_.clear();
-      watches_ = false;
     }
-    return *after;
-  }
-
-  void Keep(const Snapshot& snapshot) {
-    if (kept_.empty()) kept_since_ = SteadyClock::now();
-    size_t all = 0;
-    for (const auto& [id, rules] : kept_) all += rules.size();
-    for (const ChainId& id : long_chains_) {
-      const std::vector<ObservedRule>& rules = snapshot.Find(id)->rules;
-      all += rules.size();
-      if (all <= kMostKept) kept_[id] = rules;
-    }
-  }
-
-  // Whether commits up to `generation` touched what was read. Aborted: it is not known.
-  absl::StatusOr<bool> ForgetTouched(uint32_t generation) {
-    const absl::StatusOr<std::set<Touched>> touched = commits_->TakeUntil(generation);
-    if (!touched.ok()) {
-      kept_.clear();
-      return touched.status();
-    }
-    bool any = false;
-    for (const Touched& by : *touched) {
-      any |= read_.IsTouched(by);
-      std::erase_if(
-          kept_, [&](const auto& kept) { return ReadScope{.chains = {kept.first}}.IsTouched(by); });
-    }
-    return any;
-  }
-
-  // The generation at which all is as it was read. Aborted: it is not.
-  absl::StatusOr<uint32_t> StillAsRead() {
-    if (!commits_->joined()) return absl::AbortedError("nothing was watched");
-    const absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
-    if (!now.ok()) return now.status();
-    const absl::StatusOr<bool> touched = ForgetTouched(*now);
-    if (!touched.ok()) return touched.status();
-    if (*touched) {
-      read_generation_ = 0;
-      return absl::AbortedError("the ruleset has changed since it was read");
-    }
-    read_generation_ = *now;
-    return *now;
+    return generation;
   }
 
   // Whether a batch of `generation` without an error, or whose answer was lost (`lost`), was
@@ -364,8 +290,8 @@ class NftBackend : public Backend {
 
   absl::Status ReadRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
     const bool judged = torn == Torn::kIsJudged;
-    if (const auto kept = kept_.find(chain); judged && kept != kept_.end()) {
-      rules = kept->second;
+    if (const std::vector<ObservedRule>* kept = commits_->Kept(chain); judged && kept != nullptr) {
+      rules = *kept;
       return absl::OkStatus();
     }
     const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
@@ -387,7 +313,7 @@ class NftBackend : public Backend {
     if (torn != Torn::kIsAllowed && AnyTwice(rules)) {
       return absl::AbortedError(absl::StrCat(action, ": one came twice"));
     }
-    if (judged && rules.size() >= kLongChain) long_chains_.insert(chain);
+    if (judged) commits_->Keep(chain, rules);
     return absl::OkStatus();
   }
 
@@ -397,17 +323,6 @@ class NftBackend : public Backend {
   OwnCommits own_commits_;
   // WatchMode::kEvents: the kernel reports commits in any case.
   bool listens_ = false;
-  // Other programs commit faster than all can be read, or that takes long and `listens_`.
-  bool watches_ = false;
-  // Then what was read last, and the rules of long chains as they still are. In `long_chains_` are
-  // those of one attempt.
-  uint32_t last_generation_ = 0;
-  SteadyTime last_commit_;
-  ReadScope read_;
-  uint32_t read_generation_ = 0;
-  std::map<ChainId, std::vector<ObservedRule>> kept_;
-  SteadyTime kept_since_;
-  std::set<ChainId> long_chains_;
 };
 
 }  // namespace
@@ -417,7 +332,7 @@ absl::StatusOr<std::unique_ptr<Backend>> NewNftBackend() {
   if (!socket.ok()) return socket.status();
   absl::StatusOr<std::unique_ptr<EventSocket>> events = EventSocket::Open();
   if (!events.ok()) return events.status();
-  absl::StatusOr<std::unique_ptr<CommitWatch>> commits = CommitWatch::Open();
+  absl::StatusOr<std::unique_ptr<CommitWatch>> commits = CommitWatch::Open(**socket);
   if (!commits.ok()) return commits.status();
   return std::make_unique<NftBackend>(*std::move(socket), *std::move(events), *std::move(commits));
 }

@@ -197,7 +197,7 @@ class Resolver {
     if (!by_kernel && config_.families.back() != netlink::Family::kIPv6) return absl::OkStatus();
     const int error = access(if_inet6_path.c_str(), F_OK) == 0 ? 0 : errno;
     const std::string directory = if_inet6_path.substr(0, if_inet6_path.rfind('/'));
-    const bool no_proc = error == ENOENT && access((directory + "/dev").c_str(), F_OK) != 0;
+    const bool no_proc = error == ENOENT && !ShowsProcNet(if_inet6_path);
     // A path that cannot be read is no reason to leave a family out.
     if (no_proc || (error != 0 && error != ENOENT && error != ENOTDIR)) {
       return Blame(setting, absl::StrCat("cannot tell whether this network namespace has IPv6 (",

@@ -165,6 +165,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
   return ReadFileAs(path, path, most);
 }
 
+bool ShowsProcNet(const std::string& path) {
+  const std::string always = path.substr(0, path.rfind('/') + 1) + "dev";
+  return access(always.c_str(), F_OK) == 0;
+}
+
 int ListDirectory(const std::string& path, std::vector<std::string>& names) {
   std::error_code error;
   std::filesystem::directory_iterator entry(path, error);

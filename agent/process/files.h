@@ -63,6 +63,10 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
 // The same for a whole file; does not block on a FIFO. NotFound: there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most = size_t{16} << 20);
 
+// Whether proc(5) shows a network namespace's files in the directory of `path`. If not, a file that
+// is missing there says nothing of the kernel.
+bool ShowsProcNet(const std::string& path);
+
 // Appends the sorted names in a directory. Returns 0, or the errno that made the list incomplete.
 int ListDirectory(const std::string& path, std::vector<std::string>& names);
 

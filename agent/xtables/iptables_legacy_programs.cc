@@ -167,11 +167,8 @@ bool HasIpv6(const IptablesLegacyOptions& options) {
 
 absl::StatusOr<std::string> ReadProcNetFile(const std::string& path, size_t most) {
   absl::StatusOr<std::string> text = ReadFile(path, most);
-  if (!absl::IsNotFound(text.status())) return text;
-  const std::string always = path.substr(0, path.rfind('/') + 1) + "dev";
-  if (access(always.c_str(), F_OK) == 0) return text;
-  return absl::UnknownError(
-      absl::StrCat("there is neither ", path, " nor ", always, "; is /proc mounted?"));
+  if (!absl::IsNotFound(text.status()) || ShowsProcNet(path)) return text;
+  return absl::UnknownError(absl::StrCat("there is no ", path, "; is /proc mounted?"));
 }
 
 std::string ToString(const IptablesVersion& version) {

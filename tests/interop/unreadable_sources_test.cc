@@ -66,6 +66,12 @@ class UnreadableSourcesTest : public RetireTest,
     arguments.push_back(absl::StrCat("--iptables-mode=", NameOf(GetParam())));
     return Agent(std::move(arguments));
   }
+  // A program of the other mode sets kubelet's mark.
+  static void MarkInTheOtherMode() {
+    const bool nft = GetParam() == IptablesMode::kNft;
+    const Iptables other = {.mode = nft ? IptablesMode::kLegacy : IptablesMode::kNft};
+    other.Run({"-t", "nat", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+  }
   std::string Firewall() const { return iptables_.Run({"-S", "KUBE-FIREWALL"}).out; }
 
   const Iptables iptables_ = {.mode = GetParam()};
@@ -126,12 +132,9 @@ TEST_P(UnreadableSourcesTest, CniConfigurationsThatCannotBeReadMayNameAChain) {
   }
 }
 
-// A program of the other mode may set kubelet's mark.
 TEST_P(UnreadableSourcesTest, RulesOfTheOtherModeThatCannotBeReadMaySetTheMark) {
-  const bool nft = GetParam() == IptablesMode::kNft;
-  const Iptables other = {.mode = nft ? IptablesMode::kLegacy : IptablesMode::kNft};
   LeaveResidue(GetParam());
-  other.Run({"-t", "nat", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+  MarkInTheOtherMode();
   for (const Source& row : kSources) {
     SCOPED_TRACE(row.name);
     SyncAndKeep(GetParam());
@@ -156,9 +159,7 @@ class FailedCallsTest : public UnreadableSourcesTest {
     UnreadableSourcesTest::SetUp();
     LeaveResidue(GetParam());
     SyncAndKeep(GetParam());
-    const bool nft = GetParam() == IptablesMode::kNft;
-    const Iptables other = {.mode = nft ? IptablesMode::kLegacy : IptablesMode::kNft};
-    other.Run({"-t", "nat", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+    MarkInTheOtherMode();
     RunProgram({"ip", "rule", "add", "fwmark", "0x8000/0x8000", "lookup", "100"});
     SetSysctl("ipv4/conf/eth0/route_localnet", "1");
   }
