@@ -406,7 +406,7 @@ TEST_F(NftBackendStormTest, WhatIsReadIsOfOneMoment) {
   });
   int moves = 0;
   size_t in_short = 0;
-  const absl::Time deadline = absl::Now() + 4 * testing::kPatience;
+  const absl::Time deadline = absl::Now() + 5 * testing::kPatience;
   while (moves < 24 && absl::Now() < deadline) {
     const absl::StatusOr<Snapshot> now = ReadBoth();
     if (!now.ok()) {
