@@ -307,22 +307,23 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
   }
   const TargetEffect effect =
       xt.is_target ? EffectOfTarget(xt.name) : TargetEffect{.decides = false};
-  return OtherExpression{.name = xt.name,
-                         // A comment that we cannot read still matches every packet.
-                         .condition = !xt.is_target && xt.name != kXtComment.name,
-                         .selects = !xt.is_target && Selects(xt.name, xt.info),
-                         .decides = effect.decides,
-                         .terminal = effect.terminal,
-                         .perhaps_terminal = effect.perhaps_terminal,
-                         .is_target = xt.is_target,
-                         .text = std::move(text),
-                         .target = xt.is_target && spelled ? xt.name : "",
-                         .nfacct = !xt.is_target && spelled && xt.name == "nfacct",
-                         .set_directions = !xt.is_target && xt.name == "set"
-                                               ? XtSetDirections(xt.revision, xt.info)
-                                               : "",
-                         .marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
-                                               : MarksOfXtMatch(xt.name, xt.revision, xt.info)};
+  return OtherExpression{
+      .name = xt.name,
+      // A comment that we cannot read still matches every packet.
+      .condition = !xt.is_target && xt.name != kXtComment.name,
+      .selects = !xt.is_target && Selects(xt.name, xt.info),
+      .decides = effect.decides,
+      .terminal = effect.terminal,
+      .perhaps_terminal = effect.perhaps_terminal,
+      .queues = xt.is_target && QueuesWithoutBypass(xt.name, xt.revision, xt.info),
+      .is_target = xt.is_target,
+      .text = std::move(text),
+      .target = xt.is_target && spelled ? xt.name : "",
+      .nfacct = !xt.is_target && spelled && xt.name == "nfacct",
+      .set_directions =
+          !xt.is_target && xt.name == "set" ? XtSetDirections(xt.revision, xt.info) : "",
+      .marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
+                            : MarksOfXtMatch(xt.name, xt.revision, xt.info)};
 }
 
 bool IsListable(Family family, absl::Span<const Expression> expressions) {

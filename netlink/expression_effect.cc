@@ -205,7 +205,10 @@ OtherExpression DescribeOther(const Expression& expression) {
   const bool reads = other.selects || effect == Effect::kPassesOn || effect == Effect::kLoads;
   other.decides = !reads;
   other.is_target = !reads || absl::StartsWith(other.text, "-j ");
-  if (name == "queue") return other;
+  if (name == "queue") {
+    other.queues = (data->U16(NFTA_QUEUE_FLAGS).value_or(0) & NFT_QUEUE_FLAG_BYPASS) == 0;
+    return other;
+  }
   other.marks.labels_set = LabelsSetBy(name, *data);
   if (name == "meta" && other.decides) return other;
   // The mark chooses the route.

@@ -101,14 +101,15 @@ bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
   return false;
 }
 
-bool Walk::Drops(const ChainId& chain, const ObservedRule& rule, int depth) {
+bool Walk::Drops(const ChainId& chain, const ObservedRule& rule, bool unheard, int depth) {
   if (!IsUnconditional(rule) || depth > kDeepestJump) return false;
   if (DropsMatches(rule)) return true;
+  if (unheard && rule.opaque() != nullptr && rule.opaque()->queues) return true;
   const std::string* jump = JumpTarget(rule);
   const ObservedChain* next = jump != nullptr ? snapshot_.Find(Sibling(chain, *jump)) : nullptr;
   if (next == nullptr) return false;
   for (const ObservedRule& each : next->rules) {
-    if (Drops(Sibling(chain, *jump), each, depth + 1)) return true;
+    if (Drops(Sibling(chain, *jump), each, unheard, depth + 1)) return true;
     // It may let some packets get away.
     if (!DropsMatches(each) && (JumpTarget(each) != nullptr || IsPerhapsTerminal(each)))
       return false;

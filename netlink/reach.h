@@ -31,13 +31,19 @@ class Walk {
   bool Stops(const ChainId& chain, const ObservedRule& rule);
   // Every packet that reaches `rule` of `chain` is dropped or rejected there, or in the chain that
   // it jumps to.
-  bool Drops(const ChainId& chain, const ObservedRule& rule) { return Drops(chain, rule, 0); }
+  bool Drops(const ChainId& chain, const ObservedRule& rule) {
+    return Drops(chain, rule, /*unheard=*/false, 0);
+  }
+  // Or is queued for a program, and dropped where none listens.
+  bool DropsUnheard(const ChainId& chain, const ObservedRule& rule) {
+    return Drops(chain, rule, /*unheard=*/true, 0);
+  }
   // Every packet in `from` reaches `to`, of the same table.
   bool Leads(const ChainId& from, const ChainId& to);
 
  private:
   bool KeepsEveryPacket(const ChainId& chain, int depth);
-  bool Drops(const ChainId& chain, const ObservedRule& rule, int depth);
+  bool Drops(const ChainId& chain, const ObservedRule& rule, bool unheard, int depth);
   bool Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen);
 
   const Snapshot& snapshot_;

@@ -123,6 +123,7 @@ class Describer {
     // The expression of nft, and the target of xtables.
     const bool rejects = other.terminal && (other.name == "reject" || other.name == "REJECT");
     rule_.drops = rule_.drops || (rejects && !ended_);
+    rule_.queues = rule_.queues || (other.queues && !ended_);
     ended_ = ended_ || other.terminal;
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;

@@ -231,6 +231,8 @@ struct OpaqueRule {
   bool perhaps_terminal = false;
   bool returns = false;  // RETURN
   bool drops = false;    // DROP or REJECT
+  // NFQUEUE without --queue-bypass: dropped where no program listens.
+  bool queues = false;
   Marks marks = {};
   // The matches that a Rule has a place for, the first of each kind. The target is NoTarget, unless
   // the rule is `translated`.

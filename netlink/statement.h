@@ -107,6 +107,8 @@ struct OtherExpression {
   bool terminal = false;
   // Where that is not known: it may always do so.
   bool perhaps_terminal = false;
+  // As in OpaqueRule.
+  bool queues = false;
   // Printed after the matches.
   bool is_target = true;
   // As iptables-save spells it, where it does.

@@ -9,6 +9,7 @@
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/x_tables.h>
 #include <linux/netfilter/xt_CONNMARK.h>
+#include <linux/netfilter/xt_NFQUEUE.h>
 #include <linux/netfilter/xt_TPROXY.h>
 #include <linux/netfilter/xt_comment.h>
 #include <linux/netfilter/xt_connlabel.h>
@@ -293,6 +294,13 @@ TargetEffect EffectOfTarget(absl::string_view name) {
   return {.decides = !absl::c_linear_search(kPassOn, name),
           .terminal = terminal,
           .perhaps_terminal = !terminal && (!known || absl::c_linear_search(kSometimes, name))};
+}
+
+bool QueuesWithoutBypass(absl::string_view target, uint32_t revision, XtBytes info) {
+  if (target != "NFQUEUE") return target == "QUEUE";
+  // Revision 2 has a flag there, 3 several of which it is the first; older ones cannot bypass.
+  const auto queue = FromXtBytes<xt_NFQ_info_v3>(info);
+  return revision < 2 || !queue || (queue->flags & NFQ_FLAG_BYPASS) == 0;
 }
 
 bool Selects(absl::string_view match) {

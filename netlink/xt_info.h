@@ -96,6 +96,8 @@ struct TargetEffect {
   bool perhaps_terminal = false;
 };
 TargetEffect EffectOfTarget(absl::string_view name);
+// As OpaqueRule::queues.
+bool QueuesWithoutBypass(absl::string_view target, uint32_t revision, XtBytes info);
 // Whether a match is known to send some packets past the rule. The others match every packet, as
 // `-m comment` does, or may: a match that only counts, a BPF program.
 bool Selects(absl::string_view match, XtBytes info);

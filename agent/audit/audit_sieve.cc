@@ -51,7 +51,9 @@ bool AuditSieve::Keep(const SurveyRule& rule) {
 
 bool AuditSieve::KeepByUse(const SurveyRule& rule) {
   if (proxys_) return KeepOfProxy(rule);
-  if (const Need need = NeedOf(rule); need != Need::kNone) return HasRoom(need);
+  if (const Need need = NeedOf(rule); need != Need::kNone) {
+    return HasRoom(need, need == Need::kMarks ? MarksOf(rule) : netlink::Marks{});
+  }
   // Perhaps the way to a rule that clears a mark.
   if (!JumpOf(rule).empty() && jumps_ < kMostJumps) return ++jumps_, true;
   const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
@@ -111,8 +113,10 @@ AuditSieve::Need AuditSieve::NeedOf(const SurveyRule& rule) const {
   return Need::kNone;
 }
 
-bool AuditSieve::HasRoom(Need need) {
-  if (needed_[need] < kMostNeeded) return ++needed_[need], true;
+bool AuditSieve::HasRoom(Need need, const netlink::Marks& marks) {
+  const uint32_t ours = options_.marks;
+  size_t& needed = needed_[{need, marks.set & ours, marks.tested & ours, marks.cleared & ours}];
+  if (needed < kMostNeeded) return ++needed, true;
   ++left_out_.too_many;
   return false;
 }

@@ -23,7 +23,8 @@ namespace kipt::agent {
 class AuditSieve : public netlink::SurveySieve {
  public:
   // Of the rules that an audit needs whatever else there is, for each reason. A bound against a
-  // writer that makes up rules: those of one reason push out none of another.
+  // writer that makes up rules: those of one reason push out none of another, nor those that do one
+  // thing with the marks in question the rules that do another.
   static constexpr size_t kMostNeeded = 1000;
   // Of rules of one form in a chain of kube-proxy's, and of chains that it makes one of per service
   // or endpoint.
@@ -49,7 +50,7 @@ class AuditSieve : public netlink::SurveySieve {
   bool KeepByUse(const netlink::SurveyRule& rule);
   bool KeepOfProxy(const netlink::SurveyRule& rule);
   Need NeedOf(const netlink::SurveyRule& rule) const;
-  bool HasRoom(Need need);
+  bool HasRoom(Need need, const netlink::Marks& marks = {});
   void Count(Owner owner, const netlink::SurveyRule& rule);
 
   const SiftOptions& options_;
@@ -71,7 +72,8 @@ class AuditSieve : public netlink::SurveySieve {
   std::map<std::pair<std::string, Owner>, size_t> examples_;
   // Rules that iptables cannot list, kept as examples.
   std::map<netlink::TableId, size_t> unlistable_;
-  std::map<Need, size_t> needed_;
+  // By what they do with SiftOptions::marks: set, test and clear.
+  std::map<std::tuple<Need, uint32_t, uint32_t, uint32_t>, size_t> needed_;
   size_t jumps_ = 0;
   LeftOut left_out_;
 };

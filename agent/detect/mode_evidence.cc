@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "agent/detect/routing.h"
 #include "agent/policy/martians.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
@@ -320,11 +321,12 @@ std::string ReadWhoDropsMartians(const ModeSources& sources) {
     return (table.family == "ip" || table.family == "inet") && table.name != "nat" &&
            table.name != "kube-proxy";
   };
+  const bool lo_is_loopback = LoopbackName() == "lo";
   std::string found;
   const auto look = [&](netlink::Backend& backend) {
     const absl::StatusOr<netlink::Survey> survey =
         TakeSettled([&] { return backend.TakeSurvey(keep); });
-    if (survey.ok()) found = WhoDropsMartians(*survey);
+    if (survey.ok()) found = WhoDropsMartians(*survey, lo_is_loopback);
     return survey.status();
   };
   for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {

@@ -184,13 +184,12 @@ absl::StatusOr<bool> ReadSetting(const std::string& conf_directory, absl::string
   return value != 0;
 }
 
-// Each network namespace's first interface, whatever its name is; empty where that cannot be asked.
+}  // namespace
+
 std::string LoopbackName() {
   std::array<char, IF_NAMESIZE> name{};
   return if_indextoname(1, name.data()) == nullptr ? "" : name.data();
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules() {
   const absl::StatusOr<std::unique_ptr<netlink::Socket>> socket =

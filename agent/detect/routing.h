@@ -35,6 +35,10 @@ struct FwmarkRule {
 // (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as netlink::Socket's.
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
+// Each network namespace's first interface, "lo" unless it was renamed; empty where that cannot be
+// asked.
+std::string LoopbackName();
+
 // What cannot be read may be 1, and is RouteLocalnet::unread. The namespace's own loopback is left
 // out, whatever its name. `sysctls` is /proc/sys/net of the calling thread's namespace.
 RouteLocalnet ReadRouteLocalnet(const std::string& sysctls = "/proc/sys/net");

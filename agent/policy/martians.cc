@@ -84,12 +84,12 @@ Share StateShare(const std::optional<netlink::CtStateMatch>& match) {
 }
 
 // Of the martian packets, which no packet of lo is.
-Share MartianShare(const SurveyRule& rule) {
+Share MartianShare(const SurveyRule& rule, bool lo_is_loopback) {
   const netlink::Rule& known = KnownMatches(rule);
   const OpaqueRule* opaque = rule.opaque();
   Share interface = Share::kAll;
   if (opaque != nullptr && opaque->in_interface) {
-    const bool of_lo = opaque->in_interface->name == "lo";
+    const bool of_lo = lo_is_loopback && opaque->in_interface->name == "lo";
     interface = !of_lo ? Share::kSome : opaque->in_interface->negated ? Share::kAll : Share::kNone;
   }
   const bool of_ipv4 = opaque == nullptr || opaque->family.value_or(Family::kIPv4) == Family::kIPv4;
@@ -116,16 +116,17 @@ enum class Fate : uint8_t {
   kMayPass,  // some may be accepted
 };
 
-Fate FateIn(const SurveyChains& chains, const SurveyChain& chain, int depth = 0) {
+Fate FateIn(const SurveyChains& chains, const SurveyChain& chain, bool lo_is_loopback,
+            int depth = 0) {
   bool some_left = false;
   const auto dropped = [&] { return some_left ? Fate::kLeave : Fate::kDropped; };
   for (const SurveyRule& rule : chain.rules) {
-    const Share share = MartianShare(rule);
+    const Share share = MartianShare(rule, lo_is_loopback);
     if (share == Share::kNone) continue;
     if (const std::string* jump = netlink::JumpTarget(rule)) {
       const auto callee = chains.find(*jump);
       if (callee == chains.end() || depth > netlink::kDeepestJump) return Fate::kMayPass;
-      const Fate fate = FateIn(chains, callee->second, depth + 1);
+      const Fate fate = FateIn(chains, callee->second, lo_is_loopback, depth + 1);
       if (fate == Fate::kMayPass) return fate;
       if (fate == Fate::kDropped && share == Share::kAll) return dropped();
       // From a goto they return to the caller.
@@ -153,11 +154,14 @@ bool SeesMartians(const netlink::TableId& table, const std::string& name,
 
 }  // namespace
 
-std::string WhoDropsMartians(const netlink::Survey& survey) {
+std::string WhoDropsMartians(const netlink::Survey& survey, bool lo_is_loopback) {
   for (const auto& [table, chains] : survey.tables) {
     if (survey.dormant.contains(table)) continue;
     for (const auto& [name, chain] : chains) {
-      if (!SeesMartians(table, name, chain) || FateIn(chains, chain) != Fate::kDropped) continue;
+      if (!SeesMartians(table, name, chain) ||
+          FateIn(chains, chain, lo_is_loopback) != Fate::kDropped) {
+        continue;
+      }
       return absl::StrCat("chain ", name, " of table ", netlink::ToString(table));
     }
   }

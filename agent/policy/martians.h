@@ -40,8 +40,8 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
 // The chain by whose rules, of any program, every martian packet is dropped before a program of
 // this node receives it: "chain PREROUTING of table ip raw"; not of type nat. Empty where there is
 // none: a rule that may accept some of them leaves the node open to these. `survey` may lack rules
-// of chains that drop nothing.
-std::string WhoDropsMartians(const netlink::Survey& survey);
+// of chains that drop nothing. Unless `lo_is_loopback`, martians may come from an interface "lo".
+std::string WhoDropsMartians(const netlink::Survey& survey, bool lo_is_loopback);
 
 // By any writer.
 bool IsMartianRule(const netlink::ObservedRule& rule);

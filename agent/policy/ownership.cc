@@ -255,12 +255,16 @@ std::vector<Damage> FindForeignDrops(const ChainId& chain, absl::Span<const Obse
   for (size_t i = 0; i < rules.size(); ++i) {
     const Rule* rule = rules[i].rule();
     const bool plain = rule != nullptr && Has<netlink::Drop>(*rule);
-    if (plain || !walk.Drops(chain, rules[i])) continue;
-    damage.push_back({.condition = Condition::kForeignDropsEverything,
-                      .message = absl::StrCat(Quoted(chain, rules[i]),
-                                              " drops every packet and is not kubelet's: delete it "
-                                              "if it is not intended"),
-                      .index = i});
+    if (plain || !walk.DropsUnheard(chain, rules[i])) continue;
+    const absl::string_view what =
+        walk.Drops(chain, rules[i])
+            ? " drops every packet"
+            : " queues every packet for a program, and drops it where none listens";
+    damage.push_back(
+        {.condition = Condition::kForeignDropsEverything,
+         .message = absl::StrCat(Quoted(chain, rules[i]), what,
+                                 " and is not kubelet's: delete it if it is not intended"),
+         .index = i});
   }
   return damage;
 }

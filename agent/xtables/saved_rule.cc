@@ -354,6 +354,8 @@ class SavedRuleReader {
     opaque_.perhaps_terminal = !is_chain && !is_verdict && effect.perhaps_terminal;
     opaque_.returns = name == "RETURN";
     opaque_.drops = !is_chain && (name == "DROP" || name == "REJECT");
+    opaque_.queues = !is_chain && (name == "NFQUEUE" || name == "QUEUE") &&
+                     !absl::c_linear_search(words_.subspan(at_), "--queue-bypass");
     fits_ = fits_ && !is_goto;
     if (is_chain) {
       opaque_.jump = std::string(name);

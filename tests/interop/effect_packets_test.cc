@@ -191,9 +191,12 @@ TEST_F(EffectPacketsTest, WhatDropsEverythingIsReported) {
       "-A KUBE-FIREWALL -j REJECT",
       ":OUTER - [0:0]\n-A OUTER -p tcp -j DROP\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
       ":OUTER - [0:0]\n-A OUTER -j REJECT\n-A KUBE-FIREWALL -g OUTER",
+      "-A KUBE-FIREWALL -j NFQUEUE --queue-num 7",
+      ":OUTER - [0:0]\n-A OUTER -j NFQUEUE --queue-balance 7:9\n-A KUBE-FIREWALL -j OUTER",
   };
   const char* const not_dropping[] = {
       "-A KUBE-FIREWALL -p tcp -j REJECT",
+      "-A KUBE-FIREWALL -j NFQUEUE --queue-num 7 --queue-bypass",
       ":OUTER - [0:0]\n-A OUTER -p udp -j ACCEPT\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
       ":OUTER - [0:0]\n-A OUTER -p udp -j RETURN\n-A OUTER -j DROP\n-A KUBE-FIREWALL -g OUTER",
   };

@@ -229,6 +229,10 @@ TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   rename("outside", "lo");
   SetSysctl("ipv4/conf/lo/route_localnet", "1");
   ExpectOpen("route_localnet is 1 for lo");
+  // It drops this node's own packets, and none of that neighbour.
+  Change({"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
+  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(iptables_.mode));
+  EXPECT_THAT(Agent({"status", mode}).out, HasSubstr("martian packets: EXPOSED"));
 }
 
 TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew) {

@@ -184,6 +184,17 @@ TEST(AuditSieveManyTest, AFloodPushesOutNoRuleThatMattersForAnotherReason) {
   EXPECT_THAT(AuditText(report), HasSubstr("rules in CNI"));
 }
 
+TEST(AuditSieveManyTest, AFloodOfRulesThatClearAMarkPushesOutNoneThatSetsIt) {
+  Survey whole = SurveyOf("nft", NatText({"Z"}, {"-A Z -j MARK --set-xmark 0x4000/0x4000"}));
+  auto& rules = whole.tables[{"ip", "nat"}]["A-FLOOD"].rules;
+  for (int i = 0; i < 2000; ++i) {
+    rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff"));
+  }
+  const NodeView sifted = Sifted(whole);
+  EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
+  EXPECT_EQ(RulesIn(sifted.surveys[0]), AuditSieve::kMostNeeded + 1);
+}
+
 TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
   Survey whole = ManyServices(1);
   auto& services = whole.tables[{"ip", "nat"}]["KUBE-SERVICES"].rules;
