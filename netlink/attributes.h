@@ -11,10 +11,8 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -69,43 +67,6 @@ uint8_t FamilyOf(WireBytes message);
 
 // nlmsg_type of an NFT_MSG_*.
 uint16_t NftMessageType(uint16_t type);
-
-// Messages for one datagram, numbered in their order. Attributes are put into the last one begun.
-class Messages {
- public:
-  // Attributes that are texts, {type, value}.
-  using Texts = std::initializer_list<std::pair<uint16_t, absl::string_view>>;
-
-  // `first` is the first one's sequence number.
-  explicit Messages(uint32_t first) : first_(first) {}
-
-  // `type` is an NftMessageType or NFNL_MSG_BATCH_*, `family` an NFPROTO_*, `flags` are NLM_F_* in
-  // addition to NLM_F_REQUEST.
-  void Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts = {});
-  // A message of another protocol, with its own header.
-  void BeginWith(WireBytes header, uint16_t type, uint16_t flags);
-
-  void Put(uint16_t type, WireBytes payload);
-  void PutU32(uint16_t type, uint32_t value);
-  void PutU64(uint16_t type, uint64_t value);
-  // With a NUL.
-  void PutText(uint16_t type, absl::string_view text);
-  // An attribute of the attributes that `content` puts.
-  void PutNest(uint16_t type, absl::FunctionRef<void()> content);
-
-  WireBytes bytes() const { return bytes_; }
-  uint32_t first() const { return first_; }
-  uint32_t count() const { return static_cast<uint32_t>(offsets_.size()); }
-  // Message number `index`, from 0.
-  WireBytes Message(size_t index) const;
-
- private:
-  void Append(const void* data, size_t size);
-
-  uint32_t first_;
-  std::vector<uint8_t> bytes_;
-  std::vector<size_t> offsets_;  // of each message
-};
 
 }  // namespace kipt::netlink
 

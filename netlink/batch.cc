@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/batch.h"
 
+#include <endian.h>
+#include <libmnl/libmnl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -12,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
+#include "netlink/nftnl.h"
 #include "netlink/rule_codec.h"
 #include "netlink/statement.h"
 
@@ -95,9 +99,11 @@ class Batch::Builder {
  public:
   explicit Builder(Batch& batch) : batch_(batch), to_(batch.messages_) {}
 
-  void Mark(uint16_t type) {
+  // `write` is nftnl_batch_begin or nftnl_batch_end.
+  nlmsghdr* Mark(nlmsghdr* write(char* memory, uint32_t sequence)) {
     batch_.subjects_.emplace_back();
-    to_.Begin(type, NFPROTO_UNSPEC, 0);
+    const auto [memory, sequence] = to_.Next();
+    return write(memory, sequence);
   }
 
   absl::Status Add(const Operation& operation) {
@@ -109,35 +115,43 @@ class Batch::Builder {
   }
 
   absl::Status operator()(const CreateChain& create) {
-    const ChainId& chain = create.chain;
+    const ChainId& id = create.chain;
     // Without NLM_F_EXCL: an existing table is left unchanged, and is no commit.
-    if (tables_.emplace(chain.family, chain.table).second) {
-      BeginTable(absl::StrCat("creating table ", FamilyName(chain.family), " ",
-                              TableName(chain.table), " for chain ", chain.name),
-                 NFT_MSG_NEWTABLE, chain.family, NLM_F_CREATE, TableName(chain.table));
+    if (tables_.emplace(id.family, id.table).second) {
+      const std::string table(TableName(id.table));
+      absl::Status status = PutTable(absl::StrCat("creating table ", FamilyName(id.family), " ",
+                                                  table, " for chain ", id.name),
+                                     NFT_MSG_NEWTABLE, id.family, NLM_F_CREATE, table);
+      if (!status.ok()) return status;
     }
-    BeginForChain(NFT_MSG_NEWCHAIN, NLM_F_CREATE, chain);
-    // Never NFTA_CHAIN_POLICY: on a chain that exists it turns the admin's DROP into ACCEPT. A new
+    const NftnlChain chain = Named(id);
+    // Never NFTNL_CHAIN_POLICY: on a chain that exists it turns the admin's DROP into ACCEPT. A new
     // one gets ACCEPT without.
-    if (const BaseChain* base = FindBaseChain(chain.table, chain.name)) {
-      PutHook(base->type, base->hook, base->priority);
+    const BaseChain* base = FindBaseChain(id.table, id.name);
+    if (chain == nullptr ||
+        (base != nullptr && !SetHook(*chain, base->type, base->hook, base->priority))) {
+      return OutOfMemory();
     }
+    nftnl_chain_nlmsg_build_payload(Begin(NFT_MSG_NEWCHAIN, id.family, NLM_F_CREATE), chain.get());
     return absl::OkStatus();
   }
 
   absl::Status operator()(const AddRule& add) {
     // NFTA_RULE_POSITION without NLM_F_APPEND is "before that rule".
     const uint16_t where = add.before ? 0 : NLM_F_APPEND;
-    Begin(NFT_MSG_NEWRULE, add.chain.family, NLM_F_CREATE | where);
-    if (add.before) to_.PutU64(NFTA_RULE_POSITION, *add.before);
-    return EncodeRule(add.chain, add.rule, to_);
+    nlmsghdr* message = Begin(NFT_MSG_NEWRULE, add.chain.family, NLM_F_CREATE | where);
+    if (add.before) mnl_attr_put_u64(message, NFTA_RULE_POSITION, htobe64(*add.before));
+    return EncodeRule(add.chain, add.rule, message);
   }
 
   absl::Status operator()(const DeleteRule& remove) {
-    Begin(NFT_MSG_DELRULE, remove.chain.family, 0,
-          {{NFTA_RULE_TABLE, TableName(remove.chain.table)}, {NFTA_RULE_CHAIN, remove.chain.name}});
+    const ChainId& chain = remove.chain;
+    const NftnlRule rule = NftnlRuleWith(
+        {{NFTNL_RULE_TABLE, std::string(TableName(chain.table))}, {NFTNL_RULE_CHAIN, chain.name}});
+    if (rule == nullptr) return OutOfMemory();
     // Without a handle the kernel would flush the chain; handles start at 1, so 0 names none.
-    to_.PutU64(NFTA_RULE_HANDLE, remove.handle);
+    nftnl_rule_set_u64(rule.get(), NFTNL_RULE_HANDLE, remove.handle);
+    nftnl_rule_nlmsg_build_payload(Begin(NFT_MSG_DELRULE, chain.family, 0), rule.get());
     return absl::OkStatus();
   }
 
@@ -146,15 +160,21 @@ class Batch::Builder {
     if (FindBaseChain(remove.chain.table, remove.chain.name) != nullptr) {
       return absl::InvalidArgumentError("a base chain is not deleted");
     }
+    const NftnlChain chain = Named(remove.chain);
+    if (chain == nullptr) return OutOfMemory();
     // Without NLM_F_NONREC the kernel deletes the chain's rules with it.
-    BeginForChain(NFT_MSG_DELCHAIN, NLM_F_NONREC, remove.chain);
+    nftnl_chain_nlmsg_build_payload(Begin(NFT_MSG_DELCHAIN, remove.chain.family, NLM_F_NONREC),
+                                    chain.get());
     return absl::OkStatus();
   }
 
   absl::Status operator()(const WakeTable& wake) {
+    const NftnlTable table =
+        NftnlTableWith({{NFTNL_TABLE_NAME, std::string(TableName(wake.chain.table))}});
+    if (table == nullptr) return OutOfMemory();
+    nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, wake.flags & ~kTableDormant);
     // The kernel would make a missing table; the batch's generation prevents that.
-    Begin(NFT_MSG_NEWTABLE, wake.chain.family, 0, {{NFTA_TABLE_NAME, TableName(wake.chain.table)}});
-    to_.PutU32(NFTA_TABLE_FLAGS, wake.flags & ~kTableDormant);
+    nftnl_table_nlmsg_build_payload(Begin(NFT_MSG_NEWTABLE, wake.chain.family, 0), table.get());
     return absl::OkStatus();
   }
 
@@ -171,10 +191,14 @@ class Batch::Builder {
       status.Update(absl::InvalidArgumentError("the chains are not in the order of their names"));
     }
     if (!status.ok()) return Refuse(action, status);
+    const auto put_table = [&](const std::string& what, uint16_t type, uint16_t flags) {
+      if (status.ok()) status = PutTable(what, type, table.family, flags, table.name);
+    };
     // Creating a table that exists changes nothing, so that there is one to delete.
-    BeginTable(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
-    BeginTable(action + ", removing the old one", NFT_MSG_DELTABLE, table.family, 0, table.name);
-    BeginTable(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
+    put_table(action, NFT_MSG_NEWTABLE, NLM_F_CREATE);
+    put_table(action + ", removing the old one", NFT_MSG_DELTABLE, 0);
+    put_table(action, NFT_MSG_NEWTABLE, NLM_F_CREATE);
+    if (!status.ok()) return Refuse(action, status);
     for (const NativeChain& chain : table.chains) {
       const std::string chain_action = absl::StrCat(action, ", chain ", chain.name);
       status = AddNativeChain(table, chain, chain_action);
@@ -186,11 +210,9 @@ class Batch::Builder {
   absl::Status operator()(const DeleteNativeTable& remove) {
     const std::string action =
         absl::StrCat("deleting the table ", FamilyName(remove.family), " ", remove.name);
-    if (absl::Status status = CheckTableName(remove.name); !status.ok()) {
-      return Refuse(action, status);
-    }
-    BeginTable(action, NFT_MSG_DELTABLE, remove.family, 0, remove.name);
-    return absl::OkStatus();
+    absl::Status status = CheckTableName(remove.name);
+    if (status.ok()) status = PutTable(action, NFT_MSG_DELTABLE, remove.family, 0, remove.name);
+    return status.ok() ? status : Refuse(action, status);
   }
 
  private:
@@ -200,48 +222,57 @@ class Batch::Builder {
     return absl::InvalidArgumentError("a table's name has 1 to 255 bytes and no NUL");
   }
 
-  absl::Status AddNativeChain(const NativeTable& table, const NativeChain& chain,
+  static NftnlChain Named(const ChainId& id) {
+    return NftnlChainWith(
+        {{NFTNL_CHAIN_TABLE, std::string(TableName(id.table))}, {NFTNL_CHAIN_NAME, id.name}});
+  }
+  // False where an allocation failed.
+  static bool SetHook(nftnl_chain& chain, const char* type, uint32_t hook, int32_t priority) {
+    nftnl_chain_set_u32(&chain, NFTNL_CHAIN_HOOKNUM, hook);
+    nftnl_chain_set_s32(&chain, NFTNL_CHAIN_PRIO, priority);
+    return nftnl_chain_set_str(&chain, NFTNL_CHAIN_TYPE, type) == 0;
+  }
+
+  absl::Status AddNativeChain(const NativeTable& table, const NativeChain& native,
                               const std::string& action) {
-    if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
-    BeginTable(action, NFT_MSG_NEWCHAIN, table.family, NLM_F_CREATE, table.name);
-    to_.PutText(NFTA_CHAIN_NAME, chain.name);
-    PutHook(kNativeChainType, chain.hook, chain.priority);
+    if (absl::Status status = CheckChainName(native.name); !status.ok()) return status;
+    const NftnlChain chain =
+        NftnlChainWith({{NFTNL_CHAIN_TABLE, table.name}, {NFTNL_CHAIN_NAME, native.name}});
+    if (chain == nullptr || !SetHook(*chain, kNativeChainType, native.hook, native.priority)) {
+      return OutOfMemory();
+    }
     // The table is new, so there is no admin's policy that this could undo.
-    to_.PutU32(NFTA_CHAIN_POLICY, NF_ACCEPT);
-    for (const NativeDrop& drop : chain.rules) {
-      if (absl::Status status = CheckDrop(table.family, drop); !status.ok()) return status;
-      BeginTable(absl::StrCat(action, ", the rule ", ToString(table.family, drop)), NFT_MSG_NEWRULE,
-                 table.family, NLM_F_CREATE | NLM_F_APPEND, table.name);
-      to_.PutText(NFTA_RULE_CHAIN, chain.name);
-      EncodeDrop(table.family, drop, to_);
+    nftnl_chain_set_u32(chain.get(), NFTNL_CHAIN_POLICY, NF_ACCEPT);
+    nftnl_chain_nlmsg_build_payload(Begin(NFT_MSG_NEWCHAIN, table.family, NLM_F_CREATE, action),
+                                    chain.get());
+    for (const NativeDrop& drop : native.rules) {
+      absl::Status status = CheckDrop(table.family, drop);
+      if (status.ok()) {
+        status =
+            EncodeDrop(table, native.name, drop,
+                       Begin(NFT_MSG_NEWRULE, table.family, NLM_F_CREATE | NLM_F_APPEND,
+                             absl::StrCat(action, ", the rule ", ToString(table.family, drop))));
+      }
+      if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
 
-  void Begin(uint16_t type, Family family, uint16_t flags, Messages::Texts texts = {},
-             std::string action = "") {
+  nlmsghdr* Begin(uint16_t type, Family family, uint16_t flags, std::string action = "") {
     batch_.subjects_.push_back({.operation = operation_, .action = std::move(action)});
-    to_.Begin(NftMessageType(type), WireFamily(family), flags, texts);
+    const auto [memory, sequence] = to_.Next();
+    return nftnl_nlmsg_build_hdr(memory, type, WireFamily(family), flags, sequence);
   }
-  void BeginForChain(uint16_t type, uint16_t flags, const ChainId& chain) {
-    Begin(type, chain.family, flags,
-          {{NFTA_CHAIN_TABLE, TableName(chain.table)}, {NFTA_CHAIN_NAME, chain.name}});
-  }
-  // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE are one number.
-  void BeginTable(std::string action, uint16_t type, Family family, uint16_t flags,
-                  absl::string_view table) {
-    Begin(type, family, flags, {{NFTA_TABLE_NAME, table}}, std::move(action));
-  }
-  void PutHook(const char* type, uint32_t hook, int32_t priority) {
-    to_.PutNest(NFTA_CHAIN_HOOK, [&] {
-      to_.PutU32(NFTA_HOOK_HOOKNUM, hook);
-      to_.PutU32(NFTA_HOOK_PRIORITY, static_cast<uint32_t>(priority));
-    });
-    to_.PutText(NFTA_CHAIN_TYPE, type);
+  absl::Status PutTable(std::string action, uint16_t type, Family family, uint16_t flags,
+                        const std::string& name) {
+    const NftnlTable table = NftnlTableWith({{NFTNL_TABLE_NAME, name}});
+    if (table == nullptr) return OutOfMemory();
+    nftnl_table_nlmsg_build_payload(Begin(type, family, flags, std::move(action)), table.get());
+    return absl::OkStatus();
   }
 
   Batch& batch_;
-  Messages& to_;
+  Requests& to_;
   const Operation* operation_ = nullptr;
   std::set<std::pair<Family, Table>> tables_;
 };
@@ -249,14 +280,14 @@ class Batch::Builder {
 absl::StatusOr<Batch> Batch::Build(const Transaction& transaction, uint32_t first_sequence) {
   Batch batch(first_sequence);
   Builder builder(batch);
-  builder.Mark(NFNL_MSG_BATCH_BEGIN);
   // The kernel refuses the batch (ERESTART) if it is at another generation: adding a rule twice
   // adds two rules.
-  batch.messages_.PutU32(NFNL_BATCH_GENID, transaction.generation);
+  mnl_attr_put_u32(builder.Mark(nftnl_batch_begin), NFNL_BATCH_GENID,
+                   htonl(transaction.generation));
   for (const Operation& operation : transaction.operations) {
     if (absl::Status status = builder.Add(operation); !status.ok()) return status;
   }
-  builder.Mark(NFNL_MSG_BATCH_END);
+  builder.Mark(nftnl_batch_end);
   return batch;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "netlink/attributes.h"
+#include "netlink/requests.h"
 #include "netlink/socket.h"
 #include "netlink/transaction.h"
 
@@ -20,12 +21,12 @@ namespace kipt::netlink {
 
 class Batch {
  public:
-  // Messages are numbered from `first_sequence`. `transaction` must outlive the batch.
+  // Requests are numbered from `first_sequence`. `transaction` must outlive the batch.
   // InvalidArgument: an operation that no kernel would take, DeleteChain of a base chain, or a
-  // native table whose listing nft(8) could not read.
+  // native table whose listing nft(8) could not read. ResourceExhausted: an allocation failed.
   static absl::StatusOr<Batch> Build(const Transaction& transaction, uint32_t first_sequence);
 
-  const Messages& messages() const { return messages_; }
+  const Requests& messages() const { return messages_; }
 
   // OK when `errors` is empty. Aborted when the generation was stale, else the batch's first error,
   // with operation, family, table, chain and rule.
@@ -42,7 +43,7 @@ class Batch {
 
   explicit Batch(uint32_t first_sequence) : messages_(first_sequence) {}
 
-  Messages messages_;
+  Requests messages_;
   std::vector<Subject> subjects_;  // of each message
 };
 

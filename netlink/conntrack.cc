@@ -55,7 +55,7 @@ std::string ToString(const IpAddress& address) {
 absl::StatusOr<std::unique_ptr<ConntrackDump>> ConntrackDump::Start() {
   absl::StatusOr<std::unique_ptr<Socket>> socket = Socket::Open();
   if (!socket.ok()) return socket.status();
-  Messages request((*socket)->ReserveSequences(1));
+  Requests request((*socket)->ReserveSequences(1));
   request.Begin((NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET, AF_UNSPEC, NLM_F_DUMP);
   if (absl::Status status = (*socket)->Begin(request); !status.ok()) return status;
   return std::unique_ptr<ConntrackDump>(new ConntrackDump(*std::move(socket)));

@@ -250,7 +250,7 @@ class NftBackend : public Backend {
     }
     if (asked.empty()) return absl::OkStatus();
     const std::vector<std::pair<Family, Table>> tables(asked.begin(), asked.end());
-    Messages requests(socket_->ReserveSequences(static_cast<uint32_t>(tables.size())));
+    Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(tables.size())));
     for (const auto& [family, table] : tables) {
       requests.Begin(NftMessageType(NFT_MSG_GETTABLE), WireFamily(family), 0,
                      {{NFTA_TABLE_NAME, TableName(table)}});
@@ -269,7 +269,7 @@ class NftBackend : public Backend {
 
   // Which of the chains exist, and whether they have their hooks.
   absl::Status ReadChains(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
-    Messages requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
+    Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
     for (const ChainQuery& query : queries) {
       const ChainId& chain = query.chain;
       if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;

@@ -40,7 +40,7 @@ absl::Status NfTablesError(int error_number, absl::string_view action) {
 }
 
 // Aborted where the dump was interrupted, or what was to be dumped does not exist any more.
-absl::Status Dump(Socket& socket, uint16_t type, uint16_t family, Messages::Texts names,
+absl::Status Dump(Socket& socket, uint16_t type, uint16_t family, Requests::Texts names,
                   absl::string_view action, absl::FunctionRef<absl::Status(WireBytes)> take) {
   const absl::StatusOr<int> error = AskOne(socket, type, family, NLM_F_DUMP, names, take);
   if (!error.ok()) return error.status();
@@ -73,12 +73,15 @@ bool IsSame(const Expression& written, const Expression& held) {
          absl::c_all_of(held.data->all(), among(*written.data));
 }
 
-// What a rule has counted. Nothing where the kernel would hold another rule for `drop`.
-std::optional<RuleCounters> CountersOf(Family family, const NativeDrop& drop,
-                                       const Attributes& held) {
-  Messages written(0);
-  written.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(family), 0);
-  EncodeDrop(family, drop, written);
+// What a rule has counted. Nothing where the kernel would hold another rule for the drop.
+// ResourceExhausted: no memory for what we would write.
+absl::StatusOr<std::optional<RuleCounters>> CountersOf(const NativeTable& table,
+                                                       const NativeChain& chain, size_t place,
+                                                       const Attributes& held) {
+  Requests written(0);
+  nlmsghdr* message = written.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(table.family), 0);
+  absl::Status encoded = EncodeDrop(table, chain.name, chain.rules[place], message);
+  if (!encoded.ok()) return encoded;
   const Attributes ours = Attributes::OfMessage(written.bytes());
   const auto part = [](const Attributes& rule, uint16_t type) {
     return rule.Bytes(type).value_or(WireBytes());
@@ -214,7 +217,7 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
 
 }  // namespace
 
-absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
+absl::Status AskEach(Socket& socket, const Requests& requests, uint16_t type,
                      absl::FunctionRef<std::string(size_t)> action,
                      absl::FunctionRef<bool(size_t, const Attributes&)> take) {
   absl::Status status;
@@ -235,9 +238,9 @@ absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
 }
 
 absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
-                           Messages::Texts attributes,
+                           Requests::Texts attributes,
                            absl::FunctionRef<absl::Status(WireBytes)> take) {
-  Messages requests(socket.ReserveSequences(1));
+  Requests requests(socket.ReserveSequences(1));
   requests.Begin(NftMessageType(type), family, flags, attributes);
   absl::Status taken;
   int error = 0;
@@ -328,7 +331,7 @@ absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
   const std::string action =
       absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
   NativeComparison comparison(table);
-  const auto ask = [&](uint16_t type, uint16_t flags, Messages::Texts names,
+  const auto ask = [&](uint16_t type, uint16_t flags, Requests::Texts names,
                        void (NativeComparison::*add)(WireBytes)) {
     return AskOne(socket, type, WireFamily(table.family), flags, names, [&](WireBytes message) {
       (comparison.*add)(message);
@@ -355,8 +358,9 @@ absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
   }
   if (!error.ok()) return error.status();
   if (*error != 0) return KernelError(*error, action);
-  observed = comparison.Finish();
-  return absl::OkStatus();
+  const absl::StatusOr<ObservedNativeTable> compared = comparison.Finish();
+  if (compared.ok()) observed = *compared;
+  return compared.status();
 }
 
 void NativeComparison::AddTable(WireBytes message) {
@@ -393,14 +397,17 @@ void NativeComparison::AddRule(WireBytes message) {
   const size_t place = chain != nullptr ? added_[chain->name].rules++ : 0;
   std::optional<RuleCounters> counters;
   if (chain != nullptr && place < chain->rules.size()) {
-    counters = CountersOf(table_.family, chain->rules[place], held);
+    const auto counted = CountersOf(table_, *chain, place, held);
+    status_.Update(counted.status());
+    counters = counted.value_or(std::nullopt);
   }
   observed_.altered |= !counters;
   observed_.counters.packets += counters.value_or(RuleCounters()).packets;
   observed_.counters.bytes += counters.value_or(RuleCounters()).bytes;
 }
 
-ObservedNativeTable NativeComparison::Finish() const {
+absl::StatusOr<ObservedNativeTable> NativeComparison::Finish() const {
+  if (!status_.ok()) return status_;
   ObservedNativeTable observed = observed_;
   for (const NativeChain& chain : table_.chains) {
     const auto added = added_.find(chain.name);

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "netlink/attributes.h"
 #include "netlink/backend.h"
+#include "netlink/requests.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {
@@ -24,14 +25,14 @@ namespace kipt::netlink {
 // Sends requests for one object each and hands the replies of `type` (an NFT_MSG_NEW*) to `take`,
 // with their places among the requests. What does not exist is left out. `take` returns false for a
 // malformed one; `action` is for errors: Socket::Ask's, KernelError and DataLoss.
-absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
+absl::Status AskEach(Socket& socket, const Requests& requests, uint16_t type,
                      absl::FunctionRef<std::string(size_t)> action,
                      absl::FunctionRef<bool(size_t, const Attributes&)> take);
 
-// Sends one request (Messages::Begin) and hands each message of the answer to `take`, until that
+// Sends one request (Requests::Begin) and hands each message of the answer to `take`, until that
 // fails. Returns the errno that the kernel answered, 0 for none. Errors: `take`'s, Socket::Ask's.
 absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
-                           Messages::Texts attributes,
+                           Requests::Texts attributes,
                            absl::FunctionRef<absl::Status(WireBytes)> take);
 
 // The generation of the namespace's ruleset (NFTA_GEN_ID).
@@ -72,14 +73,15 @@ class NativeComparison {
   void AddChain(WireBytes message);
   void AddRule(WireBytes message);
 
-  // Once all are added.
-  ObservedNativeTable Finish() const;
+  // Once all are added. ResourceExhausted: no memory to compare a rule.
+  absl::StatusOr<ObservedNativeTable> Finish() const;
 
  private:
   const NativeChain* FindChain(const std::optional<std::string>& name) const;
 
   const NativeTable& table_;
   ObservedNativeTable observed_;
+  absl::Status status_;
   struct Added {
     bool chain = false;
     size_t rules = 0;

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,10 +13,10 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/nf_tables.h"
+#include "netlink/nftnl.h"
 #include "netlink/statement.h"
 #include "netlink/xt_info.h"
 
@@ -27,31 +30,35 @@ constexpr size_t kMaxNativeComment = 127;
 
 constexpr std::array<uint8_t, 16> kZeros = {};
 
-// Puts expressions in the order of the calls. All go through register 1.
+// Adds expressions to a rule in the order of the calls. All go through register 1.
 class ExpressionWriter {
  public:
-  explicit ExpressionWriter(Messages& to) : to_(to) {}
+  explicit ExpressionWriter(nftnl_rule* rule) : rule_(rule) {}
 
-  // `kind` is "match" or "target": NFTA_TARGET_* are numbered alike.
+  // False once an allocation has failed.
+  bool ok() const { return ok_; }
+
+  // `kind` is "match" or "target": NFTNL_EXPR_TG_* are numbered alike.
   void Xt(const char* kind, const XtName& xt, const std::vector<uint8_t>& info) {
-    Add(kind, [&] {
-      to_.PutText(NFTA_MATCH_NAME, xt.name);
-      to_.PutU32(NFTA_MATCH_REV, xt.revision);
-      to_.Put(NFTA_MATCH_INFO, info);
-    });
-  }
+    Add(kind, {{NFTNL_EXPR_MT_REV, xt.revision}});
+    Set(NFTNL_EXPR_MT_NAME, xt.name, std::strlen(xt.name) + 1);
+    // libnftnl keeps the pointer, for free().
+    void* kept = ok_ ? std::malloc(info.size()) : nullptr;
+    ok_ = kept != nullptr;
+    if (!ok_) return;
+    std::memcpy(kept, info.data(), info.size());
+    Set(NFTNL_EXPR_MT_INFO, kept, info.size());
+  }  // NOLINT(clang-analyzer-unix.Malloc): the analyzer does not see libnftnl keep it
 
   // Loads `loaded` bytes of the address.
   void Address(Family family, bool is_source, const PrefixMatch& match, uint32_t loaded) {
     // Of saddr in struct iphdr and struct ipv6hdr; daddr follows.
     const uint32_t source = family == Family::kIPv4 ? 12 : 8;
     const uint32_t size = family == Family::kIPv4 ? 4 : 16;
-    Add("payload", [&] {
-      to_.PutU32(NFTA_PAYLOAD_DREG, NFT_REG_1);
-      to_.PutU32(NFTA_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER);
-      to_.PutU32(NFTA_PAYLOAD_OFFSET, is_source ? source : source + size);
-      to_.PutU32(NFTA_PAYLOAD_LEN, loaded);
-    });
+    Add("payload", {{NFTNL_EXPR_PAYLOAD_DREG, NFT_REG_1},
+                    {NFTNL_EXPR_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER},
+                    {NFTNL_EXPR_PAYLOAD_OFFSET, is_source ? source : source + size},
+                    {NFTNL_EXPR_PAYLOAD_LEN, loaded}});
     if (match.prefix.length != loaded * 8) {
       Mask(absl::MakeConstSpan(PrefixMask(match.prefix.length)).first(loaded));
     }
@@ -63,63 +70,54 @@ class ExpressionWriter {
   // nft_ct_keys of 4 bytes.
   void ConnectionBits(uint32_t key, uint32_t bits, bool any) {
     if (bits == 0) return;
-    Add("ct", [&] {
-      to_.PutU32(NFTA_CT_DREG, NFT_REG_1);
-      to_.PutU32(NFTA_CT_KEY, key);
-    });
+    Add("ct", {{NFTNL_EXPR_CT_KEY, key}, {NFTNL_EXPR_CT_DREG, NFT_REG_1}});
     // A number in a register is in the machine's own order.
     Mask({reinterpret_cast<const uint8_t*>(&bits), sizeof(bits)});
     Compare(any ? NFT_CMP_NEQ : NFT_CMP_EQ, absl::MakeConstSpan(kZeros).first(sizeof(bits)));
   }
 
   void Counter() {
-    Add("counter", [&] {
-      to_.PutU64(NFTA_COUNTER_BYTES, 0);
-      to_.PutU64(NFTA_COUNTER_PACKETS, 0);
-    });
+    Add("counter", {});
+    for (const uint16_t each : {NFTNL_EXPR_CTR_BYTES, NFTNL_EXPR_CTR_PACKETS}) {
+      Set(each, kZeros.data(), sizeof(uint64_t));
+    }
   }
 
   // `code` is NF_DROP or an enum nft_verdicts; `chain` that of a jump.
-  void Verdict(int32_t code, absl::string_view chain = "") {
-    Add("immediate", [&] {
-      to_.PutU32(NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
-      to_.PutNest(NFTA_IMMEDIATE_DATA, [&] {
-        to_.PutNest(NFTA_DATA_VERDICT, [&] {
-          to_.PutU32(NFTA_VERDICT_CODE, static_cast<uint32_t>(code));
-          if (!chain.empty()) to_.PutText(NFTA_VERDICT_CHAIN, chain);
-        });
-      });
-    });
+  void Verdict(int32_t code, const std::string& chain = "") {
+    Add("immediate", {{NFTNL_EXPR_IMM_DREG, NFT_REG_VERDICT},
+                      {NFTNL_EXPR_IMM_VERDICT, static_cast<uint32_t>(code)}});
+    if (!chain.empty()) Set(NFTNL_EXPR_IMM_CHAIN, chain.c_str(), chain.size() + 1);
   }
 
  private:
-  void Add(const char* name, absl::FunctionRef<void()> data) {
-    to_.PutNest(NFTA_LIST_ELEM, [&] {
-      to_.PutText(NFTA_EXPR_NAME, name);
-      to_.PutNest(NFTA_EXPR_DATA, data);
-    });
+  // `numbers` are {NFTNL_EXPR_*, value}.
+  void Add(const char* name, std::initializer_list<std::pair<uint16_t, uint32_t>> numbers) {
+    last_ = ok_ ? nftnl_expr_alloc(name) : nullptr;
+    ok_ = last_ != nullptr;
+    if (!ok_) return;
+    nftnl_rule_add_expr(rule_, last_);
+    for (const auto& [type, number] : numbers) Set(type, &number, sizeof(number));
+  }
+  // Of the expression that was added last.
+  void Set(uint16_t type, const void* data, size_t size) {
+    ok_ = ok_ && nftnl_expr_set(last_, type, data, static_cast<uint32_t>(size)) == 0;
   }
   void Mask(WireBytes mask) {
-    Add("bitwise", [&] {
-      to_.PutU32(NFTA_BITWISE_SREG, NFT_REG_1);
-      to_.PutU32(NFTA_BITWISE_DREG, NFT_REG_1);
-      to_.PutU32(NFTA_BITWISE_LEN, static_cast<uint32_t>(mask.size()));
-      Value(NFTA_BITWISE_MASK, mask);
-      Value(NFTA_BITWISE_XOR, absl::MakeConstSpan(kZeros).first(mask.size()));
-    });
+    Add("bitwise", {{NFTNL_EXPR_BITWISE_SREG, NFT_REG_1},
+                    {NFTNL_EXPR_BITWISE_DREG, NFT_REG_1},
+                    {NFTNL_EXPR_BITWISE_LEN, static_cast<uint32_t>(mask.size())}});
+    Set(NFTNL_EXPR_BITWISE_MASK, mask.data(), mask.size());
+    Set(NFTNL_EXPR_BITWISE_XOR, kZeros.data(), mask.size());
   }
   void Compare(uint32_t operation, WireBytes data) {
-    Add("cmp", [&] {
-      to_.PutU32(NFTA_CMP_SREG, NFT_REG_1);
-      to_.PutU32(NFTA_CMP_OP, operation);
-      Value(NFTA_CMP_DATA, data);
-    });
-  }
-  void Value(uint16_t type, WireBytes bytes) {
-    to_.PutNest(type, [&] { to_.Put(NFTA_DATA_VALUE, bytes); });
+    Add("cmp", {{NFTNL_EXPR_CMP_SREG, NFT_REG_1}, {NFTNL_EXPR_CMP_OP, operation}});
+    Set(NFTNL_EXPR_CMP_DATA, data.data(), data.size());
   }
 
-  Messages& to_;
+  nftnl_rule* rule_;
+  nftnl_expr* last_ = nullptr;  // which the rule owns
+  bool ok_ = true;
 };
 
 struct TargetEncoder {
@@ -178,25 +176,26 @@ absl::Status CheckChainName(absl::string_view name) {
   return absl::OkStatus();
 }
 
-absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
+absl::Status EncodeRule(const ChainId& chain, const Rule& rule, nlmsghdr* to) {
   if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
   if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
-  to.PutText(NFTA_RULE_TABLE, TableName(chain.table));
-  to.PutText(NFTA_RULE_CHAIN, chain.name);
+  const NftnlRule made = NftnlRuleWith(
+      {{NFTNL_RULE_TABLE, std::string(TableName(chain.table))}, {NFTNL_RULE_CHAIN, chain.name}});
+  if (made == nullptr) return OutOfMemory();
   // `iptables -C` compares the matches in order: comment first, as other programs write it.
   // iptables-nft writes fewer bytes of an address for /8, /16 and /24; all its versions read both.
-  to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
-    ExpressionWriter writer(to);
-    const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;
-    if (rule.source) writer.Address(chain.family, /*is_source=*/true, *rule.source, bytes);
-    if (rule.destination) writer.Address(chain.family, false, *rule.destination, bytes);
-    if (!rule.comment.empty()) writer.Xt("match", kXtComment, EncodeXtComment(rule.comment));
-    if (rule.mark) writer.Xt("match", kXtMark, EncodeXtMark(*rule.mark));
-    if (rule.ct_state) writer.Xt("match", kXtConntrack, EncodeXtCtState(*rule.ct_state));
-    if (rule.conn_label) writer.Xt("match", kXtConnLabel, EncodeXtConnLabel(*rule.conn_label));
-    writer.Counter();
-    std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);
-  });
+  ExpressionWriter writer(made.get());
+  const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;
+  if (rule.source) writer.Address(chain.family, /*is_source=*/true, *rule.source, bytes);
+  if (rule.destination) writer.Address(chain.family, false, *rule.destination, bytes);
+  if (!rule.comment.empty()) writer.Xt("match", kXtComment, EncodeXtComment(rule.comment));
+  if (rule.mark) writer.Xt("match", kXtMark, EncodeXtMark(*rule.mark));
+  if (rule.ct_state) writer.Xt("match", kXtConntrack, EncodeXtCtState(*rule.ct_state));
+  if (rule.conn_label) writer.Xt("match", kXtConnLabel, EncodeXtConnLabel(*rule.conn_label));
+  writer.Counter();
+  std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);
+  if (!writer.ok()) return OutOfMemory();
+  nftnl_rule_nlmsg_build_payload(to, made.get());
   return absl::OkStatus();
 }
 
@@ -213,30 +212,38 @@ absl::Status CheckDrop(Family family, const NativeDrop& drop) {
   return absl::OkStatus();
 }
 
-void EncodeDrop(Family family, const NativeDrop& drop, Messages& to) {
-  to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
-    ExpressionWriter writer(to);
-    const auto address = [&](const std::optional<PrefixMatch>& match, bool is_source) {
-      if (!match) return;
-      // Whole bytes need no mask.
-      const uint32_t size = family == Family::kIPv4 ? 4 : 16;
-      const uint32_t bits = match->prefix.length;
-      writer.Address(family, is_source, *match, bits % 8 == 0 && bits > 0 ? bits / 8 : size);
-    };
-    address(drop.destination, /*is_source=*/false);
-    address(drop.source, /*is_source=*/true);
-    writer.ConnectionBits(NFT_CT_STATE, drop.state_any, /*any=*/true);
-    writer.ConnectionBits(NFT_CT_STATE, drop.state_none, /*any=*/false);
-    writer.ConnectionBits(NFT_CT_STATUS, drop.status_none, /*any=*/false);
-    writer.Counter();
-    writer.Verdict(NF_DROP);
-  });
-  if (drop.comment.empty()) return;
-  // As nft(8) keeps a comment: {type 0, length, text with its NUL}.
-  std::vector<uint8_t> data = {0, static_cast<uint8_t>(drop.comment.size() + 1)};
-  data.insert(data.end(), drop.comment.begin(), drop.comment.end());
-  data.push_back(0);
-  to.Put(NFTA_RULE_USERDATA, data);
+absl::Status EncodeDrop(const NativeTable& table, const std::string& chain, const NativeDrop& drop,
+                        nlmsghdr* to) {
+  const NftnlRule made = NftnlRuleWith({{NFTNL_RULE_TABLE, table.name}, {NFTNL_RULE_CHAIN, chain}});
+  if (made == nullptr) return OutOfMemory();
+  ExpressionWriter writer(made.get());
+  const auto address = [&](const std::optional<PrefixMatch>& match, bool is_source) {
+    if (!match) return;
+    // Whole bytes need no mask.
+    const uint32_t size = table.family == Family::kIPv4 ? 4 : 16;
+    const uint32_t bits = match->prefix.length;
+    writer.Address(table.family, is_source, *match, bits % 8 == 0 && bits > 0 ? bits / 8 : size);
+  };
+  address(drop.destination, /*is_source=*/false);
+  address(drop.source, /*is_source=*/true);
+  writer.ConnectionBits(NFT_CT_STATE, drop.state_any, /*any=*/true);
+  writer.ConnectionBits(NFT_CT_STATE, drop.state_none, /*any=*/false);
+  writer.ConnectionBits(NFT_CT_STATUS, drop.status_none, /*any=*/false);
+  writer.Counter();
+  writer.Verdict(NF_DROP);
+  if (!writer.ok()) return OutOfMemory();
+  if (!drop.comment.empty()) {
+    // As nft(8) keeps a comment: {type 0, length, text with its NUL}.
+    std::vector<uint8_t> data = {0, static_cast<uint8_t>(drop.comment.size() + 1)};
+    data.insert(data.end(), drop.comment.begin(), drop.comment.end());
+    data.push_back(0);
+    if (nftnl_rule_set_data(made.get(), NFTNL_RULE_USERDATA, data.data(),
+                            static_cast<uint32_t>(data.size())) != 0) {
+      return OutOfMemory();
+    }
+  }
+  nftnl_rule_nlmsg_build_payload(to, made.get());
+  return absl::OkStatus();
 }
 
 // ---- decoding ----

@@ -6,7 +6,10 @@
 #ifndef KIPT_NETLINK_RULE_CODEC_H_
 #define KIPT_NETLINK_RULE_CODEC_H_
 
+#include <linux/netlink.h>
+
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,18 +24,20 @@ namespace kipt::netlink {
 // InvalidArgument: `name` cannot be a chain's.
 absl::Status CheckChainName(absl::string_view name);
 
-// Puts the table, the chain and the expressions of `rule` into the message that was begun last.
+// Puts the table, the chain and the expressions of `rule` into a message that was just begun.
 // InvalidArgument, and nothing is put: nf_tables cannot hold it (a comment of more than 255 bytes,
 // a prefix longer than an address or with host bits, an empty or too long chain name, a NUL in a
-// text).
-absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to);
+// text). ResourceExhausted: an allocation failed.
+absl::Status EncodeRule(const ChainId& chain, const Rule& rule, nlmsghdr* to);
 
 // InvalidArgument: nf_tables cannot hold it, or nft(8) could not read its own listing of it (a
 // comment of more than 127 bytes, or with a quote or a control character).
 absl::Status CheckDrop(Family family, const NativeDrop& drop);
 
-// Puts the expressions and the comment of a rule that passes CheckDrop.
-void EncodeDrop(Family family, const NativeDrop& drop, Messages& to);
+// Puts the same of a rule that passes CheckDrop, with its comment. ResourceExhausted: an allocation
+// failed, and nothing is put.
+absl::Status EncodeDrop(const NativeTable& table, const std::string& chain, const NativeDrop& drop,
+                        nlmsghdr* to);
 
 // kSurvey: a rule of any family, with its spelling.
 enum class DecodeFor : uint8_t { kSnapshot, kSurvey };

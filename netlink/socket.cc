@@ -213,7 +213,7 @@ absl::Status Socket::Send(WireBytes bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Socket::Begin(const Messages& requests) {
+absl::Status Socket::Begin(const Requests& requests) {
   asked_ = {.first = requests.first(),
             .ended = absl::InlinedVector<bool, kUsuallyAskedAtOnce>(requests.count(), false),
             .left = requests.count()};
@@ -257,7 +257,7 @@ absl::StatusOr<bool> Socket::Continue(const std::function<void(const Reply&)>& h
   return asked_.left == 0;
 }
 
-absl::Status Socket::Ask(const Messages& requests,
+absl::Status Socket::Ask(const Requests& requests,
                          const std::function<void(const Reply&)>& handle) {
   if (absl::Status sent = Begin(requests); !sent.ok()) return sent;
   while (asked_.left > 0) {
@@ -270,7 +270,7 @@ absl::Status Socket::Ask(const Messages& requests,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(const Messages& batch) {
+absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(const Requests& batch) {
   if (absl::Status sent = Send(batch.bytes()); !sent.ok()) return sent;
   std::vector<BatchError> errors;
   const auto take = [&](const nlmsghdr* message) {

@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/attributes.h"
+#include "netlink/requests.h"
 #include "netlink/ruleset.h"
 
 struct mnl_socket;
@@ -115,18 +116,18 @@ class Socket {
   // Aborted: a commit interrupted a dump. ResourceExhausted: replies were lost. DeadlineExceeded:
   // no answer for 5 seconds. DataLoss: an answer is malformed, or to no request; what `handle` has
   // seen is worth nothing.
-  absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
+  absl::Status Ask(const Requests& requests, const std::function<void(const Reply&)>& handle);
 
   // Ask in pieces that do not wait, for a dump of many megabytes: Begin sends, and Continue hands
   // over what has arrived, sixteen datagrams at most; true when each request is answered. Until
   // then fd() becomes readable again. A dump that a commit interrupted is no error.
-  absl::Status Begin(const Messages& requests);
+  absl::Status Begin(const Requests& requests);
   absl::StatusOr<bool> Continue(const std::function<void(const Reply&)>& handle);
   int fd() const;
 
   // The kernel processes a batch inside sendmsg(2), so all its errors are in the queue afterwards.
   // None means committed.
-  absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
+  absl::StatusOr<std::vector<BatchError>> SendBatch(const Requests& batch);
 
  private:
   Socket(MnlSocketPtr socket, Receiver receiver)

@@ -53,7 +53,7 @@ void ReadCounters(const ModeSources& sources, NodeView& view) {
   if (state != ModuleState::kPresent && state != ModuleState::kNothingToLoad) return;
   const auto socket = netlink::Socket::Open();
   if (!socket.ok()) return AddProblem(view, "nfacct counters", socket.status());
-  netlink::Messages request((*socket)->ReserveSequences(1));
+  netlink::Requests request((*socket)->ReserveSequences(1));
   request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_GET, AF_UNSPEC, NLM_F_DUMP);
   const absl::Status asked = (*socket)->Ask(request, [&](const netlink::Reply& reply) {
     if (reply.message == nullptr) return;

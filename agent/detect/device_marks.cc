@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/device_marks.h"
 
+#include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
@@ -66,9 +67,9 @@ absl::Status Dump(netlink::Socket& socket, uint16_t type, const Header& header,
   absl::Status status;
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     int error = 0;
-    netlink::Messages request(socket.ReserveSequences(1));
-    request.BeginWith(bytes(header), type, NLM_F_DUMP);
-    if (index.second != 0) request.Put(index.first, bytes(index.second));
+    netlink::Requests request(socket.ReserveSequences(1));
+    nlmsghdr* asked = request.BeginWith(bytes(header), type, NLM_F_DUMP);
+    if (index.second != 0) mnl_attr_put_u32(asked, index.first, index.second);
     status = socket.Ask(request, [&](const netlink::Reply& reply) {
       error = reply.error_number;
       if (reply.message == nullptr) return;

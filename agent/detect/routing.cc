@@ -155,7 +155,7 @@ std::optional<FwmarkRule> ReadRule(WireBytes message) {
 absl::Status ReadFamily(netlink::Socket& socket, Family family, std::vector<FwmarkRule>& rules) {
   int error = 0;
   // Asked once: the kernel never marks a dump of routing rules as interrupted.
-  netlink::Messages request(socket.ReserveSequences(1));
+  netlink::Requests request(socket.ReserveSequences(1));
   request.Begin(RTM_GETRULE, family == Family::kIPv4 ? AF_INET : AF_INET6, NLM_F_DUMP);
   absl::Status status = socket.Ask(request, [&](const netlink::Reply& reply) {
     error = reply.error_number;

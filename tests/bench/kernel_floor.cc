@@ -71,7 +71,7 @@ absl::Status KernelFloor::AskGeneration() const {
   return absl::InternalError("NFT_MSG_GETGEN is not answered");
 }
 
-absl::Status KernelFloor::Ask(const netlink::Messages& requests) {
+absl::Status KernelFloor::Ask(const netlink::Requests& requests) {
   return socket_->Ask(requests, [](const netlink::Reply&) {});
 }
 
@@ -86,20 +86,20 @@ absl::Status KernelFloor::AskForEverything() {
                             .with_rules = query.with_rules && now->Find(query.chain) != nullptr});
     }
   }
-  const auto add = [](netlink::Messages& requests, const ChainId& chain, uint16_t type,
+  const auto add = [](netlink::Requests& requests, const ChainId& chain, uint16_t type,
                       uint16_t flags, uint16_t table, uint16_t name) {
     requests.Begin(netlink::NftMessageType(type), netlink::WireFamily(chain.family), flags,
                    {{table, netlink::TableName(chain.table)}, {name, chain.name}});
   };
   if (absl::Status status = AskGeneration(); !status.ok()) return status;
-  netlink::Messages chains(socket_->ReserveSequences(static_cast<uint32_t>(questions_.size())));
+  netlink::Requests chains(socket_->ReserveSequences(static_cast<uint32_t>(questions_.size())));
   for (const netlink::ChainQuery& question : questions_) {
     add(chains, question.chain, NFT_MSG_GETCHAIN, 0, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME);
   }
   if (absl::Status status = Ask(chains); !status.ok()) return status;
   for (const netlink::ChainQuery& question : questions_) {
     if (!question.with_rules) continue;
-    netlink::Messages rules(socket_->ReserveSequences(1));
+    netlink::Requests rules(socket_->ReserveSequences(1));
     add(rules, question.chain, NFT_MSG_GETRULE, NLM_F_DUMP, NFTA_RULE_TABLE, NFTA_RULE_CHAIN);
     if (absl::Status status = Ask(rules); !status.ok()) return status;
   }

@@ -45,7 +45,7 @@ class KernelFloor {
   KernelFloor(int fd, std::unique_ptr<netlink::Backend> backend,
               std::unique_ptr<netlink::Socket> socket);
   absl::Status Prepare(std::vector<netlink::Operation> operations);
-  absl::Status Ask(const netlink::Messages& requests);
+  absl::Status Ask(const netlink::Requests& requests);
 
   const int fd_;
   std::unique_ptr<netlink::Backend> backend_;

@@ -39,7 +39,7 @@ bool IsAlteredWhenWritten(const NativeTable& table, FuzzBytes table_message) {
     if ((header.nlmsg_type & 0xff) == NFT_MSG_NEWCHAIN) comparison.AddChain(message);
     if ((header.nlmsg_type & 0xff) == NFT_MSG_NEWRULE) comparison.AddRule(message);
   }
-  return comparison.Finish().altered;
+  return comparison.Finish()->altered;
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ void FuzzNativeTable(FuzzBytes input) {
         break;
     }
   }
-  if (!comparison.Finish().altered && !table_message.empty()) {
+  if (!comparison.Finish()->altered && !table_message.empty()) {
     KIPT_REQUIRE(!IsAlteredWhenWritten(table, table_message));
   }
 }

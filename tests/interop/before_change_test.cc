@@ -185,7 +185,7 @@ TEST_P(BeforeChangeTest, AFirewallThatDropsIsFoundAndDropsAfterTheChange) {
 bool MakeCounter(const char* name) {
   const auto socket = netlink::Socket::Open();
   if (!socket.ok()) return false;
-  netlink::Messages request((*socket)->ReserveSequences(1));
+  netlink::Requests request((*socket)->ReserveSequences(1));
   request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_NEW, AF_UNSPEC, NLM_F_ACK | NLM_F_CREATE,
                 {{NFACCT_NAME, name}});
   int error = 0;

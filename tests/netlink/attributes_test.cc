@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "netlink/requests.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {
@@ -88,22 +89,32 @@ TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
   EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
 }
 
-TEST(MessagesTest, HaveTheHeadersThatLibnftnlWrites) {
-  const auto bytes_of = [](const nlmsghdr* header) {
-    const auto* begin = reinterpret_cast<const uint8_t*>(header);
-    return ToHex(Bytes(begin, begin + header->nlmsg_len));
-  };
+TEST(RequestsTest, HaveTheHeadersThatLibnftnlWrites) {
   alignas(nlmsghdr) char buffer[256] = {};
-  const auto made = [](uint16_t type, uint16_t family, uint16_t flags) {
-    Messages messages(7);
-    messages.Begin(type, family, flags);
-    return ToHex(Bytes(messages.bytes().begin(), messages.bytes().end()));
-  };
-  EXPECT_EQ(made(NFNL_MSG_BATCH_BEGIN, NFPROTO_UNSPEC, 0), bytes_of(nftnl_batch_begin(buffer, 7)));
-  EXPECT_EQ(made(NFNL_MSG_BATCH_END, NFPROTO_UNSPEC, 0), bytes_of(nftnl_batch_end(buffer, 7)));
-  EXPECT_EQ(made(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND),
-            bytes_of(nftnl_nlmsg_build_hdr(buffer, NFT_MSG_NEWRULE, NFPROTO_IPV6,
-                                           NLM_F_CREATE | NLM_F_APPEND, 7)));
+  const nlmsghdr* theirs =
+      nftnl_nlmsg_build_hdr(buffer, NFT_MSG_NEWRULE, NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND, 7);
+  Requests requests(7);
+  requests.Begin(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND);
+  EXPECT_EQ(ToHex(Bytes(requests.bytes().begin(), requests.bytes().end())),
+            ToHex(Bytes(buffer, buffer + theirs->nlmsg_len)));
+}
+
+TEST(RequestsTest, FollowEachOtherWithTheirTextsHoweverLong) {
+  Requests requests(7);
+  EXPECT_TRUE(requests.bytes().empty());
+  const std::vector<std::string> texts = {"", "abc", std::string(60000, 'x'), "abcd"};
+  for (const std::string& text : texts) requests.Begin(0, 0, 0, {{1, text}, {2, "end"}});
+  ASSERT_EQ(requests.count(), texts.size());
+  size_t size = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const WireBytes message = requests.Message(i);
+    size += message.size();
+    EXPECT_EQ(Attributes::OfMessage(message).Text(1), texts[i]);
+    EXPECT_EQ(Attributes::OfMessage(message).Text(2), "end");
+    EXPECT_EQ(ToHex(Bytes(message.begin() + 8, message.begin() + 12)),
+              ToHex(testing::HostU32(requests.first() + static_cast<uint32_t>(i))));
+  }
+  EXPECT_EQ(requests.bytes().size(), size);
 }
 
 TEST(AttributesTest, StandBehindTheHeadersOfAMessage) {

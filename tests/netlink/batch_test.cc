@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nft_requests.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
@@ -21,7 +24,9 @@ using ::kipt::testing::IsOk;
 using ::kipt::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput6{Family::kIPv6, Table::kFilter, "INPUT"};
@@ -343,5 +348,111 @@ TEST_F(BatchErrorTest, SurvivesASequenceNumberThatIsNotItsOwn) {
   }
 }
 
+// Nothing checks whether a message fits its place while it is built.
+TEST(BatchTest, TheLongestMessagesTakeHalfOfTheirPlaces) {
+  const std::string longest(255, 'x');
+  const PrefixMatch address = {.prefix = *ParsePrefix(Family::kIPv6, "fd00::/12")};
+  const Rule rule = {.source = address,
+                     .destination = address,
+                     .comment = longest,
+                     .mark = MarkMatch{.value = 1, .mask = 1},
+                     .ct_state = CtStateMatch{.states = 2},
+                     .conn_label = ConnLabelMatch{.label = 1},
+                     .target = Jump{.chain = longest}};
+  const NativeDrop drop = {.source = address,
+                           .destination = address,
+                           .state_any = 1,
+                           .state_none = 2,
+                           .status_none = 4,
+                           .comment = std::string(127, 'x')};
+  const NativeTable table = {.family = Family::kIPv6,
+                             .name = longest,
+                             .chains = {NativeChain{.name = longest, .rules = {drop}}}};
+  const ChainId chain{Family::kIPv6, Table::kFilter, longest};
+  const auto batch = Batch::Build(
+      {.operations = {AddRule{.chain = chain, .rule = rule, .before = 5}, PutNativeTable{table}}},
+      1);
+  ASSERT_THAT(batch, IsOk());
+  size_t most = 0;
+  for (const Header& header : Headers(*batch)) most = std::max(most, size_t{header.length});
+  EXPECT_THAT(most, AllOf(Gt(size_t{1500}), Lt(size_t{2000})));
+  static_assert(Requests::kMostBytes >= size_t{2} * 2000);
+}
+
+// ---- allocations of libnftnl, which is linked from its archive ----
+
+// How many more succeed; negative: all.
+int allocations_left = -1;
+
+bool AllocationFails() { return allocations_left >= 0 && allocations_left-- == 0; }
+
+// The result of `call` with each allocation failing in turn, until there is none more to fail.
+size_t CallsThatFail(const std::function<absl::Status()>& call) {
+  for (int allowed = 0;; ++allowed) {
+    allocations_left = allowed;
+    const absl::Status status = call();
+    const bool failed = allocations_left < 0;
+    allocations_left = -1;
+    if (!failed) {
+      EXPECT_THAT(status, IsOk());
+      return static_cast<size_t>(allowed);
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no memory")));
+  }
+}
+
+TEST(BatchTest, AnAllocationThatFailsIsAnErrorOfTheCall) {
+  const PrefixMatch loopback = {.prefix = *ParsePrefix(Family::kIPv4, "127.0.0.0/8")};
+  const Rule rule = {.source = loopback,
+                     .comment = "a",
+                     .mark = MarkMatch{.value = 1, .mask = 1},
+                     .target = Jump{.chain = "OTHER"}};
+  NativeTable guard = kGuard;
+  guard.chains[0].rules[0].comment = "b";
+  const std::vector<Operation> operations = {
+      CreateChain{kInput6},
+      AddRule{.chain = kUser, .rule = rule},
+      DeleteRule{.chain = kUser, .handle = 6, .number = 1, .rule = {}},
+      DeleteChain{kUser},
+      WakeTable{.chain = kUser, .flags = 1},
+      PutNativeTable{guard},
+      DeleteNativeTable{.name = "old"}};
+  for (const Operation& operation : operations) {
+    const Transaction transaction{.operations = {operation}};
+    EXPECT_GE(CallsThatFail([&] { return Batch::Build(transaction, 1).status(); }), 2U)
+        << ToString(operation);
+  }
+}
+
+TEST(NativeComparisonTest, AnAllocationThatFailsIsNoDifference) {
+  const auto batch = Batch::Build({.operations = {PutNativeTable{kGuard}}}, 1);
+  ASSERT_THAT(batch, IsOk());
+  const WireBytes rule = batch->messages().Message(5);
+  EXPECT_GE(CallsThatFail([&] {
+              NativeComparison comparison(kGuard);
+              comparison.AddRule(rule);
+              return comparison.Finish().status();
+            }),
+            8U);
+}
+
 }  // namespace
 }  // namespace kipt::netlink
+
+extern "C" {
+
+void* __real_malloc(size_t size);
+void* __real_calloc(size_t count, size_t size);
+char* __real_strdup(const char* text);
+
+void* __wrap_malloc(size_t size) {
+  return kipt::netlink::AllocationFails() ? nullptr : __real_malloc(size);
+}
+void* __wrap_calloc(size_t count, size_t size) {
+  return kipt::netlink::AllocationFails() ? nullptr : __real_calloc(count, size);
+}
+char* __wrap_strdup(const char* text) {
+  return kipt::netlink::AllocationFails() ? nullptr : __real_strdup(text);
+}
+
+}  // extern "C"

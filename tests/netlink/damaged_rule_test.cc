@@ -76,9 +76,9 @@ TEST(DamagedRuleTest, SurvivesRandomDamage) {
     ++rules;
     // What is taken for a Rule must be one that we could have written.
     const ChainId chain{.family = Family::kIPv4, .table = Table::kNat, .name = "TEST"};
-    Messages messages(0);
-    messages.Begin(/*type=*/0, /*family=*/2, /*flags=*/0);
-    EXPECT_TRUE(EncodeRule(chain, *rule->rule(), messages).ok())
+    Requests messages(0);
+    nlmsghdr* message = messages.Begin(/*type=*/0, /*family=*/2, /*flags=*/0);
+    EXPECT_TRUE(EncodeRule(chain, *rule->rule(), message).ok())
         << ToString(Family::kIPv4, *rule->rule());
   }
   EXPECT_GT(rules, 100) << "the damage is too heavy to test anything";

@@ -78,7 +78,7 @@ ObservedNativeTable Compare(const NativeTable& expected, const std::vector<Bytes
   comparison.AddTable(table);
   for (const Bytes& rule : rules) comparison.AddRule(rule);
   comparison.AddChain(chain);
-  return comparison.Finish();
+  return comparison.Finish().value();
 }
 
 ObservedNativeTable CompareRule(const NativeDrop& expected, const Bytes& rule) {
@@ -255,12 +255,12 @@ TEST(NativeComparisonTest, TakesChainsInAnyOrder) {
   NativeComparison comparison(table);
   comparison.AddTable(TableMessage(0, 2));
   for (const char* name : {"output", "input"}) {
-    EXPECT_TRUE(comparison.Finish().altered);
+    EXPECT_TRUE(comparison.Finish()->altered);
     comparison.AddChain(
         Join({Headers(), Attr(3, Text(name)), HookNest(3, 0xffffffff), Attr(5, kFilterPolicy),
               Attr(7, Text("filter")), Attr(10, kBaseChain)}));
   }
-  EXPECT_FALSE(comparison.Finish().altered);
+  EXPECT_FALSE(comparison.Finish()->altered);
 }
 
 TEST(NativeComparisonTest, IsAlteredByARuleMoreOrLess) {
@@ -327,7 +327,7 @@ TEST(NativeComparisonTest, IsAlteredByAChainMoreOrLess) {
     comparison.AddTable(TableMessage(0, 1));
     comparison.AddRule(RuleMessage(Family::kIPv4, kEnd));
     for (const Bytes& chain : chains) comparison.AddChain(chain);
-    EXPECT_EQ(comparison.Finish().altered, chains.size() != 1) << chains.size();
+    EXPECT_EQ(comparison.Finish()->altered, chains.size() != 1) << chains.size();
   }
 }
 
@@ -335,9 +335,9 @@ TEST(NativeComparisonTest, IsAlteredByRulesOfAChainThatIsNotOurs) {
   const NativeTable empty = {.family = Family::kIPv4, .name = "guard"};
   NativeComparison comparison(empty);
   comparison.AddTable(TableMessage(0, 0));
-  EXPECT_FALSE(comparison.Finish().altered);
+  EXPECT_FALSE(comparison.Finish()->altered);
   comparison.AddRule(RuleMessage(Family::kIPv4, kEnd));
-  EXPECT_TRUE(comparison.Finish().altered);
+  EXPECT_TRUE(comparison.Finish()->altered);
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST(NativeBatchTest, IsReadBackAsTheSameTable) {
       if (type % 256 == 3) comparison.AddChain(message);  // NFT_MSG_NEWCHAIN
       if (type % 256 == 6) comparison.AddRule(message);   // NFT_MSG_NEWRULE
     }
-    EXPECT_FALSE(comparison.Finish().altered);
+    EXPECT_FALSE(comparison.Finish()->altered);
   }
 }
 

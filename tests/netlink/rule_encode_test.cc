@@ -3,6 +3,7 @@
 // Rule to wire, bytes against bytes: the messages here are written out by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 
 #include <string>
@@ -24,9 +25,9 @@ const ChainId kFilter6{Family::kIPv6, Table::kFilter, "TEST"};
 
 // The elements of NFTA_RULE_EXPRESSIONS as EncodeRule makes them.
 std::string EncodedExpressions(const ChainId& chain, const Rule& rule) {
-  Messages messages(1);
-  messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
-  const absl::Status encoded = EncodeRule(chain, rule, messages);
+  Requests messages(1);
+  const absl::Status encoded = EncodeRule(
+      chain, rule, messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0));
   if (!encoded.ok()) return encoded.ToString();
   // NLA_F_NESTED is how programs mark nests; the kernel's dumps do not.
   const auto bytes = Attributes::OfMessage(messages.bytes()).Bytes(4);
@@ -145,11 +146,11 @@ TEST(EncodeDropTest, LoadsWholeBytesOfAPrefix) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.prefix);
-    Messages messages(1);
-    messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv6), 0);
-    EncodeDrop(Family::kIPv6,
-               {.source = PrefixMatch{*ParsePrefix(Family::kIPv6, row.prefix), row.negated}},
-               messages);
+    Requests messages(1);
+    nlmsghdr* message =
+        messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv6), 0);
+    const PrefixMatch source = {*ParsePrefix(Family::kIPv6, row.prefix), row.negated};
+    ASSERT_THAT(EncodeDrop({.family = Family::kIPv6}, "", {.source = source}, message), IsOk());
     std::vector<Bytes> expressions = row.expressions;
     expressions.insert(expressions.end(), {Counter(), Immediate(0)});
     const auto bytes = Attributes::OfMessage(messages.bytes()).Bytes(4);
@@ -198,15 +199,15 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    Messages messages(1);
-    messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(row.chain.family), 0);
-    EXPECT_THAT(EncodeRule(row.chain, row.rule, messages),
+    Requests messages(1);
+    nlmsghdr* message = messages.Begin(NftMessageType(NFT_MSG_NEWRULE), 0, 0);
+    EXPECT_THAT(EncodeRule(row.chain, row.rule, message),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.message)));
   }
-  Messages messages(1);
-  messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv4), 0);
+  Requests messages(1);
   const ChainId longest{Family::kIPv4, Table::kFilter, std::string(255, 'x')};
-  EXPECT_THAT(EncodeRule(longest, Rule{}, messages), IsOk());
+  EXPECT_THAT(EncodeRule(longest, Rule{}, messages.Begin(NftMessageType(NFT_MSG_NEWRULE), 0, 0)),
+              IsOk());
 }
 
 TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {
@@ -234,10 +235,11 @@ TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {
         rule.destination =
             PrefixMatch{*ParsePrefix(chain.family, std::string(address) + std::to_string(length)),
                         length % 2 == 0};
-        Messages messages(1);
-        messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
-        ASSERT_THAT(EncodeRule(chain, rule, messages), IsOk());
-        messages.PutU64(NFTA_RULE_HANDLE, 99);
+        Requests messages(1);
+        nlmsghdr* message =
+            messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
+        ASSERT_THAT(EncodeRule(chain, rule, message), IsOk());
+        mnl_attr_put_u64(message, NFTA_RULE_HANDLE, htobe64(99));
         const absl::StatusOr<ObservedRule> decoded = DecodeRule(messages.bytes());
         ASSERT_TRUE(decoded.ok()) << decoded.status();
         EXPECT_EQ(decoded->handle, 99U);

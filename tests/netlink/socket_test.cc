@@ -122,8 +122,8 @@ TEST(SocketTest, EachCallThatFailsIsAnError) {
 
 // ---- sending ----
 
-Messages Request() {
-  Messages request(1);
+Requests Request() {
+  Requests request(1);
   request.Begin(NftMessageType(NFT_MSG_GETGEN), NFPROTO_UNSPEC, 0);
   return request;
 }
@@ -161,10 +161,9 @@ TEST(SocketTest, SendsAgainAfterAnInterruptionAndOnceWithALargerBuffer) {
 }
 
 TEST(SocketTest, ItsSendBufferGrowsToWhatDoesNotFit) {
-  Messages large(1);
+  Requests large(1);
   for (int i = 0; i < 20; ++i) {
-    large.Begin(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV4, 0);
-    large.Put(1, Bytes(60000, 'x'));
+    large.Begin(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV4, 0, {{1, std::string(60000, 'x')}});
   }
   const int size = static_cast<int>(large.bytes().size()) + 4096;
   const auto grown = [&] {
@@ -264,7 +263,7 @@ struct Handled {
 };
 Handled Asked(Socket& socket) {
   Handled handled;
-  Messages request(socket.ReserveSequences(1));
+  Requests request(socket.ReserveSequences(1));
   request.Begin(NftMessageType(NFT_MSG_GETGEN), NFPROTO_UNSPEC, 0);
   handled.status = socket.Ask(request, [&](const Reply& reply) {
     if (reply.message == nullptr) handled.errors.push_back(reply.error_number);
@@ -333,7 +332,7 @@ TEST(SocketTest, GivesTheMemoryOfALargeAnswerBack) {
     const ScriptedKernel kernel(frames);
     const auto socket = OpenSocket();
     const nlmsghdr* last = nullptr;
-    Messages request(socket->ReserveSequences(1));
+    Requests request(socket->ReserveSequences(1));
     request.Begin(NftMessageType(NFT_MSG_GETRULE), NFPROTO_IPV4, NLM_F_DUMP);
     ASSERT_THAT(socket->Ask(request, [&](const Reply& reply) { last = reply.message; }), IsOk());
     ASSERT_NE(last, nullptr);
