@@ -124,8 +124,8 @@ class Pace {
   // A check took from `start` to `end` and used `cpu` of CPU time, with its child processes.
   void NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
 
-  // When to check; `now` where that is overdue. Bursts trigger at most 20 checks per second; while
-  // checks fail, one.
+  // When to check; `now` where that is overdue. Bursts trigger 10 checks at once, then 10 checks per
+  // second; while checks fail, one.
   SteadyTime Next(SteadyTime now) const;
   bool change_pending() const { return change_pending_; }
   // NoteWaiting was called since the last check.
