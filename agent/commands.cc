@@ -45,10 +45,10 @@ std::vector<RetireReport> RetireBoth(const CommandInput& input, const Retirement
   return modes;
 }
 
-absl::StatusOr<Plan> Look(const CommandInput& input) {
-  absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
+absl::StatusOr<Plan> Check(const CommandInput& input) {
+  absl::StatusOr<Plan> plan = ReconcilerFor(input).Check(input.subject.input);
   if (!plan.ok() || !input.node.retire) return plan;
-  std::vector<RetireReport> modes = RetireBoth(input, {}, plan->martians.stands, /*apply=*/false);
+  std::vector<RetireReport> modes = RetireBoth(input, {}, plan->martians.in_place, /*apply=*/false);
   for (const RetireReport& mode : modes) {
     if (!mode.status.ok()) return mode.status;
   }
@@ -68,7 +68,7 @@ ExitCode FailedOr(ExitCode code, std::ostream& err, const auto&... parts) {
 
 // A survey, which a protected node does without.
 void NoteWhoElseDropsMartians(const CommandInput& input, MartianProtection& martians) {
-  const bool asks = !martians.stands && !input.subject.route_localnet.empty();
+  const bool asks = !martians.in_place && !input.subject.route_localnet.empty();
   if (asks && input.node.who_drops_martians) martians.elsewhere = input.node.who_drops_martians();
 }
 
@@ -103,7 +103,7 @@ absl::Status FindIncompatibleTables(const CommandInput& input, Diff& diff) {
 }
 
 ExitOrError ReportLook(const CommandInput& input, Report text, Report json, bool whole = false) {
-  absl::StatusOr<Plan> plan = Look(input);
+  absl::StatusOr<Plan> plan = Check(input);
   if (!plan.ok()) return plan.status();
   if (whole) {
     if (absl::Status read = FindIncompatibleTables(input, plan->diff); !read.ok()) return read;
@@ -136,11 +136,11 @@ absl::StatusOr<std::string> PlanReport(Node& node) {
   Subject subject = SubjectOf(node);
   subject.other_mode = node.ReadOther();
   std::ostringstream unused;
-  const absl::StatusOr<Plan> plan = Look({.subject = subject,
-                                          .backend = **backend,
-                                          .node = node.Questions(Node::Errand::kLook),
-                                          .out = unused,
-                                          .err = unused});
+  const absl::StatusOr<Plan> plan = Check({.subject = subject,
+                                           .backend = **backend,
+                                           .node = node.Questions(Node::Purpose::kCheck),
+                                           .out = unused,
+                                           .err = unused});
   if (!plan.ok()) return plan.status();
   return PlanJson(subject, *plan);
 }
@@ -171,16 +171,16 @@ ExitOrError RunCheck(const CommandInput& input) {
   AgentState state;
   for (int checks = 1; checks == 1 || (checks <= kMostChecks && !IsReady(state)); ++checks) {
     if (checks > 1) input.clock.sleep(kPause);
-    absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
+    absl::StatusOr<Plan> plan = ReconcilerFor(input).Check(input.subject.input);
     if (!plan.ok()) return plan.status();
     // This command repairs nothing.
-    for (Finding& finding : plan->diff.findings) finding.mended = false;
+    for (Finding& finding : plan->diff.findings) finding.repaired = false;
     state = AgentState();
     state.observing = input.observe;
     state.findings = plan->diff.findings;
     state.route_localnet = input.subject.route_localnet;
     NoteWhoElseDropsMartians(input, plan->martians);
-    state.martian_protection = plan->martians.stands;
+    state.martian_protection = plan->martians.in_place;
     state.martians_dropped_elsewhere = plan->martians.elsewhere;
     SyncReport report;
     report.plan = *std::move(plan);
@@ -202,10 +202,10 @@ int NpdExitStatus(const ExitOrError& checked, std::ostream& out) {
 }
 
 ExitOrError RunRetire(const CommandInput& input) {
-  const absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
+  const absl::StatusOr<Plan> plan = ReconcilerFor(input).Check(input.subject.input);
   if (!plan.ok()) return plan.status();
   const std::vector<RetireReport> modes =
-      RetireBoth(input, {.canaries = true, .when_off = true}, plan->martians.stands, input.yes);
+      RetireBoth(input, {.canaries = true, .when_off = true}, plan->martians.in_place, input.yes);
   const bool left = absl::c_any_of(modes, [&](const RetireReport& mode) {
     return !mode.plan.unsettled.empty() || (!input.yes && !mode.plan.empty());
   });

@@ -336,7 +336,7 @@ ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
   subject.show_all = flags.all;
   if (read_only && !checks) subject.other_mode = node.ReadOther();
   if (checks || status) subject.route_localnet = node.ReadRouteLocalnet();
-  const auto run = [&](auto* function, Node::Errand errand) {
+  const auto run = [&](auto* function, Node::Purpose errand) {
     return function({.subject = subject,
                      .backend = **backend,
                      .node = node.Questions(errand),
@@ -347,10 +347,10 @@ ExitOrError RunOnRules(Command command, const Flags& flags, Node& node) {
                      .out = std::cout,
                      .err = std::cerr});
   };
-  if (command == Command::kSync) return run(RunSync, Node::Errand::kSync);
-  if (command == Command::kRetire) return run(RunRetire, Node::Errand::kRetire);
-  if (checks) return run(RunCheck, Node::Errand::kLook);
-  return run(status ? RunStatus : RunPlan, Node::Errand::kLook);
+  if (command == Command::kSync) return run(RunSync, Node::Purpose::kSync);
+  if (command == Command::kRetire) return run(RunRetire, Node::Purpose::kRetire);
+  if (checks) return run(RunCheck, Node::Purpose::kCheck);
+  return run(status ? RunStatus : RunPlan, Node::Purpose::kCheck);
 }
 
 // The first line of the daemon's log, which a report of a fault should contain.

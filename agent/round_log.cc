@@ -132,7 +132,7 @@ void LogRound(const Round& round, const AgentState& state) {
                 << change.reason;
     }
   }
-  VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " checks, "
+  VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.checks << " checks, "
           << round.external_changes << " changes by others, " << micros << " us";
 }
 

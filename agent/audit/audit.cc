@@ -227,10 +227,10 @@ AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allo
   return findings_.emplace_back(std::move(finding));
 }
 
-bool FindingCollector::Wants(AuditKind kind) const { return CanFind(options.change, kind); }
+bool FindingCollector::Collects(AuditKind kind) const { return CanFind(options.change, kind); }
 
 void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant) {
-  if (!Wants(finding.kind)) return;
+  if (!Collects(finding.kind)) return;
   AuditFinding& found =
       At(std::move(finding), absl::StrCat("-A ", rule.chain, " ", rule.text), variant);
   ++found.count;
@@ -240,21 +240,21 @@ void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std
 
 void FindingCollector::AddDetail(AuditFinding finding, const std::string& detail,
                                  const std::string& variant) {
-  if (!Wants(finding.kind)) return;
+  if (!Collects(finding.kind)) return;
   AuditFinding& found = At(std::move(finding), detail, variant);
   ++found.count;
   if (found.details.size() < kMostDetails) found.details.push_back(detail);
 }
 
 void FindingCollector::AddLeftOut(AuditFinding finding, const LeftOutRules& rules) {
-  if (!Wants(finding.kind)) return;
+  if (!Collects(finding.kind)) return;
   AuditFinding& found = At(std::move(finding), "", "");
   found.count += rules.count;
   if (counted) found.packets = found.packets.value_or(0) + rules.packets;
 }
 
 void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) {
-  if (!Wants(finding.kind)) return;
+  if (!Collects(finding.kind)) return;
   finding.details.resize(std::min(finding.details.size(), kMostDetails));
   At(std::move(finding), "", variant);
 }

@@ -123,7 +123,7 @@ void AddMode(const FamilyAudit& audit) {
   if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) add(LeftOver(audit));
   if (proxy.mode == KubeProxyMode::kLeftOver) return;
   for (const std::string& jump : proxy.lost_jumps) {
-    AuditFinding finding = audit.Here(Say(advice::kJumpLost));
+    AuditFinding finding = audit.Here(FindingOf(advice::kJumpLost));
     finding.owner = OwnerOf(proxy);
     audit.findings.AddDetail(std::move(finding), jump);
   }
@@ -211,7 +211,7 @@ void AuditListable(const FamilyAudit& audit) {
   for (const auto& [table, chains] : audit.chains.survey().tables) {
     if (table.family != audit.chains.name() || !IsIptablesTable(table)) continue;
     const auto add = [&audit, &table = table](bool loaded, const auto& add_to) {
-      AuditFinding finding = audit.Here(Say(advice::kIncompatible));
+      AuditFinding finding = audit.Here(FindingOf(advice::kIncompatible));
       finding.chain = absl::StrCat(table.name, "/*");
       if (loaded) {
         finding.severity = AuditSeverity::kError;
@@ -265,19 +265,19 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
     AuditListable(audit);
     for (const SurveyRule& rule : audit.chains.Rules("nat", "POSTROUTING")) {
       if (!rule.unlistable) continue;
-      AuditFinding finding = audit.Here(Say(advice::kProbeRule));
+      AuditFinding finding = audit.Here(FindingOf(advice::kProbeRule));
       finding.chain = "nat/POSTROUTING";
       findings.AddRule(std::move(finding), Audited(audit.chains.Id("nat"), "POSTROUTING", rule));
     }
   }
   if (!view.facts.lock_holder.empty()) {
-    findings.AddDetail(Say(advice::kProbeLock), view.facts.lock_holder, "lock");
+    findings.AddDetail(FindingOf(advice::kProbeLock), view.facts.lock_holder, "lock");
   }
   const std::vector<netlink::Family>& of_node = findings.options.families;
   const bool needed = view.facts.no_nat != "table nat, IPv6" || of_node.empty() ||
                       absl::c_linear_search(of_node, netlink::Family::kIPv6);
   if (!view.facts.no_nat.empty() && needed) {
-    findings.AddDetail(Say(advice::kProbeModule), view.facts.no_nat, "module");
+    findings.AddDetail(FindingOf(advice::kProbeModule), view.facts.no_nat, "module");
   }
   if (of_node.size() != netlink::kFamilies.size()) return;
   // kubelet has a canary wherever it keeps chains; this agent has none with the gate on.
@@ -290,7 +290,7 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
     const bool other =
         any(false, [](const auto& chains) { return chains.HasAnywhere(kCanaryChain); });
     if (!other || any(true, HasKubelet)) continue;
-    AuditFinding finding = Say(advice::kSkipped);
+    AuditFinding finding = FindingOf(advice::kSkipped);
     finding.family = std::string(netlink::FamilyName(family));
     if (family == netlink::Family::kIPv6) finding.severity = AuditSeverity::kWarning;
     findings.AddSum(std::move(finding));

@@ -43,14 +43,14 @@ struct ChainGraph {
 // themselves; nothing where the table has none of kubelet's.
 ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
   ChainGraph graph;
-  std::set<std::string> wanted;
+  std::set<std::string> shown;
   for (const auto& [name, chain] : chains.In(table)) {
     const std::string group(ChainGroup(name));
     GraphNode& node = graph.nodes[group];
     node.owner = OwnerOfChain(chains.Id(table), name, chain.base);
     ++node.chains;
     node.rules += chain.rules.size();
-    if (IsKubeletsOrOurs(node.owner)) wanted.insert(group);
+    if (IsKubeletsOrOurs(node.owner)) shown.insert(group);
     for (const netlink::SurveyRule& rule : chain.rules) {
       if (JumpOf(rule).empty()) continue;
       GraphEdge& edge = graph.edges[{group, std::string(ChainGroup(JumpOf(rule)))}];
@@ -60,18 +60,18 @@ ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
   }
   std::set<std::string> targets;
   for (const auto& [ends, edge] : graph.edges) {
-    if (wanted.contains(ends.first)) targets.insert(ends.second);
+    if (shown.contains(ends.first)) targets.insert(ends.second);
   }
   for (bool more = true; more;) {
     more = false;
     for (const auto& [ends, edge] : graph.edges) {
-      more |= wanted.contains(ends.second) && wanted.insert(ends.first).second;
+      more |= shown.contains(ends.second) && shown.insert(ends.first).second;
     }
   }
-  wanted.merge(targets);
-  std::erase_if(graph.nodes, [&](const auto& node) { return !wanted.contains(node.first); });
+  shown.merge(targets);
+  std::erase_if(graph.nodes, [&](const auto& node) { return !shown.contains(node.first); });
   std::erase_if(graph.edges, [&](const auto& edge) {
-    return !wanted.contains(edge.first.first) || !wanted.contains(edge.first.second);
+    return !shown.contains(edge.first.first) || !shown.contains(edge.first.second);
   });
   return graph;
 }

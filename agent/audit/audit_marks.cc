@@ -217,7 +217,7 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
 
 void AuditClearedMarks(const NodeView& view, const std::vector<FamilyAudit>& families,
                        FindingCollector& findings) {
-  if (!findings.Wants(AuditKind::kMarkBitCleared)) return;
+  if (!findings.Collects(AuditKind::kMarkBitCleared)) return;
   // Tables of both families are of both paths.
   std::set<std::pair<const SurveyRule*, uint32_t>> seen;
   for (const netlink::Family family : netlink::kFamilies) {

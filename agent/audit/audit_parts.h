@@ -51,7 +51,7 @@ class FindingCollector {
   // To the finding of rules that are kept: more of them.
   void AddLeftOut(AuditFinding finding, const LeftOutRules& rules);
   // CanFind of this change. The others are not taken.
-  bool Wants(AuditKind kind) const;
+  bool Collects(AuditKind kind) const;
 
   // Writes everything so far, and those unused entries of the allow list that are not for an audit
   // before another change. Call once, last.

@@ -22,7 +22,7 @@ inline constexpr Advice Make(AuditKind kind, AuditSeverity severity, const char*
                              const char* message, const char* consequence, const char* remedy) {
   return {kind, severity, source, message, consequence, remedy};
 }
-inline AuditFinding Say(const Advice& advice) {
+inline AuditFinding FindingOf(const Advice& advice) {
   return {.kind = advice.kind,
           .severity = advice.severity,
           .message = advice.message,

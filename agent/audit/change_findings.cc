@@ -69,7 +69,7 @@ void AuditCleanup(const FamilyAudit& audit, bool has_ip_vs) {
         const absl::string_view jump = JumpOf(rule);
         if (jump.empty() || !IsCleanedUp(table, jump)) continue;
         if (chain.base && IsProxyJump(table, from, rule)) continue;
-        AuditFinding finding = audit.Here(Say(kBlocked));
+        AuditFinding finding = audit.Here(FindingOf(kBlocked));
         finding.chain = absl::StrCat(name, "/", jump);
         finding.owner = OwnerOfRule(table, from, chain.base, rule);
         if (has_ip_vs && finding.chain == kMarkMasqPlace) finding.consequence += kEmptiesMarkMasq;
@@ -92,7 +92,7 @@ void AuditNodePorts(const FamilyAudit& audit, const NodeView& view) {
   const auto leads = absl::c_find_if(services, ServesEveryAddress);
   if (audit.chains.Rules("nat", kNodePorts).empty() || leads == services.end()) return;
   const auto add = [&](const Advice& advice, const std::string& detail) {
-    AuditFinding finding = audit.Here(Say(advice));
+    AuditFinding finding = audit.Here(FindingOf(advice));
     finding.chain = absl::StrCat("nat/", kNodePorts);
     audit.findings.AddDetail(std::move(finding), detail);
   };
@@ -135,7 +135,7 @@ void AuditAccepts(const FamilyAudit& audit) {
     if (drop.empty()) continue;
     for (const SurveyRule& rule : audit.chains.Rules("filter", row.chain)) {
       if (TargetName(rule) != "ACCEPT") continue;
-      AuditFinding finding = audit.Here(Say(kBypass));
+      AuditFinding finding = audit.Here(FindingOf(kBypass));
       finding.chain = absl::StrCat("filter/", row.chain);
       finding.details = {drop};
       audit.findings.AddRule(std::move(finding),
@@ -148,7 +148,7 @@ void AuditMasqueradeBit(const FamilyAudit& audit) {
   for (const SurveyRule& rule : audit.chains.Rules("nat", kMarkMasqChain)) {
     const uint32_t set = MarksSet(rule);
     if (set == 0 || set == netlink::kAllMarks || (set & kNftablesMasquerade) != 0) continue;
-    AuditFinding finding = audit.Here(Say(kBit));
+    AuditFinding finding = audit.Here(FindingOf(kBit));
     finding.chain = std::string(kMarkMasqPlace);
     audit.findings.AddRule(std::move(finding),
                            Audited(audit.chains.Id("nat"), std::string(kMarkMasqChain), rule));
@@ -185,9 +185,9 @@ std::vector<std::string> TablesOfNft(const NodeView& view) {
 void AuditNft(const NodeView& view, FindingCollector& findings) {
   const std::pair<int, int> version = VersionOf(view.facts.nft_version);
   const std::string program = absl::StrCat(view.facts.nft_path, ": ", view.facts.nft_version);
-  if (view.facts.nft_version == "1.0.0") findings.AddDetail(Say(kNft1_0_0), program);
+  if (view.facts.nft_version == "1.0.0") findings.AddDetail(FindingOf(kNft1_0_0), program);
   if (version >= std::pair(1, 0) || version == std::pair<int, int>()) return;
-  AuditFinding finding = Say(kOldNft);
+  AuditFinding finding = FindingOf(kOldNft);
   const std::vector<std::string> tables = TablesOfNft(view);
   if (!tables.empty()) {
     finding.severity = kError;
@@ -201,16 +201,16 @@ void AuditHost(const NodeView& view, FindingCollector& findings) {
   const ChangeFacts& facts = view.facts;
   const std::pair<int, int> kernel = VersionOf(facts.kernel);
   const bool known = kernel != std::pair<int, int>();
-  if (known && kernel < std::pair(5, 13)) findings.AddDetail(Say(kOldKernel), facts.kernel);
+  if (known && kernel < std::pair(5, 13)) findings.AddDetail(FindingOf(kOldKernel), facts.kernel);
   const std::vector<netlink::Family>& of_node = findings.options.families;
   for (const Capability& one : facts.missing) {
     if (one.family && !of_node.empty() && !absl::c_linear_search(of_node, *one.family)) continue;
-    findings.AddDetail(Say(kNoModules), absl::StrCat(one.feature, ": ", one.reason));
+    findings.AddDetail(FindingOf(kNoModules), absl::StrCat(one.feature, ": ", one.reason));
   }
   const auto counter = facts.counters.find("ct_state_invalid_dropped_pkts");
   if (known && kernel < std::pair(6, 1) && counter != facts.counters.end() &&
       counter->second != 0) {
-    findings.AddDetail(Say(kInvalid),
+    findings.AddDetail(FindingOf(kInvalid),
                        absl::StrCat("nfacct ", counter->first, ": ", counter->second, " packets"));
   }
   AuditNft(view, findings);
@@ -218,7 +218,7 @@ void AuditHost(const NodeView& view, FindingCollector& findings) {
 
 void AuditSaved(const NodeView& view, FindingCollector& findings) {
   for (const SavedRules& saved : view.facts.saved) {
-    AuditFinding finding = Say(kSaved);
+    AuditFinding finding = FindingOf(kSaved);
     if (saved.refusal != BootRefusal::kNone) {
       constexpr std::array<const char*, 4> kInOrder = {"", kRefusedForChain, kRefusedForObject,
                                                        kRefusedForSyntax};
@@ -246,17 +246,17 @@ void AuditIpvs(const NodeView& view, const std::vector<FamilyAudit>& families,
     // Before nftables mode that is what changes.
     if (findings.options.change != NodeChange::kKubeProxyIpvsRemoval) continue;
     for (const std::string& evidence : audit.proxy.evidence) {
-      findings.AddDetail(audit.Here(Say(kInIpvs)), evidence);
+      findings.AddDetail(audit.Here(FindingOf(kInIpvs)), evidence);
     }
   }
-  if (facts.ipvs_device && !in_use) findings.AddDetail(Say(kIpvsLeft), "kube-ipvs0");
+  if (facts.ipvs_device && !in_use) findings.AddDetail(FindingOf(kIpvsLeft), "kube-ipvs0");
   for (const auto& [scheduler, count] : facts.ipvs_schedulers) {
     const std::string detail = absl::StrCat(scheduler, ": ", Counted(count, "virtual service"));
     // A kube-proxy that has gone leaves its virtual services with its device.
     if (!in_use && !facts.ipvs_device) {
-      findings.AddDetail(Say(kVirtual), detail);
+      findings.AddDetail(FindingOf(kVirtual), detail);
     } else if (scheduler != "rr") {
-      findings.AddDetail(Say(kScheduler), detail);
+      findings.AddDetail(FindingOf(kScheduler), detail);
     }
   }
 }
@@ -284,7 +284,7 @@ const char* RemedyForWriter(Owner owner) {
 }
 
 void AuditLegacy(const FamilyAudit& audit) {
-  AuditFinding kubernetes = audit.Here(Say(kStayKubernetes));
+  AuditFinding kubernetes = audit.Here(FindingOf(kStayKubernetes));
   for (const auto& [table, chains] : audit.chains.survey().tables) {
     if (table.family != audit.chains.name()) continue;
     for (const auto& [name, chain] : chains) {
@@ -296,7 +296,7 @@ void AuditLegacy(const FamilyAudit& audit) {
         }
         // Its code refuses (net/ipv4/netfilter/ipt_CLUSTERIP.c).
         const bool refused = TargetName(rule) == "CLUSTERIP";
-        AuditFinding finding = audit.Here(Say(refused ? kTarget : kStay));
+        AuditFinding finding = audit.Here(FindingOf(refused ? kTarget : kStay));
         finding.owner = owner;
         if (!refused) finding.remedy = RemedyForWriter(owner);
         audit.findings.AddRule(std::move(finding), Audited(table, name, rule));
@@ -311,7 +311,7 @@ void AuditLegacy(const FamilyAudit& audit) {
       kubernetes.count += rules.count;
       continue;
     }
-    AuditFinding finding = audit.Here(Say(kStay));
+    AuditFinding finding = audit.Here(FindingOf(kStay));
     finding.owner = owner;
     audit.findings.AddLeftOut(std::move(finding), rules);
   }
@@ -325,7 +325,7 @@ void AuditRulesOfChange(const FamilyAudit& audit, const NodeView& view) {
       if (IsKubernetes(OwnerOfChain(table, name, chain.base))) continue;
       for (const SurveyRule& rule : chain.rules) {
         if (rule.opaque() == nullptr || !absl::StartsWith(rule.opaque()->set, "KUBE-")) continue;
-        audit.findings.AddRule(audit.Here(Say(kIpset)), Audited(table, name, rule));
+        audit.findings.AddRule(audit.Here(FindingOf(kIpset)), Audited(table, name, rule));
       }
     }
   }
@@ -352,7 +352,7 @@ void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
   }
   if (change == NodeChange::kIptablesNft) {
     if (view.facts.no_nft_compat.empty()) return;
-    findings.AddDetail(Say(kNoCompat), view.facts.no_nft_compat);
+    findings.AddDetail(FindingOf(kNoCompat), view.facts.no_nft_compat);
     return;
   }
   AuditIpvs(view, families, findings);

@@ -25,15 +25,15 @@ using netlink::SurveyRule;
 // ---- the chain ----
 
 // At most five, the most similar first.
-std::string SimilarChains(const FamilyChains& chains, absl::string_view wanted) {
+std::string SimilarChains(const FamilyChains& chains, absl::string_view asked) {
   std::set<std::pair<std::ptrdiff_t, std::string>> similar;
   for (const auto& [table, all] : chains.survey().tables) {
     if (table.family != chains.name()) continue;
     for (const auto& [name, chain] : all) {
       // How many letters they have in common from the left. "KUBE-" alone is no similarity.
-      const auto differ = std::mismatch(wanted.begin(), wanted.end(), name.begin(), name.end());
-      const std::ptrdiff_t common = differ.first - wanted.begin();
-      if (common < 6 && differ.first != wanted.end()) continue;
+      const auto differ = std::mismatch(asked.begin(), asked.end(), name.begin(), name.end());
+      const std::ptrdiff_t common = differ.first - asked.begin();
+      if (common < 6 && differ.first != asked.end()) continue;
       similar.emplace(-common, absl::StrCat(table.name, "/", ChainGroup(name)));
     }
   }
@@ -44,10 +44,10 @@ std::string SimilarChains(const FamilyChains& chains, absl::string_view wanted) 
   return absl::StrJoin(names, ", ");
 }
 
-// The table of `wanted`, which is as in Explain, and its name there.
+// The table of `asked`, which is as in Explain, and its name there.
 absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains& chains,
-                                                              absl::string_view wanted) {
-  const std::vector<std::string> parts = absl::StrSplit(wanted, absl::MaxSplits('/', 1));
+                                                              absl::string_view asked) {
+  const std::vector<std::string> parts = absl::StrSplit(asked, absl::MaxSplits('/', 1));
   const std::string& name = parts.back();
   std::vector<std::string> found;
   for (const auto& [table, all] : chains.survey().tables) {
@@ -57,8 +57,8 @@ absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains
   if (found.size() == 1) return std::pair(found[0], name);
   if (!found.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wanted, " exists in the tables ", absl::StrJoin(found, ", "),
-                     "; name the table, as in ", found[0], "/", wanted));
+        absl::StrCat(asked, " exists in the tables ", absl::StrJoin(found, ", "),
+                     "; name the table, as in ", found[0], "/", asked));
   }
   for (const std::string& table : chains.survey().not_printed) {
     const bool meant = parts.size() == 1 || table == parts.front();
@@ -71,7 +71,7 @@ absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains
         chains.name(), " ", table, "` to see them"));
   }
   const std::string similar = SimilarChains(chains, name);
-  return absl::NotFoundError(absl::StrCat("there is no chain ", wanted, " in the ", chains.name(),
+  return absl::NotFoundError(absl::StrCat("there is no chain ", asked, " in the ", chains.name(),
                                           " tables", chains.survey().mode.empty() ? "" : " of ",
                                           chains.survey().mode,
                                           similar.empty() ? "" : "; there is ", similar));
@@ -348,10 +348,10 @@ void WriteInShort(size_t from_chains, Explanation& explanation) {
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
-                                    absl::string_view wanted,
+                                    absl::string_view asked,
                                     absl::Span<const netlink::Survey> surveys) {
   const FamilyChains chains(survey, family);
-  const auto place = FindPlace(chains, wanted);
+  const auto place = FindPlace(chains, asked);
   if (!place.ok()) return place.status();
   const auto& [table_name, chain] = *place;
   const SurveyChain& found = *chains.Find(table_name, chain);

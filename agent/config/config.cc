@@ -343,9 +343,9 @@ std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
   return changes;
 }
 
-std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted) {
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& desired) {
   std::vector<std::string> lines;
-  for (const ConfigChange& change : WhatChanges(running, wanted)) {
+  for (const ConfigChange& change : WhatChanges(running, desired)) {
     if (change.fixed) {
       lines.push_back(
           absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " desired"));

@@ -170,8 +170,8 @@ struct ConfigChange {
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to);
 
 // The changed settings that are fixed at start, because sockets are opened and privileges dropped
-// once, each as a line for people: "watch: events now, poll wanted".
-std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted);
+// once, each as a line for people: "watch: events now, poll desired".
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& desired);
 
 // "events", "poll".
 absl::string_view WatchModeName(netlink::WatchMode mode);

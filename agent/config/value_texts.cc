@@ -30,8 +30,8 @@ using featuregates::GoQuote;
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 bool IsOfUnit(char c) { return c != '.' && !IsDigit(c); }
 
-absl::string_view TakeWhile(absl::string_view& rest, bool (*wanted)(char)) {
-  const auto end = std::find_if_not(rest.begin(), rest.end(), wanted);
+absl::string_view TakeWhile(absl::string_view& rest, bool (*belongs)(char)) {
+  const auto end = std::find_if_not(rest.begin(), rest.end(), belongs);
   const absl::string_view taken = rest.substr(0, static_cast<size_t>(end - rest.begin()));
   rest.remove_prefix(taken.size());
   return taken;

@@ -272,15 +272,15 @@ RuleSupport SupportSource::Now(netlink::BackendKind kind, bool labels_desired) {
   return conn_label_refusal_ ? WithoutConnLabels(std::move(now), conn_label_refusal_->said) : now;
 }
 
-bool SupportSource::Look(netlink::BackendKind kind, bool labels_desired) {
+bool SupportSource::Read(netlink::BackendKind kind, bool labels_desired) {
   const RuleSupport before = known_;
-  LookAnew();
-  if (!LookOnce(kind, labels_desired)) return false;
+  ReadAgain();
+  if (!ReadOnce(kind, labels_desired)) return false;
   news_ = WhatChanged(before, known_);
   return true;
 }
 
-bool SupportSource::LookOnce(netlink::BackendKind kind, bool labels_desired) {
+bool SupportSource::ReadOnce(netlink::BackendKind kind, bool labels_desired) {
   if (std::exchange(looked_, true)) return false;
   const RuleSupport before = std::exchange(known_, Now(kind, labels_desired));
   return known_ != before;
@@ -288,7 +288,7 @@ bool SupportSource::LookOnce(netlink::BackendKind kind, bool labels_desired) {
 
 bool SupportSource::NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal) {
   conn_label_refusal_ = {{read_(), read_conn_label_()}, std::string(refusal)};
-  return Look(kind, /*labels_desired=*/true);
+  return Read(kind, /*labels_desired=*/true);
 }
 
 }  // namespace kipt::agent

@@ -106,32 +106,32 @@ class SupportSource {
       std::function<XtCompatReading()> read_conn_label = [] { return XtCompatReading(); })
       : read_(std::move(read)), read_conn_label_(std::move(read_conn_label)) {}
 
-  // Everything, until the first Look.
+  // Everything, until the first Read.
   const RuleSupport& known() const { return known_; }
 
   // Reads again. Returns whether `known` has changed.
-  bool Look(netlink::BackendKind kind, bool labels_desired);
-  // The same, but only if nothing was read since the last LookAnew, and silently (TakeNews).
-  bool LookOnce(netlink::BackendKind kind, bool labels_desired);
-  // The configuration has changed: the next LookOnce reads again.
-  void LookAnew() { looked_ = false; }
+  bool Read(netlink::BackendKind kind, bool labels_desired);
+  // The same, but only if nothing was read since the last ReadAgain, and silently (TakeNews).
+  bool ReadOnce(netlink::BackendKind kind, bool labels_desired);
+  // The configuration has changed: the next ReadOnce reads again.
+  void ReadAgain() { looked_ = false; }
 
-  // What transactions showed; each call ends with Look. The kernel refused a rule because its match
+  // What transactions showed; each call ends with Read. The kernel refused a rule because its match
   // is missing, which counts if files are inconclusive:
   bool NoteRefusal(netlink::BackendKind kind, bool labels_desired) {
     refused_ = true;
-    return Look(kind, labels_desired);
+    return Read(kind, labels_desired);
   }
   // A rule proves that there are matches (Diff::support_disproved), whatever files show:
   bool NoteDisproof(netlink::BackendKind kind, bool labels_desired) {
     disproved_ = true;
-    return Look(kind, labels_desired);
+    return Read(kind, labels_desired);
   }
   // A rule was refused with `refusal` because connlabel is missing, which counts until the files
-  // change, or a Look without labels:
+  // change, or a Read without labels:
   bool NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal);
 
-  // For the log: what Look has changed since the last call; may be empty.
+  // For the log: what Read has changed since the last call; may be empty.
   std::string TakeNews() { return std::exchange(news_, ""); }
 
  private:

@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<ConntrackWatch>> ConntrackWatch::Start(
   std::unique_ptr<ConntrackWatch> watch(
       new ConntrackWatch(loop, std::move(handlers), std::move(proc), std::move(now)));
   auto timer = loop.AddTimer([raw = watch.get()] {
-    if (absl::Status status = raw->Look(); !status.ok()) raw->handlers_.failure(status);
+    if (absl::Status status = raw->Check(); !status.ok()) raw->handlers_.failure(status);
   });
   if (!timer.ok()) return timer.status();
   watch->timer_ = *std::move(timer);
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<ConntrackWatch>> ConntrackWatch::Start(
   return watch;
 }
 
-absl::Status ConntrackWatch::Look() {
+absl::Status ConntrackWatch::Check() {
   const std::optional<ConntrackCounters> counters = ReadConntrack(proc_);
   if (counters && IsNearlyFull(*counters) && now_() >= next_report_) {
     next_report_ = now_() + kReportEvery;

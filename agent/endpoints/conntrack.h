@@ -90,7 +90,7 @@ class ConntrackWatch {
       std::function<SteadyTime()> now = SteadyNow);
 
   // Reads now, as the timer does.
-  absl::Status Look();
+  absl::Status Check();
 
  private:
   ConntrackWatch(EventLoop& loop, Handlers handlers, std::string proc,

@@ -129,7 +129,7 @@ void AppendFindings(const AgentState& state, std::string& out) {
   for (const Finding& finding : state.findings) {
     AppendLine(out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
                ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
-               finding.mended ? " (repaired): " : ": ", finding.message);
+               finding.repaired ? " (repaired): " : ": ", finding.message);
   }
   if (!state.recent_blockers.empty())
     out += "Who wrote the last of other programs' rules among them:\n";
@@ -190,7 +190,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
       "\nWatching: ", state.watching.empty() ? "not yet" : Printable(state.watching),
       "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast check: ", TimeText(state.last_look),
-      "\nLast success: ", TimeText(state.last_success), "\nChecks: ", state.looks,
+      "\nLast success: ", TimeText(state.last_success), "\nChecks: ", state.checks,
       "\nMartian packets: ", Printable(MartianText(state)), "\nConfiguration: ",
       state.config_problem.empty()
           ? "as on disk"

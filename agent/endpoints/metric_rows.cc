@@ -182,7 +182,7 @@ auto DuplicatesRemoved(const Round& round) {
   });
 }
 
-constexpr auto kIsChain = [](const Standing& one) { return one.text == ChainText(one.chain); };
+constexpr auto kIsChain = [](const ExistingItem& one) { return one.text == ChainText(one.chain); };
 
 void StaleClaims(const Facts& facts, Series& series) {
   for (const Claimed& claimed : facts.state->claimed) {
@@ -208,7 +208,7 @@ void HintPresent(const Facts& facts, Series& series) {
   if (state.iptables_mode.empty()) return;
   for (const FamilyState& one : state.families) {
     const netlink::ChainId hint = {one.family, netlink::Table::kMangle, std::string(kHintChain)};
-    const auto found = [&](const Standing& item) {
+    const auto found = [&](const ExistingItem& item) {
       return item.chain == hint && item.text == ChainText(hint);
     };
     const auto made = [&](const Change& change) {
@@ -228,7 +228,7 @@ void Findings(const Facts& facts, Series& series) {
     }
   }
   for (const Finding& one : facts.state->findings) {
-    if (one.mended) continue;
+    if (one.repaired) continue;
     ++series[With(Of(one.chain.family), "condition", ConditionName(one.condition))];
   }
 }
@@ -334,16 +334,16 @@ constexpr MetricRow kRows[] = {
     {"findings", "Findings of the last check, by condition, without those that the agent repairs.",
      kGauge, kRound, Findings},
     {"shadowed_jumps", "Jumps without effect, because they are below a rule that no packet passes.",
-     kGauge, kLookDone,
+     kGauge, kCheckDone,
      CountByFamily<&AgentState::findings,
                    [](const Finding& one) {
-                     return !one.mended && one.condition == Condition::kShadowedJump;
+                     return !one.repaired && one.condition == Condition::kShadowedJump;
                    }>},
     {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT exists in the iptables mode in use.",
-     kGauge, kLookDone, HintPresent},
+     kGauge, kCheckDone, HintPresent},
     {"martian_rule_present",
      "Whether the rule that keeps neighbours from 127.0.0.1 exists (CVE-2020-8558).", kGauge,
-     kLookDone, Field<&Facts::state, &AgentState::martian_protection>, Zero},
+     kCheckDone, Field<&Facts::state, &AgentState::martian_protection>, Zero},
     {"martian_dropped_packets_total",
      "Packets that the martian rule dropped, as of each check of this process. A removed rule "
      "loses those since the last check.",
@@ -361,12 +361,13 @@ constexpr MetricRow kRows[] = {
      kCounter, kRound, NewForeignRulesOf, EveryForeignRule},
 
     // What is stale.
-    {"stale_chains", "Kubelet's chains that are not desired, and that are kept.", kGauge, kLookDone,
+    {"stale_chains", "Kubelet's chains that are not desired, and that are kept.", kGauge,
+     kCheckDone,
      // The rules in them and jumps to them are not counted.
      CountByFamily<&AgentState::stale, kIsChain>},
     {"kube_proxy_chains",
      "Kubelet's chains that are not desired, and that kube-proxy uses as its own.", kGauge,
-     kLookDone, CountByFamily<&AgentState::of_kube_proxy, kIsChain>},
+     kCheckDone, CountByFamily<&AgentState::of_kube_proxy, kIsChain>},
     {"stale_claims",
      "Claims on stale chains, by chain and kind: why they are kept. At most 12 series; the rest is "
      "chain Other. Only with --stale-chains=retire.",

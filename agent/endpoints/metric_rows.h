@@ -29,7 +29,7 @@ enum class MetricMoment {
   kConfig,
   kReload,
   kRound,
-  kLookDone,
+  kCheckDone,
   kLockWait,
   kAudit,
   kAuditEnd,

@@ -84,7 +84,7 @@ void Metrics::ReloadFailed() { impl_->Read({MetricMoment::kReload}, {}); }
 
 void Metrics::Record(const Round& round, const AgentState& state) {
   std::vector<MetricMoment> moments = {MetricMoment::kRound};
-  if (round.report.status.ok()) moments.push_back(MetricMoment::kLookDone);
+  if (round.report.status.ok()) moments.push_back(MetricMoment::kCheckDone);
   impl_->Read(moments, {.round = &round, .state = &state});
 }
 

@@ -25,7 +25,7 @@ constexpr double kLegacyCpuShare = 0.05;
 constexpr double kNftCpuShare = 0.25;
 // Identical damage that recurs before the iptables-legacy monitor reads again looks unchanged, so
 // every repair is re-checked once.
-constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
+constexpr absl::Duration kSecondCheck = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
 
@@ -45,7 +45,7 @@ Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Ob
     : options_(std::move(options)),
       open_backend_(std::move(open_backend)),
       observer_(std::move(observer)),
-      lookout_(loop, options_.writers, [this] { OnSight(); }),
+      writer_watch_(loop, options_.writers, [this] { OnSight(); }),
       jitter_(RandomJitter()),
       pace_(options_.sync_period, jitter_),
       damping_(options_.sync_period),
@@ -123,7 +123,7 @@ void Agent::OnSight() {
   const SteadyTime now = SteadyNow();
   if (pace_.Next(now) <= now) return Turn(Trigger::kChange);
   // The next check covers whatever else changes until then.
-  lookout_.Pause(true);
+  writer_watch_.Pause(true);
   Rearm();
 }
 
@@ -150,7 +150,7 @@ void Agent::Turn(Trigger trigger) {
   round.trigger = trigger;
   SyncReport& report = round.report;
   report.status = EnsureBackend();
-  Sighting sighting;
+  SeenWriters sighting;
   if (report.status.ok()) {
     sighting = Listen();
     report = Repair(trigger);
@@ -159,21 +159,21 @@ void Agent::Turn(Trigger trigger) {
   round.external_changes = sighting.changes;
   round.lost_events = sighting.lost_events;
   round.duration = end - start;
-  pace_.NoteLook(start, end, options_.cpu_used() - cpu_before, !report.status.ok());
-  NoteSuspects(report);
-  const bool stopped = sighting.stopped || lookout_.seen().stopped;
-  if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
+  pace_.NoteCheck(start, end, options_.cpu_used() - cpu_before, !report.status.ok());
+  NoteWriters(report);
+  const bool stopped = sighting.stopped || writer_watch_.seen().stopped;
+  if (stopped && !writer_watch_.watching()) pace_.NoteWaiting(end + kWatchAgain);
   // Repairs of the native table are neither damped nor incidents.
   damping_.NoteApplied(WithoutNative(report.applied), end);
   pace_.NoteWaiting(damping_.next());
-  if (!report.applied.empty() && IsLegacy()) pace_.NoteWaiting(end + kSecondLook);
+  if (!report.applied.empty() && IsLegacy()) pace_.NoteWaiting(end + kSecondCheck);
   round.fights_begun = damping_.TakeBegun();
   round.fights_ended = damping_.TakeEnded();
   NoteLostProxyJumps(round);
   NoteBlockers(round);
   NoteForeignRules(round);
   NoteDamage(round, std::min(sighting.first, start), end);
-  suspects_.NoteApplied(report.applied);
+  attribution_.NoteApplied(report.applied);
   NoteFamilies(round, end);
   if (backend_ != nullptr && !options_.observe && report.FirstError().ok() &&
       damping_.next() == SteadyTime::InfiniteFuture()) {
@@ -186,7 +186,7 @@ void Agent::Turn(Trigger trigger) {
   // Opening anew finds a program that was installed, replaces a broken socket, and finds nf_tables,
   // which observe mode does not load.
   const bool broken = !report.status.ok() && !MayPassByItself(report.status);
-  if (broken || (options_.observe && !lookout_.watching())) CloseBackend();
+  if (broken || (options_.observe && !writer_watch_.watching())) CloseBackend();
   Rearm();
   observer_(round);
 }
@@ -202,17 +202,17 @@ absl::Status Agent::EnsureBackend() {
 }
 
 void Agent::CloseBackend() {
-  lookout_.Stop();
+  writer_watch_.Stop();
   backend_.reset();
 }
 
-Sighting Agent::Listen() {
+SeenWriters Agent::Listen() {
   absl::Status status;
-  if (!lookout_.watching()) status = lookout_.Watch(*backend_, options_.watch);
-  lookout_.Pause(false);
-  lookout_.Drain();
-  const absl::Status& failure = lookout_.failure();
-  if (!lookout_.watching()) status.Update(failure);
+  if (!writer_watch_.watching()) status = writer_watch_.Watch(*backend_, options_.watch);
+  writer_watch_.Pause(false);
+  writer_watch_.Drain();
+  const absl::Status& failure = writer_watch_.failure();
+  if (!writer_watch_.watching()) status.Update(failure);
   const absl::string_view how = IsLegacy() ? "users of xtables.lock"
                                 : options_.watch == netlink::WatchMode::kPoll ? "poll"
                                                                               : "kernel events";
@@ -220,8 +220,8 @@ Sighting Agent::Listen() {
       status.ok()
           ? absl::StrCat(how, failure.ok() ? "" : ", anew after a failure: ", failure.message())
           : absl::StrCat("timer only: ", status.message());
-  Sighting sighting = lookout_.Take();
-  suspects_.NoteCommits(sighting.commits, sighting.others);
+  SeenWriters sighting = writer_watch_.Take();
+  attribution_.NoteCommits(sighting.commits, sighting.others);
   return sighting;
 }
 
@@ -229,13 +229,13 @@ SyncReport Agent::Repair(Trigger trigger) {
   const RuleSupport before = KnownSupport(options_.support);
   // Modules may have been installed.
   if (trigger == Trigger::kTimer && !before.all()) {
-    options_.support->Look(backend_->kind(), options_.input.labels.has_value());
+    options_.support->Read(backend_->kind(), options_.input.labels.has_value());
   }
   Clock clock = SteadyClock();
   clock.patience = options_.patience;
-  Witness witness;
+  RoundObserver observer;
   if (foreign_rules_) {
-    witness = [this](const netlink::Snapshot& observed, const Plan& plan) {
+    observer = [this](const netlink::Snapshot& observed, const Plan& plan) {
       // Only a table that is made anew, which lacks our rules, begins its handles again.
       foreign_rules_->Note(observed, plan.families, [&](Family family) {
         return !IsLegacy() && !Changes(plan.diff, family);
@@ -243,21 +243,21 @@ SyncReport Agent::Repair(Trigger trigger) {
     };
   }
   SyncReport report =
-      Reconciler(backend_.get(), std::move(clock), options_.support, std::move(witness))
+      Reconciler(backend_.get(), std::move(clock), options_.support, std::move(observer))
           .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   if (options_.observe) {
-    for (Finding& finding : report.plan.diff.findings) finding.mended = false;
+    for (Finding& finding : report.plan.diff.findings) finding.repaired = false;
   }
   if (KnownSupport(options_.support) != before) ForgetRepairs();
   return report;
 }
 
 std::vector<Change> Agent::Restrain(const Plan& plan) {
-  suspects_.NoteCheck(plan, ForeignChanges(plan));
+  attribution_.NoteCheck(plan, ForeignChanges(plan));
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
   std::vector<Change> allowed = damping_.Allow(plan, now, [this](const Item& jump) {
-    return KubeProxyAmong(suspects_.Of({&jump, 1}).writers, options_.writers);
+    return KubeProxyAmong(attribution_.Of({&jump, 1}).writers, options_.writers);
   });
   std::erase_if(allowed, [&](const Change& change) {
     if (IsNative(change)) return false;

@@ -17,12 +17,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/loop/attribution.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
 #include "agent/loop/foreign_rules.h"
-#include "agent/loop/lookout.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
+#include "agent/loop/writer.h"
+#include "agent/loop/writer_watch.h"
 #include "agent/policy/policy.h"
 #include "featuregates/feature.h"
 #include "netlink/backend.h"
@@ -107,22 +109,22 @@ class Agent {
   absl::Status EnsureBackend();
   void CloseBackend();
   // What was noticed since the last round. Starts to watch if necessary.
-  Sighting Listen();
+  SeenWriters Listen();
   // Reads, compares, and repairs what Restrain lets through.
   SyncReport Repair(Trigger trigger);
   std::vector<Change> Restrain(const Plan& plan);
-  // What Suspects knows the new rules of other programs by.
+  // What WriterAttribution knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
   // Jumps of kube-proxy's that the check before had, where its services still exist.
   std::vector<ForeignJump> LostProxyJumpsIn(const Plan& plan) const;
   // Findings about rules of other programs that the check before did not have.
   std::vector<Finding> NewBlockersIn(const Plan& plan) const;
-  // What Suspects is to find the writers of, apart from damage.
+  // What WriterAttribution is to find the writers of, apart from damage.
   std::vector<Item> ForeignChanges(const Plan& plan) const;
   void NoteLostProxyJumps(Round& round) const;
   void NoteBlockers(Round& round);
   // Reads which commits of others came before the last check.
-  void NoteSuspects(const SyncReport& report);
+  void NoteWriters(const SyncReport& report);
   void NoteForeignRules(Round& round);
   void NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended);
   void NoteFamilies(Round& round, SteadyTime ended);
@@ -134,11 +136,11 @@ class Agent {
   std::unique_ptr<EventSource> timer_;
   std::unique_ptr<netlink::Backend> backend_;
   // Declared after backend_ so that it is destroyed first.
-  Lookout lookout_;
+  WriterWatch writer_watch_;
   std::function<double()> jitter_;
   Pace pace_;
   Damping damping_;
-  Suspects suspects_;
+  WriterAttribution attribution_;
   std::map<netlink::Family, FamilyRecord> records_;
   Trigger next_trigger_ = Trigger::kStart;
   // Of the last check that succeeded.

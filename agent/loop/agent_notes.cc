@@ -81,7 +81,7 @@ std::vector<Item> Agent::ForeignChanges(const Plan& plan) const {
 void Agent::NoteBlockers(Round& round) {
   for (Finding& finding : NewBlockersIn(round.report.plan)) {
     const Item item = ItemOf(finding);
-    round.new_blockers.push_back({std::move(finding), suspects_.Of({&item, 1})});
+    round.new_blockers.push_back({std::move(finding), attribution_.Of({&item, 1})});
     NoteRecent(round.new_blockers.back(), state_.recent_blockers);
   }
 }
@@ -93,22 +93,22 @@ void Agent::NoteLostProxyJumps(Round& round) const {
   for (const ForeignJump& jump : lost.jumps) {
     items.push_back({jump.base_chain, absl::StrCat("-j ", jump.target)});
   }
-  lost.by = suspects_.Of(items);
+  lost.by = attribution_.Of(items);
   // It cleans up, or changes its mode.
   if (KubeProxyAmong(lost.by.writers, options_.writers)) return;
   round.lost_proxy_jumps = std::move(lost);
 }
 
-void Agent::NoteSuspects(const SyncReport& report) {
+void Agent::NoteWriters(const SyncReport& report) {
   const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
   if (!damaged && ForeignChanges(report.plan).empty()) return;
   // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
-  lookout_.Drain();
+  writer_watch_.Drain();
   // Some may be later than the check, and once drained they do not trigger one.
-  if (lookout_.seen().changes > 0) pace_.NoteChange();
-  const Sighting late = lookout_.TakeCommits();
-  suspects_.NoteCommits(late.commits, late.others);
-  damping_.NoteSuspects(suspects_);
+  if (writer_watch_.seen().changes > 0) pace_.NoteChange();
+  const SeenWriters late = writer_watch_.TakeCommits();
+  attribution_.NoteCommits(late.commits, late.others);
+  damping_.NoteWriters(attribution_);
 }
 
 void Agent::NoteForeignRules(Round& round) {
@@ -118,11 +118,11 @@ void Agent::NoteForeignRules(Round& round) {
   if (!foreign_rules_->counts().empty()) {
     round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
                                           .counts = foreign_rules_->counts(),
-                                          .by = suspects_.Of(ForeignItems())};
+                                          .by = attribution_.Of(ForeignItems())};
     NoteRecent(*round.foreign_rules, state_.recent_foreign_rules);
   }
   foreign_rules_->Take();
-  suspects_.ForgetAppeared();
+  attribution_.ForgetAppeared();
 }
 
 void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
@@ -146,7 +146,7 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
     return !report.ResultOf(jump.base_chain.family).status.ok();
   });
   round.incident = Incident{.damage = DamageOf(damage),
-                            .by = suspects_.Of(items),
+                            .by = attribution_.Of(items),
                             .latency = ended - noticed,
                             .applying = report.applying};
   absl::c_set_difference(before, foreign_jumps_, std::back_inserter(round.incident->lost_jumps));
@@ -159,7 +159,7 @@ void Agent::NoteState(const Round& round) {
   const SyncReport& report = round.report;
   state_.heartbeat = now;
   state_.last_look = now;
-  state_.looks += static_cast<uint64_t>(report.looks);
+  state_.checks += static_cast<uint64_t>(report.checks);
   if (report.FirstError().ok()) state_.last_success = now;
   Retirement retired;
   if (const std::optional<RetireReport>& done = round.retirement) {

@@ -24,8 +24,8 @@ namespace {
 constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
-constexpr double kLooksAtOnce = 10;
-constexpr double kLooksPerSecond = 10;
+constexpr double kChecksAtOnce = 10;
+constexpr double kChecksPerSecond = 10;
 constexpr double kShareBurstSeconds = 60;
 
 constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
@@ -95,7 +95,7 @@ void Backoff::NoteFailure(SteadyTime now, absl::Duration longest) {
 Pace::Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share)
     : jitter_(std::move(jitter)),
       sync_period_(sync_period),
-      looks_(kLooksAtOnce, kLooksPerSecond),
+      checks_(kChecksAtOnce, kChecksPerSecond),
       cpu_(cpu_share * kShareBurstSeconds, cpu_share),
       backoff_(sync_period, jitter_) {}
 
@@ -105,12 +105,12 @@ void Pace::SetOptions(absl::Duration sync_period, double cpu_share) {
   backoff_ = Backoff(sync_period, jitter_);
 }
 
-void Pace::NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed) {
+void Pace::NoteCheck(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed) {
   last_start_ = start;
   change_pending_ = false;
   urgent_ = false;
   waiting_ = SteadyTime::InfiniteFuture();
-  looks_.Take(1, start);
+  checks_.Take(1, start);
   cpu_.Take(absl::ToDoubleSeconds(cpu), end);
   if (failed) {
     backoff_.NoteFailure(end);
@@ -123,7 +123,7 @@ SteadyTime Pace::Next(SteadyTime now) const {
   if (urgent_) return now;
   SteadyTime next = std::min(waiting_, failing() ? backoff_.next() : last_start_ + sync_period_);
   if (change_pending_) {
-    SteadyTime due = std::max(looks_.When(1, now), cpu_.When(0, now));
+    SteadyTime due = std::max(checks_.When(1, now), cpu_.When(0, now));
     if (failing()) due = std::max(due, last_start_ + kBetweenFailures);
     next = std::min(next, due);
   }

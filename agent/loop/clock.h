@@ -122,10 +122,10 @@ class Pace {
   // A check is due at `when`, unless there is one before.
   void NoteWaiting(SteadyTime when) { waiting_ = std::min(waiting_, when); }
   // A check took from `start` to `end` and used `cpu` of CPU time, with its child processes.
-  void NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
+  void NoteCheck(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
 
-  // When to check; `now` where that is overdue. Bursts trigger 10 checks at once, then 10 checks per
-  // second; while checks fail, one.
+  // When to check; `now` where that is overdue. Bursts trigger 10 checks at once, then 10 checks
+  // per second; while checks fail, one.
   SteadyTime Next(SteadyTime now) const;
   bool change_pending() const { return change_pending_; }
   // NoteWaiting was called since the last check.
@@ -135,7 +135,7 @@ class Pace {
  private:
   std::function<double()> jitter_;
   absl::Duration sync_period_;
-  Allowance looks_;
+  Allowance checks_;
   Allowance cpu_;
   Backoff backoff_;
   bool change_pending_ = false;

@@ -243,9 +243,9 @@ struct AgentState {
   std::vector<FamilyState> families;
   // Of the last check, without the native table.
   std::vector<Finding> findings;
-  std::vector<Standing> in_place;
-  std::vector<Standing> stale;
-  std::vector<Standing> of_kube_proxy;
+  std::vector<ExistingItem> in_place;
+  std::vector<ExistingItem> stale;
+  std::vector<ExistingItem> of_kube_proxy;
   std::vector<Fight> fights;
   // When --stale-chains=retire last read all rules: what of `stale` is used, and by whom; and how
   // many rules, other than kube-proxy's, jump to each chain of kubelet's.
@@ -263,7 +263,7 @@ struct AgentState {
   absl::Time last_success = absl::InfinitePast();
   // When the event loop last turned.
   absl::Time heartbeat = absl::InfinitePast();
-  uint64_t looks = 0;
+  uint64_t checks = 0;
   uint64_t incidents = 0;
   // The last ten, newest first, one line each, with the time, without the writers' arguments.
   std::vector<std::string> recent_incidents;

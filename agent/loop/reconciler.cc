@@ -88,7 +88,7 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
 // `report`, preceded by `earlier`.
 SyncReport After(const SyncReport& earlier, SyncReport report) {
   report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
-  report.looks += earlier.looks;
+  report.checks += earlier.checks;
   report.applying += earlier.applying;
   return report;
 }
@@ -123,10 +123,10 @@ struct Attempt {
   RuleSupport support;
   const PolicyInput& input;
   const Restraint& restraint;
-  const Witness& witness;
+  const RoundObserver& observer;
   SyncReport report = {};
 
-  absl::StatusOr<Plan> Look() {
+  absl::StatusOr<Plan> Check() {
     absl::StatusOr<Plan> plan;
     const absl::Status status = RetryAborted(clock, start, [&] {
       plan = Check(input);
@@ -166,12 +166,12 @@ struct Attempt {
                                  : backend.Read(queries, &NativeMartians());
       if (!observed.ok()) return observed.status();
       Plan plan = Compare(part, support, *observed);
-      if (witness && !torn) witness(*observed, plan);
+      if (observer && !torn) observer(*observed, plan);
       return plan;
     };
     absl::StatusOr<Plan> plan = once();
     if (!plan.ok() || source == nullptr || !AddsRules(plan->diff) ||
-        !source->LookOnce(backend.kind(), part.labels.has_value())) {
+        !source->ReadOnce(backend.kind(), part.labels.has_value())) {
       return plan;
     }
     support = source->known();
@@ -192,7 +192,7 @@ struct Attempt {
 
   absl::Status RepairOnce(const PolicyInput& part, absl::Span<const Family> families,
                           const Restraint& allow) {
-    ++report.looks;
+    ++report.checks;
     absl::StatusOr<Plan> plan = Check(part);
     if (!plan.ok()) {
       // A failed check says nothing about either family.
@@ -208,7 +208,7 @@ struct Attempt {
   void AddMissing(const PolicyInput& part, absl::Span<const Family> families,
                   const Restraint& allow) {
     if (backend.kind() != netlink::BackendKind::kNft || !report.applied.empty()) return;
-    ++report.looks;
+    ++report.checks;
     const absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
     if (!plan.ok()) return;
     const std::vector<Change> additions = Additions(allow(*plan));
@@ -375,17 +375,17 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
   });
 }
 
-absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
+absl::StatusOr<Plan> Reconciler::Check(const PolicyInput& input) {
   return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_),
-                 input,     {},     witness_}
-      .Look();
+                 input,     {},     observer_}
+      .Check();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
     SyncReport report =
-        Attempt{*backend_, clock_, start, support_, support, input, restraint, witness_}.Sync();
+        Attempt{*backend_, clock_, start, support_, support, input, restraint, observer_}.Sync();
     ReportWriteRefused(input, report);
     return report;
   };

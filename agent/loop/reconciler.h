@@ -40,7 +40,7 @@ struct SyncReport {
   // What was retired after that; if requested.
   std::vector<RetireReport> retired = {};
   // How often the kernel was read; more than one when others kept changing it.
-  int looks = 0;
+  int checks = 0;
   // Spent inside Backend::Apply.
   absl::Duration applying;
   // Why a rule about connection labels was refused, where connlabel is missing: `plan`, `families`
@@ -66,7 +66,7 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 using Restraint = std::function<std::vector<Change>(const Plan& plan)>;
 
 // Called after each check, with what it has read.
-using Witness = std::function<void(const netlink::Snapshot& observed, const Plan& plan)>;
+using RoundObserver = std::function<void(const netlink::Snapshot& observed, const Plan& plan)>;
 
 // Not safe for use by several threads at once. The backend and `support` must outlive it.
 class Reconciler {
@@ -74,15 +74,15 @@ class Reconciler {
   // Asks `support` what the node can hold only when rules are to be added, notes there what
   // transactions show, and leaves out what the node lacks. Null: the node can hold everything.
   Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr,
-             Witness witness = {})
+             RoundObserver observer = {})
       : backend_(backend),
         clock_(std::move(clock)),
         support_(support),
-        witness_(std::move(witness)) {}
+        observer_(std::move(observer)) {}
 
   // Reads and compares; changes nothing. Errors are Backend::Read's, with Aborted as by
   // RetryAborted.
-  absl::StatusOr<Plan> Look(const PolicyInput& input);
+  absl::StatusOr<Plan> Check(const PolicyInput& input);
 
   // Puts in place what `input` desires, as far as the node can hold it, both families in one
   // transaction. Where the ruleset changed in between, reads again, as RetryAborted does; the
@@ -101,7 +101,7 @@ class Reconciler {
   netlink::Backend* backend_;
   Clock clock_;
   SupportSource* support_;
-  Witness witness_;
+  RoundObserver observer_;
 };
 
 }  // namespace kipt::agent

@@ -291,9 +291,9 @@ std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now, const KubeP
   return allowed;
 }
 
-void Damping::NoteSuspects(const Suspects& suspects) {
+void Damping::NoteWriters(const WriterAttribution& attribution) {
   for (auto& [item, repair] : repairs_) {
-    Suspected suspected = suspects.Of({item});
+    Suspected suspected = attribution.Of({item});
     // Otherwise the last known one is the best guess.
     if (!suspected.writers.empty()) repair.fight.by = std::move(suspected);
   }

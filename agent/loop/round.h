@@ -16,9 +16,9 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "agent/loop/attribution.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
-#include "agent/loop/lookout.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
 
@@ -91,7 +91,7 @@ class Damping {
       const Plan& plan, SteadyTime now,
       const KubeProxyLives& lives = [](const Item&) { return std::nullopt; });
   // Who undid what the last Allow found undone. Before NoteApplied.
-  void NoteSuspects(const Suspects& suspects);
+  void NoteWriters(const WriterAttribution& attribution);
   void NoteApplied(absl::Span<const Change> applied, SteadyTime now);
 
   // When something held back may be done, or something put back in a fight has lasted

@@ -142,7 +142,7 @@ PolicyInput Node::Input() const {
 
 void Node::SetConfig(Config config) {
   config_ = std::move(config);
-  support_->LookAnew();
+  support_->ReadAgain();
 }
 
 BackendOrError Node::Open(bool read_only) {
@@ -206,12 +206,12 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
               }};
 }
 
-NodeQuestions Node::Questions(Errand errand) {
-  one_attempt_ = errand == Errand::kSync;
+NodeQuestions Node::Questions(Purpose errand) {
+  one_attempt_ = errand == Purpose::kSync;
   symbols_ = one_attempt_ ? KernelSymbols::kSkip : KernelSymbols::kRead;
   NodeQuestions node = {.support = support_,
                         .who_drops_martians = [this] { return WhoDropsMartians(); }};
-  if (errand != Errand::kRetire && !Retires()) return node;
+  if (errand != Purpose::kRetire && !Retires()) return node;
   node.retire = Dependents(OtherThan(KindInUse()));
   node.retire_other = [this](bool martians_dropped, bool apply) {
     return RetireOther(martians_dropped, apply);
@@ -238,7 +238,7 @@ AgentOptions Node::MakeAgentOptions() {
   }
   // What was missing might no longer be needed.
   if (mode_ && !support_->known().all()) {
-    support_->LookOnce(KindInUse(), options.input.labels.has_value());
+    support_->ReadOnce(KindInUse(), options.input.labels.has_value());
   }
   if (mode_ && Retires() && !config_.observe) {
     options.retire = Dependents(OtherThan(KindInUse()));

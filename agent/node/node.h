@@ -52,7 +52,7 @@ class Node {
  public:
   // kSync tries once, so the kernel's refusal decides; the others read every file that shows what
   // the kernel has.
-  enum class Errand : uint8_t { kLook, kSync, kRetire };
+  enum class Purpose : uint8_t { kCheck, kSync, kRetire };
 
   // This machine, in the calling thread's network namespace or in `visited`, which is entered on
   // another thread wherever that is needed.
@@ -85,7 +85,7 @@ class Node {
   absl::StatusOr<std::string> ModeChange() const;
 
   // For one command; Open has succeeded.
-  NodeQuestions Questions(Errand errand);
+  NodeQuestions Questions(Purpose errand);
   // For the daemon's loop; with sources of retirement once a backend was opened.
   AgentOptions MakeAgentOptions();
   // What the other iptables mode holds; creates and loads nothing.

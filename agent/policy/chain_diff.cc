@@ -60,7 +60,7 @@ class ChainDiffer {
   // What an observed rule is, and what happens to it.
   struct Place {
     // Index of the desired rule that it is.
-    size_t wanted = kNone;
+    size_t desired = kNone;
     // Else, what kubelet wrote.
     std::optional<KubeletForm> form = {};
     // Why it is removed; empty where it stays.
@@ -75,8 +75,8 @@ class ChainDiffer {
     absl::c_move(FindVoidedMarks(desired_.id, observed_), std::back_inserter(damages));
     for (const Damage& damage : damages) {
       const bool damaged = damage.condition == Condition::kDamagedRule;
-      const bool mended = damaged && (damage.delete_rule || input_.mode == Mode::kLegacy);
-      diff_.findings.push_back({damage.condition, desired_.id, damage.message, mended});
+      const bool repaired = damaged && (damage.delete_rule || input_.mode == Mode::kLegacy);
+      diff_.findings.push_back({damage.condition, desired_.id, damage.message, repaired});
       unguarded |= damaged && !damage.delete_rule;
       if (damage.delete_rule) places_[damage.index].removal = kDamaged;
     }
@@ -88,10 +88,10 @@ class ChainDiffer {
     while (end_ < observed_.size() && !EndsOurs(end_)) ++end_;
     // Take each of ours where it is, the earlier first; in an ordered chain after the one before.
     size_t from = 0;
-    for (size_t wanted = 0; wanted < found_.size(); ++wanted) {
+    for (size_t desired = 0; desired < found_.size(); ++desired) {
       for (size_t i = desired_.ordered ? from : 0; i < end_; ++i) {
-        if (places_[i].wanted != wanted) continue;
-        found_[wanted] = i;
+        if (places_[i].desired != desired) continue;
+        found_[desired] = i;
         from = i + 1;
         break;
       }
@@ -99,11 +99,11 @@ class ChainDiffer {
     anchor_ = from;
     while (anchor_ < end_ && !(DecidesFirst(anchor_) && !claimed_)) ++anchor_;
     for (size_t i = 0; i < observed_.size(); ++i) {
-      const size_t wanted = places_[i].wanted;
-      if (wanted == kNone || found_[wanted] == i) continue;
-      places_[i].removal = found_[wanted] != kNone ? "duplicate"
-                           : i > end_              ? "comes after a rule that may decide first"
-                                                   : "is out of order";
+      const size_t desired = places_[i].desired;
+      if (desired == kNone || found_[desired] == i) continue;
+      places_[i].removal = found_[desired] != kNone ? "duplicate"
+                           : i > end_               ? "comes after a rule that may decide first"
+                                                    : "is out of order";
     }
   }
 
@@ -118,7 +118,7 @@ class ChainDiffer {
       return candidate.rule == *observed.rule();
     });
     if (own != desired_.rules.end()) {
-      place.wanted = static_cast<size_t>(own - desired_.rules.begin());
+      place.desired = static_cast<size_t>(own - desired_.rules.begin());
       return;
     }
     place.form = RecognizeKubeletForm(desired_.id, *observed.rule());
@@ -139,7 +139,7 @@ class ChainDiffer {
   bool DecidesFirst(size_t index) const {
     const ObservedRule& observed = observed_[index];
     const Place& place = places_[index];
-    if (place.wanted != kNone || !place.removal.empty()) return false;
+    if (place.desired != kNone || !place.removal.empty()) return false;
     // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
     const bool only_marks = observed.rule() != nullptr &&
                             std::holds_alternative<netlink::SetMark>(observed.rule()->target);
@@ -169,7 +169,7 @@ class ChainDiffer {
     size_t end = anchor_;
     for (size_t i = 0; i < observed_.size(); ++i) {
       const Place& place = places_[i];
-      if (place.removal.empty() && (place.wanted != kNone || place.form)) end = i;
+      if (place.removal.empty() && (place.desired != kNone || place.form)) end = i;
     }
     std::vector<std::string> above;
     for (size_t i = 0; i < end; ++i) {
@@ -234,9 +234,9 @@ class ChainDiffer {
   }
 
   // The rule before which a missing one of ours is inserted; the end: append.
-  size_t Anchor(size_t wanted) const {
+  size_t Anchor(size_t desired) const {
     if (!desired_.ordered) return anchor_;
-    const auto later = std::find_if(found_.begin() + static_cast<ptrdiff_t>(wanted), found_.end(),
+    const auto later = std::find_if(found_.begin() + static_cast<ptrdiff_t>(desired), found_.end(),
                                     [](size_t index) { return index != kNone; });
     return later != found_.end() ? *later : anchor_;
   }
@@ -303,7 +303,7 @@ std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain) {
 }  // namespace
 
 void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool kube_proxys,
-                   Standing item, Diff& diff) {
+                   ExistingItem item, Diff& diff) {
   item.reason = absl::StrCat(
       kube_proxys ? "kube-proxy's: it uses this chain too" : WhyStale(input, chain), item.reason);
   (kube_proxys ? diff.of_kube_proxy : diff.stale).push_back(std::move(item));

@@ -61,7 +61,7 @@ std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chai
 // Adds `item`, which belongs to kubelet's `chain` or leads to it, to what is stale or, if
 // `kube_proxys`, to what is kube-proxy's. Its reason becomes a clause before the one that it has.
 void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool kube_proxys,
-                   Standing item, Diff& diff);
+                   ExistingItem item, Diff& diff);
 
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);

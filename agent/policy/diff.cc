@@ -94,8 +94,9 @@ class Differ {
  private:
   bool IsUnhooked(const ChainId& chain) const { return unhooked_.count(TableOf(chain)) != 0; }
 
-  void Report(Condition condition, const ChainId& chain, std::string message, bool mended = false) {
-    diff_.findings.push_back({condition, chain, std::move(message), mended});
+  void Report(Condition condition, const ChainId& chain, std::string message,
+              bool repaired = false) {
+    diff_.findings.push_back({condition, chain, std::move(message), repaired});
   }
 
   // Tables in which a base chain of ours exists without its hook.
@@ -158,7 +159,7 @@ class Differ {
     ListUndesired(input_, id, kube_proxys, {id, ChainText(id), absl::StrCat("; ", known.reason)},
                   diff_);
     for (const netlink::ObservedRule& rule : chain->rules) {
-      Standing item = {id, RuleText(id, rule), "stays with its chain"};
+      ExistingItem item = {id, RuleText(id, rule), "stays with its chain"};
       const std::optional<KubeletForm> form =
           rule.rule() == nullptr ? std::nullopt : RecognizeKubeletForm(id, *rule.rule());
       const bool only_kubelets = form && !form->shared_with_kube_proxy;
@@ -191,7 +192,7 @@ class Differ {
   void DiffNative() {
     const auto standing = [](absl::string_view reason) {
       const netlink::Operation table = NativeRemoval();
-      return Standing{netlink::ChainOf(table), netlink::ToString(table), std::string(reason)};
+      return ExistingItem{netlink::ChainOf(table), netlink::ToString(table), std::string(reason)};
     };
     if (desired_.native) {
       const std::string reason = absl::StrCat(
@@ -308,11 +309,11 @@ std::vector<Change> Additions(absl::Span<const Change> changes) {
 }
 
 bool NeedsAttention(const Finding& finding) {
-  return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
+  return !finding.repaired && SeverityOf(finding.condition) != Severity::kInfo;
 }
 
 bool IsCritical(const Finding& finding) {
-  return !finding.mended && SeverityOf(finding.condition) == Severity::kCritical;
+  return !finding.repaired && SeverityOf(finding.condition) == Severity::kCritical;
 }
 
 Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed, const RuleSupport& support) {

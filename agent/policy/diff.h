@@ -37,12 +37,12 @@ struct Change {
 };
 
 // Something of kubelet's that exists and stays unchanged: "-A INPUT -j KUBE-FIREWALL".
-struct Standing {
+struct ExistingItem {
   netlink::ChainId chain;
   std::string text;
   std::string reason;
 
-  bool operator==(const Standing&) const = default;
+  bool operator==(const ExistingItem&) const = default;
 };
 
 // Kubelet's chains in the iptables mode that is not managed, left behind by an upgrade, another
@@ -112,7 +112,7 @@ struct Finding {
   // What was seen, and what to do; names the rule.
   std::string message;
   // The changes of the same diff repair it.
-  bool mended = false;
+  bool repaired = false;
 
   bool operator==(const Finding&) const = default;
 };
@@ -120,11 +120,11 @@ struct Finding {
 struct Diff {
   // In the order in which they must be applied: that of netlink::Operation.
   std::vector<Change> changes;
-  std::vector<Standing> in_place;
+  std::vector<ExistingItem> in_place;
   // Left by another mode, bit or family, and kept, as kubelet keeps it.
-  std::vector<Standing> stale;
+  std::vector<ExistingItem> stale;
   // Not desired either, but used by the kube-proxy that lives in the family, which writes it too.
-  std::vector<Standing> of_kube_proxy;
+  std::vector<ExistingItem> of_kube_proxy;
   std::vector<Finding> findings;
   // An existing rule disproves RuleSupport::xt being false; the diff takes that into account.
   bool support_disproved = false;
@@ -137,8 +137,8 @@ struct Diff {
 // Reports and logs name the native table apart from iptables' chains.
 bool IsNative(const netlink::ChainId& chain);
 inline bool IsNative(const Change& change) { return netlink::IsNative(change.operation); }
-inline bool IsNative(const Standing& standing) { return IsNative(standing.chain); }
-template <typename Item>  // Change, Standing
+inline bool IsNative(const ExistingItem& standing) { return IsNative(standing.chain); }
+template <typename Item>  // Change, ExistingItem
 std::vector<Item> WithoutNative(std::vector<Item> items) {
   std::erase_if(items, [](const Item& item) { return IsNative(item); });
   return items;

@@ -175,7 +175,7 @@ bool IsMartianRule(const ObservedRule& rule) {
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
   MartianProtection protection;
   if (observed.native) {
-    protection.stands = !observed.native->altered;
+    protection.in_place = !observed.native->altered;
     protection.dropped = protection.dropped_natively = observed.native->counters.packets;
   }
   const ObservedChain* firewall = observed.Find(Firewall());
@@ -184,10 +184,10 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
   protection.dormant = observed.dormant.count({Family::kIPv4, Table::kFilter}) != 0;
   const bool hooked = input != nullptr && input->hooked;
   protection.way = hooked && walk.Leads(Input(), Firewall());
-  protection.stands |= hooked && !protection.dormant && DropsTheRest(*input, walk);
+  protection.in_place |= hooked && !protection.dormant && DropsTheRest(*input, walk);
   if (firewall == nullptr) return protection;
   protection.rule = HoldsMartianRule(*firewall, walk);
-  protection.stands |= protection.rule && protection.way && !protection.dormant;
+  protection.in_place |= protection.rule && protection.way && !protection.dormant;
   for (const ObservedRule& rule : firewall->rules) {
     if (IsMartianRule(rule)) protection.dropped += rule.counters.packets;
   }
@@ -195,7 +195,7 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
 }
 
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied) {
-  if (found.stands) return true;
+  if (found.in_place) return true;
   // We put rules where packets reach them.
   for (const Change& change : applied) {
     const ChainId& chain = netlink::ChainOf(change.operation);

@@ -19,7 +19,7 @@ namespace kipt::agent {
 
 struct MartianProtection {
   // `rule`, `way` and not `dormant`; or the native table has it.
-  bool stands = false;
+  bool in_place = false;
   // It is in KUBE-FIREWALL, and every martian packet in that chain reaches it.
   bool rule = false;
   // Packets for this node reach KUBE-FIREWALL from INPUT.

@@ -74,7 +74,7 @@ Finding Incompatible(const ChainId& chain, const std::string& rule, size_t count
                    : "iptables has no option for it. Move it to a table of its own (nft add "
                      "table)",
               copy && !gone ? ", and reboot" : ""),
-          .mended = gone};
+          .repaired = gone};
 }
 
 }  // namespace

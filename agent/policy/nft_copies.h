@@ -46,7 +46,7 @@ class UnlistableRules {
 
   // Takes any rule.
   void Add(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
-  // One finding, TableIncompatible, for each table; mended where all are gone.
+  // One finding, TableIncompatible, for each table; repaired where all are gone.
   std::vector<Finding> Findings() const;
 
  private:

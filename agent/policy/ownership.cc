@@ -21,8 +21,8 @@ using netlink::ObservedRule;
 using netlink::Rule;
 using netlink::Table;
 
-bool KubeProxyTells(const netlink::Snapshot& snapshot, netlink::Family family,
-                    kep3178::Tells what) {
+bool KubeProxyShows(const netlink::Snapshot& snapshot, netlink::Family family,
+                    kep3178::Shows what) {
   return absl::c_any_of(kep3178::kKubeProxyChains, [&](const kep3178::KubeProxyRow& row) {
     return row.tells == what &&
            snapshot.Find({family, row.table, std::string(row.chain)}) != nullptr;
@@ -151,7 +151,7 @@ bool IsKubeProxyChain(const ChainId& chain) {
 }
 
 bool IsClaimedByKubeProxy(const netlink::Snapshot& snapshot, netlink::Family family) {
-  return KubeProxyTells(snapshot, family, kep3178::Tells::kLives);
+  return KubeProxyShows(snapshot, family, kep3178::Shows::kLives);
 }
 
 bool KubeProxyLeaves(const netlink::Snapshot& snapshot, netlink::Family family) {
@@ -167,7 +167,7 @@ bool KubeProxyLeaves(const netlink::Snapshot& snapshot, netlink::Family family) 
 }
 
 bool KubeProxyDropsByItself(const netlink::Snapshot& snapshot, netlink::Family family) {
-  return KubeProxyTells(snapshot, family, kep3178::Tells::kDropsByItself);
+  return KubeProxyShows(snapshot, family, kep3178::Shows::kDropsByItself);
 }
 
 std::optional<KubeletForm> RecognizeKubeletForm(const ChainId& chain, const Rule& rule) {

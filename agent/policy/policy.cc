@@ -141,7 +141,7 @@ std::vector<netlink::ChainQuery> ChainsToRead(absl::Span<const Family> families)
     }
   };
   for (const auto& row : kep3178::kKubeProxyChains) {
-    if (row.tells != kep3178::Tells::kNothing) ask(row, false, false);
+    if (row.tells != kep3178::Shows::kNothing) ask(row, false, false);
   }
   for (const auto& row : kep3178::kOthersJumpFrom) ask(row, true, false);
   for (const auto& row : kep3178::kChains) ask(row, true, row.chain == kFirewallChain);

@@ -187,24 +187,24 @@ inline netlink::Rule RuleOf(const JumpRow& row) {
 // ---- table 4: what kube-proxy alone makes, in iptables mode from 1.17 on, and in IPVS mode ----
 
 // What the chain tells of its family (IsClaimedByKubeProxy, KubeProxyDropsByItself).
-enum class Tells : uint8_t { kNothing, kLives, kDropsByItself };
+enum class Shows : uint8_t { kNothing, kLives, kDropsByItself };
 
 struct KubeProxyRow {
   Table table;
   absl::string_view chain;  // "KUBE-SVC-*": all that begin so, one for each service or endpoint
-  Tells tells = Tells::kNothing;
+  Shows tells = Shows::kNothing;
 };
 
 inline constexpr KubeProxyRow kKubeProxyChains[] = {
     // both modes
-    {Table::kNat, "KUBE-SERVICES", Tells::kLives},
-    {Table::kMangle, "KUBE-PROXY-CANARY", Tells::kLives},
-    {Table::kNat, "KUBE-PROXY-CANARY", Tells::kLives},
-    {Table::kFilter, "KUBE-PROXY-CANARY", Tells::kLives},
+    {Table::kNat, "KUBE-SERVICES", Shows::kLives},
+    {Table::kMangle, "KUBE-PROXY-CANARY", Shows::kLives},
+    {Table::kNat, "KUBE-PROXY-CANARY", Shows::kLives},
+    {Table::kFilter, "KUBE-PROXY-CANARY", Shows::kLives},
     {Table::kFilter, "KUBE-FORWARD"},
-    {Table::kFilter, "KUBE-PROXY-FIREWALL", Tells::kDropsByItself},  // 1.25
+    {Table::kFilter, "KUBE-PROXY-FIREWALL", Shows::kDropsByItself},  // 1.25
     // iptables mode
-    {Table::kFilter, "KUBE-SERVICES", Tells::kLives},
+    {Table::kFilter, "KUBE-SERVICES", Shows::kLives},
     {Table::kNat, "KUBE-NODEPORTS"},
     {Table::kFilter, "KUBE-EXTERNAL-SERVICES"},
     {Table::kFilter, "KUBE-NODEPORTS"},  // 1.21

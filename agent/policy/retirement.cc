@@ -47,8 +47,8 @@ class Planner {
   }
 
  private:
-  static bool Lists(const std::vector<Standing>& items, const ChainId& chain) {
-    return absl::c_any_of(items, [&](const Standing& one) {
+  static bool Lists(const std::vector<ExistingItem>& items, const ChainId& chain) {
+    return absl::c_any_of(items, [&](const ExistingItem& one) {
       return one.chain == chain && one.text == ChainText(chain);
     });
   }
@@ -103,7 +103,7 @@ class Planner {
     }
   }
 
-  void Keep(Standing standing, std::vector<Claim> claims) {
+  void Keep(ExistingItem standing, std::vector<Claim> claims) {
     retirement_.kept.push_back({std::move(standing), std::move(claims)});
   }
 
@@ -136,7 +136,7 @@ bool DeletesHint(const Change& change) {
 void KeepHints(const Dependents& dependents, Retirement& retirement) {
   std::string user = dependents.rule_of_others;
   if (user.empty() && !retirement.kept.empty()) {
-    const Standing& kept = retirement.kept.front().standing;
+    const ExistingItem& kept = retirement.kept.front().standing;
     user = absl::StrCat(netlink::ToString(kept.chain), ": ", kept.text);
   }
   if (user.empty()) return;
@@ -202,14 +202,15 @@ std::string ToString(const std::vector<Claim>& claims) {
                        [](std::string* out, const Claim& claim) { *out += claim.text; });
 }
 
-std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& retirement) {
-  std::erase_if(stale, [&](const Standing& standing) {
+std::vector<ExistingItem> WithClaims(std::vector<ExistingItem> stale,
+                                     const Retirement& retirement) {
+  std::erase_if(stale, [&](const ExistingItem& standing) {
     return absl::c_any_of(retirement.changes, [&](const Change& change) {
       return netlink::ChainOf(change.operation) == standing.chain &&
              GoneText(change.operation) == standing.text;
     });
   });
-  for (Standing& standing : stale) {
+  for (ExistingItem& standing : stale) {
     for (const Claimed& kept : retirement.kept) {
       if (kept.standing.chain != standing.chain || kept.standing.text != standing.text) continue;
       standing.reason = absl::StrCat("stale, kept: ", ToString(kept.claims));

@@ -35,7 +35,7 @@ struct RetirementOptions {
 
 // A chain, rule or jump that stays.
 struct Claimed {
-  Standing standing;
+  ExistingItem standing;
   // Never empty.
   std::vector<Claim> claims;
   // Of Diff::of_kube_proxy: not stale.
@@ -70,7 +70,7 @@ bool MayRetire(const PolicyInput& input, const netlink::Snapshot& observed, cons
                const RetirementOptions& options);
 
 // `stale` of a diff without what `retirement` removes, and with claims on the rest.
-std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& retirement);
+std::vector<ExistingItem> WithClaims(std::vector<ExistingItem> stale, const Retirement& retirement);
 
 // "jumped to from ...; kube-proxy uses it: ...".
 std::string ToString(const std::vector<Claim>& claims);

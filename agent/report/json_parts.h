@@ -21,7 +21,7 @@ namespace kipt::agent {
 
 // A chain, or with `rest` something about one.
 Json AboutChain(const netlink::ChainId& chain, const Json& rest = Json::object());
-Json StandingJson(const std::vector<Standing>& standing);
+Json ExistingJson(const std::vector<ExistingItem>& standing);
 Json FindingsJson(const std::vector<Finding>& findings);
 Json KeptJson(const Claimed& kept);
 Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,

@@ -33,7 +33,7 @@ bool IsRemoval(const netlink::Operation& operation) {
 // A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stays.
 struct PlanLine {
   char sign;
-  Standing standing;
+  ExistingItem standing;
 };
 
 // The order of a plan: table by table, base chains last, a chain before its rules, what stays
@@ -49,7 +49,7 @@ auto Place(const PlanLine& line) {
 std::vector<PlanLine> PlanLines(const Diff& diff) {
   std::vector<PlanLine> lines;
   for (const auto* standing : {&diff.in_place, &diff.stale, &diff.of_kube_proxy}) {
-    for (const Standing& item : *standing) lines.push_back({'=', item});
+    for (const ExistingItem& item : *standing) lines.push_back({'=', item});
   }
   for (const Change& change : diff.changes) {
     lines.push_back(
@@ -118,7 +118,7 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     AppendLine(text, "  ! ", ConditionName(finding.condition), " (",
                SeverityName(SeverityOf(finding.condition)), ") ", netlink::ToString(finding.chain),
-               ": ", finding.message, finding.mended ? " (repaired by this plan)" : "");
+               ": ", finding.message, finding.repaired ? " (repaired by this plan)" : "");
   }
   return text;
 }
@@ -154,7 +154,7 @@ Diff WithRetirement(const Plan& plan) {
 
 std::string MartianText(const Subject& subject, const Plan& plan) {
   std::string text = "martian packets: ";
-  if (plan.martians.stands) {
+  if (plan.martians.in_place) {
     absl::StrAppend(&text, "dropped by a rule (", plan.martians.dropped, " so far)");
   } else if (subject.route_localnet.empty()) {
     text += "no rule, and route_localnet is nowhere 1";

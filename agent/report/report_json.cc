@@ -64,8 +64,8 @@ Json ChangesJson(const std::vector<Change>& changes) {
 
 }  // namespace
 
-Json StandingJson(const std::vector<Standing>& standing) {
-  return List(WithoutNative(standing), [](const Standing& one) {
+Json ExistingJson(const std::vector<ExistingItem>& standing) {
+  return List(WithoutNative(standing), [](const ExistingItem& one) {
     return AboutChain(one.chain, {{"text", one.text}, {"reason", one.reason}});
   });
 }
@@ -74,7 +74,7 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return List(findings, [](const Finding& finding) {
     return AboutChain(finding.chain, {{"condition", ConditionName(finding.condition)},
                                       {"severity", SeverityName(SeverityOf(finding.condition))},
-                                      {"mended", finding.mended},
+                                      {"repaired", finding.repaired},
                                       {"message", finding.message}});
   });
 }
@@ -144,10 +144,10 @@ Json RetiredModesJson(const std::vector<RetireReport>& modes) {
   });
 }
 
-void AddStanding(const Plan& plan, Json& json) {
-  json["inPlace"] = StandingJson(plan.diff.in_place);
-  json["stale"] = StandingJson(plan.diff.stale);
-  json["ofKubeProxy"] = StandingJson(plan.diff.of_kube_proxy);
+void AddExisting(const Plan& plan, Json& json) {
+  json["inPlace"] = ExistingJson(plan.diff.in_place);
+  json["stale"] = ExistingJson(plan.diff.stale);
+  json["ofKubeProxy"] = ExistingJson(plan.diff.of_kube_proxy);
   json["findings"] = FindingsJson(plan.diff.findings);
   json["nativeTable"] = NativeJson(plan);
 }
@@ -169,7 +169,7 @@ std::string CheckJson(const AgentState& state) {
 std::string PlanJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changes"] = ChangesJson(plan.diff.changes);
-  AddStanding(plan, json);
+  AddExisting(plan, json);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   if (plan.other_retirement) json["otherRetirement"] = RetirementJson(*plan.other_retirement);
   AddOtherMode(subject, json);
@@ -178,7 +178,7 @@ std::string PlanJson(const Subject& subject, const Plan& plan) {
 
 std::string SyncJson(const Subject& subject, const SyncReport& report) {
   Json json = SubjectJson(subject, report.plan.generation);
-  json["looks"] = report.looks;
+  json["checks"] = report.checks;
   json["applied"] = ChangesJson(report.applied);
   json["nativeTablePut"] = Holds<netlink::PutNativeTable>(report.applied);
   json["nativeTableRemoved"] = Holds<netlink::DeleteNativeTable>(report.applied);
@@ -196,8 +196,8 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
 std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changesNeeded"] = WithoutNative(plan.diff.changes).size();
-  AddStanding(plan, json);
-  json["martians"] = MartiansJson(plan.martians.stands, plan.martians.dropped,
+  AddExisting(plan, json);
+  json["martians"] = MartiansJson(plan.martians.in_place, plan.martians.dropped,
                                   plan.martians.elsewhere, subject.route_localnet);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);

@@ -197,14 +197,14 @@ TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
   Invoke(RunSync, Mode::kLegacy, backend);
   backend.AppendRule(Nat("KUBE-MARK-MASQ"), SetBit(20));
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
-    const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Look(Wanted(mode).input);
+    const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Check(Wanted(mode).input);
     ASSERT_TRUE(plan.ok());
     ASSERT_THAT(plan->diff, Not(Eq(Diff())));
     for (const Change& change : plan->diff.changes) {
       EXPECT_NE(change.reason, "") << netlink::ToString(change.operation);
     }
-    for (const Standing& one : plan->diff.in_place) EXPECT_NE(one.reason, "") << one.text;
-    for (const Standing& one : plan->diff.stale) EXPECT_NE(one.reason, "") << one.text;
+    for (const ExistingItem& one : plan->diff.in_place) EXPECT_NE(one.reason, "") << one.text;
+    for (const ExistingItem& one : plan->diff.stale) EXPECT_NE(one.reason, "") << one.text;
   }
 }
 
@@ -224,7 +224,7 @@ TEST(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
   backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
   backend.AddChain(Nat("KUBE-MARK-DROP"));
   Subject subject = Wanted(Mode::kCleanup);
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Look(subject.input);
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Check(subject.input);
   ASSERT_TRUE(plan.ok());
   constexpr char kChange[] = ", generation 4\n\nip6 mangle\n  + :KUBE-IPTABLES-HINT";
   constexpr char kCount[] = "\n\n1 to add, 0 to remove, 5 in place, 1 stale, 0 findings";

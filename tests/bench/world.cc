@@ -141,7 +141,7 @@ absl::Status World::Remove(absl::Span<const ChainId> chains) {
 }
 
 absl::Status World::Check() {
-  const absl::StatusOr<agent::Plan> plan = reconciler_->Look(desired_);
+  const absl::StatusOr<agent::Plan> plan = reconciler_->Check(desired_);
   if (!plan.ok()) return plan.status();
   if (plan->diff.empty()) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("not in place: ", plan->diff.changes.size(), " changes, ",

@@ -19,7 +19,7 @@
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/detect/rule_support.h"
-#include "agent/loop/lookout.h"
+#include "agent/loop/writer.h"
 #include "agent/process/own_process.h"
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/fuzz/legacy_entries.h"

@@ -97,7 +97,7 @@ TEST_F(CommandLineTest, JsonSaysWhatThePlanAndTheSyncDid) {
   EXPECT_EQ(plan["iptablesMode"], "nft");
   const Json sync = AgentJson({"sync", kGateOff});
   EXPECT_EQ(sync["applied"], plan["changes"]);
-  EXPECT_EQ(sync["looks"], 1);
+  EXPECT_EQ(sync["checks"], 1);
   const Json status = AgentJson({"status", kGateOff});
   EXPECT_EQ(status["changesNeeded"], 0);
   EXPECT_TRUE(AgentJson({"sync", kGateOff})["applied"].empty());

@@ -100,10 +100,10 @@ TEST_F(ConntrackWatchTest, ReportsOnceInTenMinutesFromNinetyPercentOn) {
   EXPECT_EQ(reports_[0].entries, 100) << "of this network namespace";
   EXPECT_EQ(reports_[0].limit, 1000);
   now_ += absl::Minutes(10) - absl::Nanoseconds(1);
-  ASSERT_THAT(watch_->Look(), IsOk());
+  ASSERT_THAT(watch_->Check(), IsOk());
   EXPECT_FALSE(HasReports(2, absl::Milliseconds(300)));
   now_ += absl::Nanoseconds(1);
-  ASSERT_THAT(watch_->Look(), IsOk());
+  ASSERT_THAT(watch_->Check(), IsOk());
   EXPECT_TRUE(HasReports(2));
 }
 

@@ -146,9 +146,9 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
     }
     Sync(settings_);
     ExpectNothingPlanned(settings_);
-    const State mended = Saved();
-    EXPECT_THAT(Missing(whole_, mended), IsEmpty());
-    for (const SavedRules& family : mended) EXPECT_THAT(family.DoubledRules(), IsEmpty());
+    const State repaired = Saved();
+    EXPECT_THAT(Missing(whole_, repaired), IsEmpty());
+    for (const SavedRules& family : repaired) EXPECT_THAT(family.DoubledRules(), IsEmpty());
   }
 
   void KillManyTimes(int times) {

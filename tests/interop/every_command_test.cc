@@ -60,7 +60,7 @@ const std::vector<std::string> kSubject =
 const std::vector<std::string> kChange = {"family",    "table", "chain",
                                           "operation", "text",  "reason"};
 const std::vector<std::string> kStanding = {"family", "table", "chain", "text", "reason"};
-const std::vector<std::string> kLook =
+const std::vector<std::string> kCheck =
     kSubject + Below("/inPlace/0", kStanding) + Below("/stale/0", kStanding) +
     Below("", {"findings", "nativeTable/state", "nativeTable/reason", "nativeTable/packetsDropped",
                "otherMode/iptablesMode", "otherMode/chains", "otherMode/problem"});
@@ -108,7 +108,7 @@ const std::vector<Row> kReading = {
     {{"plan"},
      kExitDifferences,
      "  + :KUBE-IPTABLES-HINT - [0:0]",
-     kLook + Below("/changes/0", kChange),
+     kCheck + Below("/changes/0", kChange),
      {{"/mode", "cleanup"},
       {"/iptablesMode", "MODE"},
       {"/changes/0/chain", "KUBE-IPTABLES-HINT"},
@@ -116,7 +116,7 @@ const std::vector<Row> kReading = {
     {{"status"},
      kExitDifferences,
      "ip: 3 changes needed (see plan)\n",
-     kLook + Below("/martians", {"ruleStands", "packetsDropped", "routeLocalnet", "exposed"}),
+     kCheck + Below("/martians", {"ruleStands", "packetsDropped", "routeLocalnet", "exposed"}),
      {{"/iptablesMode", "MODE"}, {"/changesNeeded", 4}}},
     {{"audit", "--cni-conf-dir=DIR/cni"},
      kExitDifferences,
@@ -180,8 +180,8 @@ const std::vector<Row> kWriting = {
      "ip: nothing to change\nip6: nothing to change\n",
      {"/looks"},
      {{"/applied", Json::array()}}},
-    {{"plan"}, kExitOk, "0 to add, 0 to remove", kLook, {{"/changes", Json::array()}}},
-    {{"status"}, kExitOk, "ip: in place\nip6: in place\n", kLook, {{"/changesNeeded", 0}}},
+    {{"plan"}, kExitOk, "0 to add, 0 to remove", kCheck, {{"/changes", Json::array()}}},
+    {{"status"}, kExitOk, "ip: in place\nip6: in place\n", kCheck, {{"/changesNeeded", 0}}},
     {{"retire", "--cni-conf-dir=DIR/cni"},
      kExitDifferences,
      "- -X KUBE-MARK-DROP",

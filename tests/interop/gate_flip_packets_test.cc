@@ -36,7 +36,7 @@ constexpr char kHead[] =
 
 // What of the martians came to the node, before iptables sees them.
 constexpr char kWitness[] = R"(
-table inet witness {
+table inet observer {
   counter martians { }
   chain arrived {
     type filter hook prerouting priority -400

@@ -146,8 +146,8 @@ class LabelCompanyTest : public LabelTest {
     Load("*raw\n-A PREROUTING -j MARK --set-xmark 0xffffffff/0xffffffff\nCOMMIT\n");
     Load(
         "*mangle\n-A OUTPUT -j MARK --set-xmark 0xffffffff/0xffffffff\n"
-        "-A POSTROUTING -m mark --mark 0xffffffff/0xffffffff -m comment --comment witness\n"
-        "-A INPUT -m mark --mark 0xffffffff/0xffffffff -m comment --comment witness\nCOMMIT\n");
+        "-A POSTROUTING -m mark --mark 0xffffffff/0xffffffff -m comment --comment observer\n"
+        "-A INPUT -m mark --mark 0xffffffff/0xffffffff -m comment --comment observer\nCOMMIT\n");
   }
 
   std::optional<TunnelWorld> world_;
@@ -176,8 +176,8 @@ TEST_P(LabelCompanyTest, AllBitsOfTheMarkAreFreeInCleanupMode) {
   SyncWith({.cleanup = true, .labels = true});
   SetAllBits();
   EXPECT_EQ(Ask(kPlainPort, kPatience), TunnelWorld::Unchanged(kAllWays, kPlainPort));
-  EXPECT_GE(Packets("mangle", {"-A POSTROUTING", "witness"}), 2 * kOnce.dropped);
-  EXPECT_GE(Packets("mangle", {"-A INPUT", "witness"}), kOnce.dropped / 4);
+  EXPECT_GE(Packets("mangle", {"-A POSTROUTING", "observer"}), 2 * kOnce.dropped);
+  EXPECT_GE(Packets("mangle", {"-A INPUT", "observer"}), kOnce.dropped / 4);
   for (const char* const table : {"filter", "nat"}) {
     EXPECT_EQ(Packets(table, {"-A KUBE"}), 0) << "rules in our chains, of " << table;
   }

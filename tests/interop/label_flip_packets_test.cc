@@ -31,7 +31,7 @@ constexpr uint64_t kEnough = 50;
 
 // What came to the node before iptables sees it, and what left it behind all of iptables' hooks.
 constexpr char kWitness[] = R"(
-table inet witness {
+table inet observer {
   counter masquerade_came { }
   counter drop_came { }
   counter plain_came { }

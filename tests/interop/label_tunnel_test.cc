@@ -23,7 +23,7 @@ constexpr uint64_t kCalls = 4;
 
 // Counts outer packets, by what they carry, at both hooks that they pass. (The tunnel's own are
 // IPv4's; the other family counts none.)
-std::string Witness() {
+std::string RoundObserver() {
   struct Row {
     const char* comment;
     const char* match;
@@ -77,7 +77,7 @@ class LabelTunnelTest : public LabelTest {
 TEST_P(LabelTunnelTest, OuterPacketsCarryNoMasqueradeMarkWhereKubePostroutingClearsIt) {
   SyncWith({});
   Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Load(Witness());
+  Load(RoundObserver());
   EXPECT_EQ(Ask(kMasqueradedPort), Masqueraded());
   EXPECT_GE(Outer("OUTPUT", ""), 2 * kCalls);
   EXPECT_EQ(Outer("OUTPUT", " marked"), 0);
@@ -88,7 +88,7 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkOfAKubeletBeforeThat) 
     Kubelet(KubeletForm::k1_17, {.family = family, .mode = GetParam()});
   }
   Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Load(Witness());
+  Load(RoundObserver());
   EXPECT_EQ(Ask(kMasqueradedPort), Masqueraded());
   EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
   EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
@@ -100,7 +100,7 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkWhereKubePostroutingIs
   SyncWith({});
   Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
   Change({"-t", "nat", "-I", "POSTROUTING", "-o", kTunnelInterface, "-j", "ACCEPT"});
-  Load(Witness());
+  Load(RoundObserver());
   EXPECT_EQ(Ask(kMasqueradedPort), Unchanged(kMasqueradedPort));
   EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
   EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
@@ -113,7 +113,7 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkWhereKubePostroutingIs
 TEST_P(LabelTunnelTest, TheDropMarkOfAnInnerPacketDropsTheOuterOne) {
   SyncWith({});
   Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Load(Witness());
+  Load(RoundObserver());
   EXPECT_EQ(Ask(kDroppedPort, kDroppedByThen), Nothing());
   EXPECT_EQ(Outer("OUTPUT", " drop mark"), kCalls);
   EXPECT_EQ(Outer("POSTROUTING", " drop mark"), 0);
@@ -128,7 +128,7 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereTheConnectionIsLab
   for (const bool cleanup : {false, true}) {
     SyncWith({.cleanup = cleanup, .labels = true});
     if (!cleanup) Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
-    if (!cleanup) Load(Witness());
+    if (!cleanup) Load(RoundObserver());
     EXPECT_EQ(Ask(kMasqueradedPort), Masqueraded()) << cleanup;
     EXPECT_EQ(Ask(kDroppedPort, kDroppedByThen), Nothing()) << cleanup;
     EXPECT_EQ(Ask(kPlainPort), Unchanged(kPlainPort)) << cleanup;
@@ -149,7 +149,7 @@ TEST_P(LabelTunnelTest, OuterPacketsOfAnswersCarryNoMarkAndNoLabel) {
   const std::vector<Way> from_tunnel = {Way::kFromTunnel};
   SyncWith({.cleanup = true, .labels = true});
   Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
-  Load(Witness());
+  Load(RoundObserver());
   auto calls = world_->Open(from_tunnel, kMasqueradedPort);
   const Answers masqueraded = TunnelWorld::Masqueraded(from_tunnel, kMasqueradedPort);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), masqueraded) << i;
@@ -167,7 +167,7 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereKubeletPostrouting
   SyncWith({.labels = true});
   Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
   Change({"-t", "nat", "-I", "POSTROUTING", "-o", kTunnelInterface, "-j", "ACCEPT"});
-  Load(Witness());
+  Load(RoundObserver());
   EXPECT_EQ(Ask(kMasqueradedPort), Unchanged(kMasqueradedPort));
   EXPECT_GE(Outer("OUTPUT", ""), 2 * kCalls);
   EXPECT_EQ(Outer("OUTPUT", " marked"), 0);

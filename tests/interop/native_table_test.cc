@@ -32,7 +32,7 @@ constexpr uint16_t kPort = 4001;
 constexpr int kPerSecond = 2000;
 // What of the martian packets arrives at the node, before any rule drops it.
 constexpr char kWitness[] = R"(
-table inet witness {
+table inet observer {
   counter martians { }
   chain arrived {
     type filter hook prerouting priority -400

@@ -34,7 +34,7 @@ void SetUp(const VethEnd& end, const VethEnd& neighbour) {
 }  // namespace
 
 std::map<std::string, uint64_t> Witnessed() {
-  const ProgramResult result = RunProgram({"nft", "list", "counters", "table", "inet", "witness"});
+  const ProgramResult result = RunProgram({"nft", "list", "counters", "table", "inet", "observer"});
   EXPECT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> words =
       absl::StrSplit(result.out, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());

@@ -46,7 +46,7 @@ class PacketWorld {
   Netns receiver_;
 };
 
-// Packets of each named counter in the table "inet witness".
+// Packets of each named counter in the table "inet observer".
 std::map<std::string, uint64_t> Witnessed();
 
 // A pair of interfaces: `here`, of the calling thread's network namespace, with `here_address`

@@ -15,7 +15,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/lookout.h"
+#include "agent/loop/writer.h"
+#include "agent/loop/writer_watch.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/child.h"

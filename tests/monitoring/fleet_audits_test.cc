@@ -226,13 +226,13 @@ TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChainAndAlertsUntilTheyAre
   }
   EXPECT_THAT(unanswered, IsEmpty());
 
-  // Everything is mended.
-  std::vector<Kind> mended = Fleet();
-  for (Kind& kind : mended) {
+  // Everything is repaired.
+  std::vector<Kind> repaired = Fleet();
+  for (Kind& kind : repaired) {
     kind.view = ViewOf("nft", Nat("", ""));
     kind.age = absl::ZeroDuration();
   }
-  Write(mended);
+  Write(repaired);
   for (const char* alert : {"KubeIPTablesAgentChangeWouldBreak", "KubeIPTablesAgentBrokenDependent",
                             "KubeIPTablesAgentAuditStale"}) {
     EXPECT_TRUE(WaitUntil(

@@ -159,7 +159,7 @@ NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal
   summary.repairs = node.windows.repairs();
   summary.longest_return = node.windows.longest_return();
   summary.quiet = quiet.took();
-  summary.looks = node.windows.looks();
+  summary.checks = node.windows.checks();
   summary.traffic = judge.counts();
   JudgeFloor(summary, options, journal);
   return summary;

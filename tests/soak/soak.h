@@ -24,7 +24,7 @@ NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal
                      std::vector<testing::Netns>& namespaces);
 std::set<ino_t> InodesOf(const std::vector<testing::Netns>& namespaces);
 
-// Tells processes that are in one of them, and children of this process.
+// Shows processes that are in one of them, and children of this process.
 void JudgeRemains(const std::set<ino_t>& namespaces, Journal& journal);
 
 }  // namespace kipt::soak

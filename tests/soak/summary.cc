@@ -103,7 +103,7 @@ std::string Times(const std::vector<NodeSummary>& nodes) {
   });
   row("back (started, continued, lock free) to repaired, longest",
       [](const NodeSummary& node) { return Milliseconds(node.longest_return); });
-  row("one read of the rules", [](const NodeSummary& node) { return Spread(node.looks); });
+  row("one read of the rules", [](const NodeSummary& node) { return Spread(node.checks); });
   row("quiet to all in place", [](const NodeSummary& node) { return Spread(node.quiet); });
   return text;
 }

@@ -89,7 +89,7 @@ void Windows::Close(Guard guard, State& state, absl::Time when) {
 void Windows::See(const Sight& sight, Span look) {
   const absl::Time when = look.to;
   const std::lock_guard<std::mutex> lock(mutex_);
-  looks_.push_back(look.to - look.from);
+  checks_.push_back(look.to - look.from);
   for (unsigned i = 0; i < kGuards; ++i) {
     const Guard guard = static_cast<Guard>(i);
     State& state = states_[i];
@@ -224,7 +224,7 @@ std::vector<absl::Duration> Windows::repairs() const {
 
 std::vector<absl::Duration> Windows::looks() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return looks_;
+  return checks_;
 }
 
 absl::Duration Windows::longest_return() const {

@@ -126,7 +126,7 @@ class Windows {
   bool away_ = true;
   absl::Time back_since_;
   std::vector<absl::Duration> repairs_;
-  std::vector<absl::Duration> looks_;
+  std::vector<absl::Duration> checks_;
   absl::Duration longest_return_;
 };
 

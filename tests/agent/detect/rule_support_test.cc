@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 // A node, of which files say what a test sets.
 class SupportSourceTest : public ::testing::Test {
  protected:
-  bool Look(bool labels_wanted = true, BackendKind mode = BackendKind::kNft) {
-    return watch_.Look(mode, labels_wanted);
+  bool Read(bool labels_desired = true, BackendKind mode = BackendKind::kNft) {
+    return watch_.Read(mode, labels_desired);
   }
   const RuleSupport& support() const { return watch_.known(); }
 
@@ -35,74 +35,74 @@ class SupportSourceTest : public ::testing::Test {
 
 TEST_F(SupportSourceTest, DoesNotLookForLabelsThatNobodyWants) {
   labels_.compat = XtCompat::kAbsent;
-  EXPECT_FALSE(Look(/*labels_wanted=*/false));
+  EXPECT_FALSE(Read(/*labels_desired=*/false));
   EXPECT_EQ(labels_read_, 0);
   EXPECT_TRUE(support().conn_labels);
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_EQ(labels_read_, 1);
 }
 
 TEST_F(SupportSourceTest, TellsOnceWhatHasChanged) {
   const XtCompatReading present = xt_;
-  EXPECT_FALSE(Look());
+  EXPECT_FALSE(Read());
   EXPECT_EQ(watch_.TakeNews(), "");
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_EQ(watch_.TakeNews(), "iptables can hold no rules here: no nft_compat");
   EXPECT_EQ(watch_.TakeNews(), "");
   xt_ = present;
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_EQ(watch_.TakeNews(), "iptables can hold rules now");
   const XtCompatReading with_labels = labels_;
   labels_ = {.compat = XtCompat::kAbsent, .reason = "no xt_connlabel"};
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_EQ(watch_.TakeNews(), "connection labels are not available here: no xt_connlabel");
   labels_ = with_labels;
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_EQ(watch_.TakeNews(), "connection labels are available now");
 }
 
 TEST_F(SupportSourceTest, LooksOnceUntilAnotherConfigurationComes) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
-  EXPECT_TRUE(watch_.LookOnce(BackendKind::kNft, true));
+  EXPECT_TRUE(watch_.ReadOnce(BackendKind::kNft, true));
   EXPECT_FALSE(support().xt);
   xt_ = {.compat = XtCompat::kPresent};
-  EXPECT_FALSE(watch_.LookOnce(BackendKind::kNft, true));
+  EXPECT_FALSE(watch_.ReadOnce(BackendKind::kNft, true));
   EXPECT_FALSE(support().xt);
-  watch_.LookAnew();
-  EXPECT_TRUE(watch_.LookOnce(BackendKind::kNft, true));
+  watch_.ReadAgain();
+  EXPECT_TRUE(watch_.ReadOnce(BackendKind::kNft, true));
   EXPECT_TRUE(support().xt);
   EXPECT_EQ(watch_.TakeNews(), "");
 }
 
 TEST_F(SupportSourceTest, WhatStandsDisprovesFilesThatSayThatThereAreNoMatches) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
-  Look();
+  Read();
   ASSERT_FALSE(support().xt);
   EXPECT_TRUE(watch_.NoteDisproof(BackendKind::kNft, true));
   EXPECT_TRUE(support().xt);
-  EXPECT_FALSE(Look()) << "from then on";
+  EXPECT_FALSE(Read()) << "from then on";
   EXPECT_TRUE(watch_.NoteRefusal(BackendKind::kNft, true)) << "until the kernel refuses a rule";
   EXPECT_FALSE(support().xt);
 }
 
 TEST_F(SupportSourceTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
-  Look();
+  Read();
   EXPECT_EQ(labels_read_, 0);
-  Look(true, BackendKind::kIptablesLegacy);
+  Read(true, BackendKind::kIptablesLegacy);
   EXPECT_EQ(labels_read_, 1) << "legacy iptables does not need nft_compat";
 }
 
 TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
   for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
     labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
-    EXPECT_TRUE(Look(true, mode));
+    EXPECT_TRUE(Read(true, mode));
     EXPECT_TRUE(support().xt);
     EXPECT_FALSE(support().conn_labels);
     EXPECT_EQ(support().conn_labels_reason, "xt_connlabel is not there");
     labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is loaded"};
-    EXPECT_TRUE(Look(true, mode)) << "somebody has installed it";
+    EXPECT_TRUE(Read(true, mode)) << "somebody has installed it";
     EXPECT_TRUE(support().conn_labels);
     EXPECT_THAT(support().conn_labels_reason, IsEmpty());
   }
@@ -117,22 +117,22 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHas
   const std::string names = tree.Path("connlabel.conf");
   SupportSource watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
   for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
-    watch.Look(mode, /*labels_wanted=*/true);
+    watch.Read(mode, /*labels_desired=*/true);
     EXPECT_TRUE(watch.known().conn_labels) << "no file";
     tree.Write("connlabel.conf", "# nothing\n");
-    EXPECT_TRUE(watch.Look(mode, true));
+    EXPECT_TRUE(watch.Read(mode, true));
     EXPECT_TRUE(watch.known().xt);
     EXPECT_FALSE(watch.known().conn_labels);
     EXPECT_THAT(watch.known().conn_labels_reason, HasSubstr(names));
-    EXPECT_FALSE(watch.Look(mode, true));
+    EXPECT_FALSE(watch.Read(mode, true));
     tree.Write("connlabel.conf", "114 masq\n");
-    EXPECT_TRUE(watch.Look(mode, true)) << "somebody has mended it";
+    EXPECT_TRUE(watch.Read(mode, true)) << "somebody has repaired it";
     EXPECT_TRUE(watch.known().conn_labels);
     tree.Write("connlabel.conf", "");
-    EXPECT_TRUE(watch.Look(mode, true));
+    EXPECT_TRUE(watch.Read(mode, true));
     EXPECT_FALSE(watch.known().conn_labels);
     tree.Remove("connlabel.conf");
-    EXPECT_TRUE(watch.Look(mode, true)) << "or has removed it";
+    EXPECT_TRUE(watch.Read(mode, true)) << "or has removed it";
     EXPECT_TRUE(watch.known().conn_labels);
     EXPECT_THAT(watch.known().conn_labels_reason, IsEmpty());
   }
@@ -157,7 +157,7 @@ TEST_F(SupportSourceTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNoth
 
 TEST_F(SupportSourceTest, LabelsAreTriedWhereNobodyKnows) {
   labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
-  Look();
+  Read();
   EXPECT_TRUE(support().conn_labels);
 }
 
@@ -167,30 +167,30 @@ TEST_F(SupportSourceTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingEls
       {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in /lib/modules/6.1/modules.dep"}};
   for (const XtCompatReading& reading : readings) {
     labels_ = reading;
-    Look();
+    Read();
     ASSERT_TRUE(support().conn_labels) << reading.reason;
     EXPECT_TRUE(watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match"));
     EXPECT_FALSE(support().conn_labels) << reading.reason;
     EXPECT_THAT(support().conn_labels_reason, HasSubstr("was refused"));
     EXPECT_THAT(support().conn_labels_reason, HasSubstr("no such match"));
     EXPECT_TRUE(support().xt);
-    EXPECT_FALSE(Look()) << "not tried again each minute";
+    EXPECT_FALSE(Read()) << "not tried again each minute";
     labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is loaded"};
-    EXPECT_TRUE(Look());
+    EXPECT_TRUE(Read());
     EXPECT_TRUE(support().conn_labels);
     labels_ = reading;
-    Look();
+    Read();
     EXPECT_TRUE(support().conn_labels) << "it is forgotten, not asleep";
   }
 }
 
 TEST_F(SupportSourceTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) {
   watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match");
-  Look();
+  Read();
   ASSERT_FALSE(support().conn_labels);
-  Look(/*labels_wanted=*/false);
+  Read(/*labels_desired=*/false);
   EXPECT_TRUE(support().conn_labels);
-  Look();
+  Read();
   EXPECT_TRUE(support().conn_labels);
 }
 
@@ -198,17 +198,17 @@ TEST_F(SupportSourceTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) 
 TEST_F(SupportSourceTest, ARefusalIsForgottenWhereFilesTellSomethingElseOfAllMatches) {
   xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
   watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match");
-  Look();
+  Read();
   ASSERT_FALSE(support().conn_labels);
   xt_ = {.compat = XtCompat::kPresent, .reason = "nft_compat is loaded"};
-  EXPECT_TRUE(Look());
+  EXPECT_TRUE(Read());
   EXPECT_TRUE(support().conn_labels);
 }
 
 TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
   xt_ = {.compat = XtCompat::kUnknown};
   watch_.NoteRefusal(BackendKind::kNft, /*labels_desired=*/true);
-  Look();
+  Read();
   EXPECT_FALSE(support().xt);
   EXPECT_TRUE(support().conn_labels);
 }

@@ -147,7 +147,7 @@ TEST(MetricsTest, ShowsWhatWasNotDoneAndWhy) {
   EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip\"}")), 1);
   EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip6\"}")), 0);
   EXPECT_EQ(Value(metrics, Ours("findings{condition=\"DamagedRule\",family=\"ip\"}")), 0)
-      << "it was mended";
+      << "it was repaired";
   const std::string fights =
       Ours("ownership_fights{chain=\"INPUT\",family=\"ip\",table=\"filter\"}");
   EXPECT_EQ(Value(metrics, fights), 2);

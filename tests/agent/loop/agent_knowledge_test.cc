@@ -125,7 +125,7 @@ TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(agent_->state().last_success, absl::InfinitePast());
   EXPECT_GE(agent_->state().last_look, start);
-  EXPECT_GE(agent_->state().looks, 1);
+  EXPECT_GE(agent_->state().checks, 1);
   refusal.refusing = false;
   ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_GE(agent_->state().last_success, start);
@@ -152,8 +152,8 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   const AgentState before = agent_->state();
-  EXPECT_THAT(before.in_place, Contains(Field(&Standing::chain, Mangle("KUBE-IPTABLES-HINT"))));
-  EXPECT_THAT(before.stale, Contains(Field(&Standing::chain, Nat("KUBE-MARK-DROP"))));
+  EXPECT_THAT(before.in_place, Contains(Field(&ExistingItem::chain, Mangle("KUBE-IPTABLES-HINT"))));
+  EXPECT_THAT(before.stale, Contains(Field(&ExistingItem::chain, Nat("KUBE-MARK-DROP"))));
   EXPECT_TRUE(before.martian_protection);
   // A look that fails says nothing about that.
   for (int i = 0; i < 3; ++i) kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
@@ -173,7 +173,7 @@ TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
                      ::kipt::testing::BareDrop("block incoming localnet connections"));
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_THAT(agent_->state().findings, SizeIs(1));
-  EXPECT_TRUE(agent_->state().findings[0].mended);
+  EXPECT_TRUE(agent_->state().findings[0].repaired);
   EXPECT_TRUE(IsReady(agent_->state()));
 }
 
@@ -260,7 +260,7 @@ TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_TRUE(rounds_[1].retirement.has_value());
   EXPECT_FALSE(rounds_[1].retirement->applied);
-  EXPECT_THAT(agent_->state().stale, Contains(Field(&Standing::chain, Nat("KUBE-MARK-MASQ"))));
+  EXPECT_THAT(agent_->state().stale, Contains(Field(&ExistingItem::chain, Nat("KUBE-MARK-MASQ"))));
 }
 
 TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {

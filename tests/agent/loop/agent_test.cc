@@ -320,7 +320,7 @@ TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
   EXPECT_TRUE(rounds_[2].retirement->applied);
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
   EXPECT_NE(kernel_.state().Find(Mangle("KUBE-KUBELET-CANARY")), nullptr);
-  for (const Standing& standing : agent_->state().stale) {
+  for (const ExistingItem& standing : agent_->state().stale) {
     EXPECT_THAT(standing.reason, HasSubstr("a running kubelet")) << standing.text;
   }
   EXPECT_THAT(agent_->state().claimed, SizeIs(6));
@@ -429,7 +429,7 @@ TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
   const AgentState state = agent_->state();
   ASSERT_THAT(state.findings, SizeIs(1));
   EXPECT_EQ(state.findings[0].condition, Condition::kDamagedRule);
-  EXPECT_FALSE(state.findings[0].mended);
+  EXPECT_FALSE(state.findings[0].repaired);
   EXPECT_FALSE(IsReady(state)) << "a rule that drops everything stands";
 }
 

@@ -60,7 +60,7 @@ TEST_F(ClockSetBackTest, ARulesetThatOthersKeepChangingIsGivenUp) {
   clock.sleep = [](absl::Duration) { ++slept; };
   const auto plan =
       agent::Reconciler(&backend, clock)
-          .Look(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
+          .Check(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
   EXPECT_THAT(plan, StatusIs(absl::StatusCode::kDeadlineExceeded,
                              HasSubstr("other programs kept changing the ruleset")));
 }

@@ -200,7 +200,7 @@ TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 10, absl::Milliseconds(20), now);
   now += absl::Milliseconds(20);
-  Suspects suspects;
+  WriterAttribution suspects;
   suspects.NoteCheck(Wants({}));
   const Commits commits = {.first = 1, .last = 1, .writer = {.pid = 17, .command = "rival"}};
   suspects.NoteCommits({&commits, 1}, /*others=*/false);
@@ -208,12 +208,12 @@ TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
   undone.generation = 1;
   suspects.NoteCheck(undone);
   damping.Allow(plan, now);
-  damping.NoteSuspects(suspects);
+  damping.NoteWriters(suspects);
   now = damping.next();
   damping.NoteApplied(damping.Allow(plan, now), now);
   now += absl::Milliseconds(20);
   damping.Allow(plan, now);
-  damping.NoteSuspects(Suspects());
+  damping.NoteWriters(WriterAttribution());
   ASSERT_THAT(damping.fights(now), SizeIs(1));
   ASSERT_THAT(damping.fights(now)[0].by.writers, SizeIs(1));
   EXPECT_EQ(damping.fights(now)[0].by.writers[0].command, "rival");

@@ -103,7 +103,7 @@ TEST(FamilyPhaseTest, EachConditionHasOnePhaseReadinessAndSeverity) {
     expect(JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true),
            failed ? row : OneStateRow{row.condition, FamilyPhase::kObserved, true, kInfo});
     report.plan.diff.changes.clear();
-    report.plan.diff.findings[0].mended = true;
+    report.plan.diff.findings[0].repaired = true;
     expect(JudgeFamily(Family::kIPv4, report, {}),
            {row.condition, FamilyPhase::kInPlace, true, kInfo});
   }

@@ -87,7 +87,7 @@ TEST(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
     EXPECT_THAT(report.labels_refused, StatusIs(absl::StatusCode::kNotFound));
     EXPECT_FALSE(report.LacksExtension()) << "only the labels are missing";
     EXPECT_THAT(backend.applied(), SizeIs(1)) << "both families in one transaction";
-    EXPECT_EQ(report.looks, 2);
+    EXPECT_EQ(report.checks, 2);
     EXPECT_THAT(Conditions(report.plan.diff), ElementsAre("ConnLabelsImpossible"));
     EXPECT_THAT(report.plan.diff.findings[0].message, HasSubstr("lacks the match connlabel"));
     ExpectTheSameChains(backend.state(), WithoutTheGate(mode));

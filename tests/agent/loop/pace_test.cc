@@ -18,7 +18,7 @@ Pace NewPace(double cpu_share = 1) {
 // A pace after its first look, at kStart, which took no time.
 Pace Settled(double cpu_share = 1) {
   Pace pace = NewPace(cpu_share);
-  pace.NoteLook(kStart, kStart, absl::ZeroDuration(), false);
+  pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), false);
   return pace;
 }
 
@@ -34,7 +34,7 @@ TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
     const SteadyTime now = kStart + i * absl::Milliseconds(1);
     pace.NoteChange();
     EXPECT_EQ(pace.Next(now), now);
-    pace.NoteLook(now, now, absl::ZeroDuration(), false);
+    pace.NoteCheck(now, now, absl::ZeroDuration(), false);
   }
 }
 
@@ -44,7 +44,7 @@ TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
   for (SteadyTime now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
     pace.NoteChange();
     if (pace.Next(now) > now) continue;
-    pace.NoteLook(now, now, absl::ZeroDuration(), false);
+    pace.NoteCheck(now, now, absl::ZeroDuration(), false);
     looks.push_back(now);
   }
   for (size_t i = 20; i < looks.size(); ++i) {
@@ -55,7 +55,7 @@ TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
 
 TEST(PaceTest, AQuietSecondRestoresTheRightToLookAtOnce) {
   Pace pace = Settled();
-  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), false);
+  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), false);
   pace.NoteChange();
   EXPECT_GT(pace.Next(kStart), kStart);
   const SteadyTime later = kStart + absl::Seconds(2);
@@ -70,7 +70,7 @@ TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
   for (SteadyTime now = kStart; now < end; now += absl::Milliseconds(100)) {
     pace.NoteChange();
     if (pace.Next(now) > now) continue;
-    pace.NoteLook(now, now + cost, cost, false);
+    pace.NoteCheck(now, now + cost, cost, false);
     used += cost;
   }
   EXPECT_LE(used, 0.05 * absl::Minutes(61) + cost);
@@ -79,21 +79,21 @@ TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
 
 TEST(PaceTest, TheShareOfAMinuteMayBeTakenAtOnce) {
   Pace pace = Settled(0.05);
-  pace.NoteLook(kStart, kStart, absl::Seconds(3), false);
+  pace.NoteCheck(kStart, kStart, absl::Seconds(3), false);
   pace.NoteChange();
   EXPECT_EQ(pace.Next(kStart), kStart);
-  pace.NoteLook(kStart, kStart, absl::Milliseconds(500), false);
+  pace.NoteCheck(kStart, kStart, absl::Milliseconds(500), false);
   pace.NoteChange();
   EXPECT_NEAR(absl::ToDoubleSeconds(pace.Next(kStart) - kStart), 10, 0.001);
 }
 
 TEST(PaceTest, OtherOptionsForgetFailuresAndBoundThePausesAfterNewOnes) {
   Pace pace = NewPace();
-  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
   pace.SetOptions(absl::Seconds(1), 1);
   EXPECT_FALSE(pace.failing());
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
-  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
 }
 
@@ -102,7 +102,7 @@ TEST(PaceTest, FailuresAreRetriedWithPausesThatDoubleUpToTheTimer) {
   SteadyTime now = kStart;
   std::vector<absl::Duration> pauses;
   for (int i = 0; i < 12; ++i) {
-    pace.NoteLook(now, now, absl::ZeroDuration(), true);
+    pace.NoteCheck(now, now, absl::ZeroDuration(), true);
     pauses.push_back(pace.Next(now) - now);
     now = pace.Next(now);
   }
@@ -110,7 +110,7 @@ TEST(PaceTest, FailuresAreRetriedWithPausesThatDoubleUpToTheTimer) {
   EXPECT_EQ(pauses[1], absl::Milliseconds(200));
   EXPECT_EQ(pauses[9], absl::Milliseconds(51200));
   EXPECT_EQ(pauses[11], absl::Minutes(1));
-  pace.NoteLook(now, now, absl::ZeroDuration(), false);
+  pace.NoteCheck(now, now, absl::ZeroDuration(), false);
   EXPECT_EQ(pace.Next(now), now + absl::Minutes(1));
 }
 
@@ -125,7 +125,7 @@ TEST(PaceTest, RetriesAreSpreadByTheJitter) {
 
 TEST(PaceTest, WhileLooksFailAChangeIsLookedAtOnceASecond) {
   Pace pace = NewPace();
-  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
   pace.NoteChange();
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
 }
@@ -137,7 +137,7 @@ TEST(PaceTest, WhatWaitsIsLookedAtInTimeAndForgottenByTheLook) {
   EXPECT_TRUE(pace.waiting());
   const SteadyTime due = kStart + absl::Seconds(3);
   EXPECT_EQ(pace.Next(kStart), due);
-  pace.NoteLook(due, due, absl::ZeroDuration(), false);
+  pace.NoteCheck(due, due, absl::ZeroDuration(), false);
   EXPECT_FALSE(pace.waiting());
   EXPECT_EQ(pace.Next(due), due + absl::Minutes(1));
 }
@@ -152,7 +152,7 @@ TEST(PaceTest, OneFailureMayAllowAShorterWaitThanOthers) {
 
 TEST(PaceTest, SomethingUrgentDoesNotWaitForABackoff) {
   Pace pace = NewPace();
-  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
   pace.NoteUrgent();
   EXPECT_EQ(pace.Next(kStart), kStart);
 }

@@ -227,7 +227,7 @@ TEST(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne
   const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
   ASSERT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.applied, IsEmpty());
-  EXPECT_TRUE(report.plan.martians.stands);
+  EXPECT_TRUE(report.plan.martians.in_place);
 }
 
 // Everything that a plan can hold, of both families.

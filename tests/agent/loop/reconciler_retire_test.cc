@@ -95,7 +95,7 @@ TEST_F(ReconcilerRetireTest, WhatTheKernelSaysIsInUseStaysAndTheRestGoes) {
   }
   for (const netlink::ChainId& chain : used) {
     EXPECT_THAT(report.plan.kept,
-                Contains(Field(&Claimed::standing, Field(&Standing::chain, chain))));
+                Contains(Field(&Claimed::standing, Field(&ExistingItem::chain, chain))));
     EXPECT_THAT(report.dependents.references, Contains(Field(&Reference::chain, chain)));
   }
 }

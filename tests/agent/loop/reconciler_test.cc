@@ -55,7 +55,7 @@ TEST(ReconcilerTest, LookingChangesNothing) {
   FakeBackend backend;
   FakeTime time;
   const netlink::Snapshot before = backend.state();
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kLegacy));
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Check(Both(Mode::kLegacy));
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->diff.changes, Not(IsEmpty()));
   EXPECT_EQ(backend.state(), before);
@@ -69,7 +69,7 @@ TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
       [&](FakeBackend& other) { other.AppendRule(input, ::kipt::testing::ForeignAccept()); });
   const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
   EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_EQ(report.looks, 2);
+  EXPECT_EQ(report.checks, 2);
   EXPECT_EQ(time.slept(), absl::ZeroDuration());
   const netlink::ObservedChain* chain = backend.state().Find(input);
   ASSERT_NE(chain, nullptr);
@@ -90,7 +90,7 @@ TEST(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
   backend.RemoveNativeTable(Family::kIPv4, name);
   const SyncReport report = Reconciler(&backend, time.clock(), &support).Sync(desired);
   EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_EQ(report.looks, 2);
+  EXPECT_EQ(report.checks, 2);
   EXPECT_TRUE(PutsNative(report.applied));
   EXPECT_TRUE(backend.Read({}, &NativeMartians())->native.has_value());
 }
@@ -107,7 +107,7 @@ TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
     }
   };
   AlwaysTorn torn(&backend);
-  EXPECT_THAT(Reconciler(&torn, time.clock()).Look(Both(Mode::kCleanup)),
+  EXPECT_THAT(Reconciler(&torn, time.clock()).Check(Both(Mode::kCleanup)),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("other programs kept changing the ruleset")));
 }
@@ -172,7 +172,7 @@ TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("other programs kept changing the ruleset for 5s")));
   EXPECT_EQ(time.slept(), absl::Seconds(5));
-  EXPECT_EQ(report.looks, 501 + 481) << "and torn, where 200 ms have passed";
+  EXPECT_EQ(report.checks, 501 + 481) << "and torn, where 200 ms have passed";
   EXPECT_THAT(backend.applied(), IsEmpty());
 }
 
@@ -215,7 +215,7 @@ TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
   backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
   backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
   backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::JumpTo("NOT-FROM-A-BASE-CHAIN"));
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kCleanup));
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Check(Both(Mode::kCleanup));
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
   EXPECT_THAT(plan->foreign_jumps,

@@ -71,7 +71,7 @@ TEST_F(TornTest, WhatIsMissingIsAddedAndTheCallSaysThatTheRestIsNotKnown) {
   EXPECT_THAT(report.FirstError(), StatusIs(kTooFast));
   EXPECT_THAT(report.applied, Not(IsEmpty()));
   EXPECT_THAT(backend_.applied(), SizeIs(1)) << "once a call";
-  EXPECT_THAT(Reconciler(&backend_, time_.clock()).Look(Legacy())->diff.changes, IsEmpty());
+  EXPECT_THAT(Reconciler(&backend_, time_.clock()).Check(Legacy())->diff.changes, IsEmpty());
 }
 
 TEST_F(TornTest, NothingIsAddedToWhatStands) {
@@ -90,7 +90,7 @@ TEST_F(TornTest, NothingIsRemovedAndNothingMoves) {
   backend_.RemoveRule(postrouting, first.handle);
   backend_.AppendRule(postrouting, *first.rule());
   const netlink::Snapshot before = backend_.state();
-  const auto plan = Reconciler(&backend_, time_.clock()).Look(Legacy());
+  const auto plan = Reconciler(&backend_, time_.clock()).Check(Legacy());
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->diff.changes, Contains(Field(&Change::operation, VariantWith<AddRule>(_))));
   EXPECT_THAT(SyncUnderway().applied, IsEmpty());
@@ -111,7 +111,7 @@ TEST_F(TornTest, ACommitOrTwoAreWaitedFor) {
   backend_.AfterNextRead([](FakeBackend& other) { other.Touch(); });
   const SyncReport report = Reconciler(&backend_, quick.clock()).Sync(Legacy());
   EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_EQ(report.looks, 3) << "none of them torn";
+  EXPECT_EQ(report.checks, 3) << "none of them torn";
 }
 
 }  // namespace

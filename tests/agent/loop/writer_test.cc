@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/writer.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +17,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/lookout.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {

@@ -127,7 +127,7 @@ TEST(ConnLabelsTest, AreStaleWhereTheGateIsOff) {
   const Diff diff = ComputeDiff(Cleanup(), Made(Labelled(Mode::kCleanup)).snapshot());
   EXPECT_THAT(diff.changes, IsEmpty());
   std::vector<std::string> chains;
-  for (const Standing& one : diff.stale) {
+  for (const ExistingItem& one : diff.stale) {
     if (one.text[0] == ':') chains.push_back(netlink::ToString(one.chain));
   }
   EXPECT_THAT(chains, ElementsAre("ip nat KUBELET-MARK-DROP", "ip nat KUBELET-MARK-MASQ",

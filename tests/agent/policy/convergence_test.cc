@@ -140,7 +140,7 @@ TEST_P(ConvergenceTest, OneSyncIsEnoughAndTouchesNobodyElse) {
     const SyncReport report = reconciler.Sync(desired);
     ASSERT_THAT(report.FirstError(), IsOk()) << before;
     EXPECT_EQ(ForeignRules(backend), foreign) << before;
-    const absl::StatusOr<Plan> again = reconciler.Look(desired);
+    const absl::StatusOr<Plan> again = reconciler.Check(desired);
     ASSERT_THAT(again, IsOk());
     EXPECT_THAT(again->diff.changes, IsEmpty()) << before << ToString(backend);
     for (const DesiredChain& chain : DesiredRuleset(desired).chains) {

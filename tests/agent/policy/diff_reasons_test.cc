@@ -120,7 +120,7 @@ TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   std::map<std::string, std::string> reasons;
   const Diff diff = ComputeDiff(off, observed.snapshot());
   for (const auto* items : {&diff.stale, &diff.of_kube_proxy}) {
-    for (const Standing& one : *items) reasons[one.chain.name + " " + one.text] = one.reason;
+    for (const ExistingItem& one : *items) reasons[one.chain.name + " " + one.text] = one.reason;
   }
   EXPECT_THAT(reasons["KUBE-FIREWALL :KUBE-FIREWALL - [0:0]"],
               HasSubstr("kube-proxy's: it uses this chain too; "));
@@ -137,8 +137,8 @@ std::string WhatBecomesOfNative(const Diff& diff) {
     text += std::holds_alternative<netlink::PutNativeTable>(change.operation) ? "put" : "remove";
     EXPECT_NE(change.reason, "");
   }
-  for (const Standing& one : diff.in_place) text += IsNative(one) ? "in place" : "";
-  for (const Standing& one : diff.stale) {
+  for (const ExistingItem& one : diff.in_place) text += IsNative(one) ? "in place" : "";
+  for (const ExistingItem& one : diff.stale) {
     if (!IsNative(one)) continue;
     text += "stale";
     EXPECT_THAT(one.reason, HasSubstr("stale, kept: "));
@@ -205,11 +205,11 @@ TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
   const Diff legacy = DiffWithoutXt(Mode::kLegacy);
   ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
   EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
-  EXPECT_FALSE(legacy.findings[0].mended);
+  EXPECT_FALSE(legacy.findings[0].repaired);
   const Diff cleanup = DiffWithoutXt(Mode::kCleanup);
   ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
   EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
-  EXPECT_FALSE(cleanup.findings[0].mended);
+  EXPECT_FALSE(cleanup.findings[0].repaired);
   EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint leads other programs"));
   const Diff always = DiffWithoutXt(Mode::kCleanup, {}, HintPolicy::kAlways);
   EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made anyway"));
@@ -234,7 +234,7 @@ TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
     EXPECT_EQ(SeverityOf(rows[i].condition), rows[i].severity);
     Finding finding = {.condition = rows[i].condition, .chain = {}, .message = {}};
     EXPECT_EQ(NeedsAttention(finding), rows[i].severity != Severity::kInfo);
-    finding.mended = true;
+    finding.repaired = true;
     EXPECT_FALSE(NeedsAttention(finding));
     names.insert(rows[i].name);
   }

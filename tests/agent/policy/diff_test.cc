@@ -38,14 +38,14 @@ std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
   for (const Finding& finding : diff.findings) {
     names.push_back(std::string(ConditionName(finding.condition)) +
-                    (finding.mended ? " mended" : ""));
+                    (finding.repaired ? " repaired" : ""));
   }
   return names;
 }
 
-std::vector<std::string> Texts(const std::vector<Standing>& standing) {
+std::vector<std::string> Texts(const std::vector<ExistingItem>& standing) {
   std::vector<std::string> lines;
-  for (const Standing& one : standing) lines.push_back(one.text);
+  for (const ExistingItem& one : standing) lines.push_back(one.text);
   return lines;
 }
 
@@ -121,13 +121,14 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         PostroutingCase{"Empty", {}, {Append(kReturn), Append(kXor), Append(kMasquerade)}, {}},
         // "Append if missing", as kubelet does, would put RETURN behind MASQUERADE.
-        PostroutingCase{"TheReturnIsLost", {kX, kM}, {Insert(1, kReturn)}, {"DamagedRule mended"}},
+        PostroutingCase{
+            "TheReturnIsLost", {kX, kM}, {Insert(1, kReturn)}, {"DamagedRule repaired"}},
         PostroutingCase{"TheMiddleIsLost", {kR, kM}, {Insert(2, kXor)}, {}},
         PostroutingCase{"TheEndIsLost", {kR, kX}, {Append(kMasquerade)}, {}},
         PostroutingCase{"Reversed",
                         {kM, kX, kR},
                         {Append(kXor), Append(kMasquerade), Remove(kMasquerade), Remove(kXor)},
-                        {"DamagedRule mended"}},
+                        {"DamagedRule repaired"}},
         PostroutingCase{"ADuplicate", {kR, kX, kM, kM}, {Remove(kMasquerade)}, {}},
         PostroutingCase{"EverythingTwice",
                         {kR, kX, kM, kR, kX, kM},
@@ -248,26 +249,26 @@ INSTANTIATE_TEST_SUITE_P(
         PostroutingCase{"AReturnThatLostItsMatch",
                         {BareReturn(), kX, kM},
                         {Insert(2, kReturn), Remove("-j RETURN")},
-                        {"DamagedRule mended", "DamagedRule mended"}},
+                        {"DamagedRule repaired", "DamagedRule repaired"}},
         PostroutingCase{"AReturnThatLostItsMatchBeforeAWholeSet",
                         {BareReturn(), kR, kX, kM},
                         {Remove("-j RETURN")},
-                        {"DamagedRule mended"}},
+                        {"DamagedRule repaired"}},
         PostroutingCase{"ABareReturnAtTheEndHarmsNobody", {kR, kX, kM, BareReturn()}, {}, {}},
         PostroutingCase{"TheSingleRuleOf117ThatLostItsMatch",
                         {kM},
                         {Insert(1, kReturn), Insert(2, kXor)},
-                        {"DamagedRule mended"}},
+                        {"DamagedRule repaired"}},
         PostroutingCase{
             "AMasqueradeThatNothingGuardsBehindASetThatKubeProxyKeeps",
             {MasqueradeMarked(14), kM},
             {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kMasquerade)},
-            {"DamagedRule mended"},
+            {"DamagedRule repaired"},
             true},
         PostroutingCase{"AReturnThatLostItsMatchWhereKubeProxyKeepsTheRest",
                         {BareReturn(), ReturnUnmarked(20), ClearBit(20), kM},
                         {Remove("-j RETURN")},
-                        {"DamagedRule mended", "BitConflict"},
+                        {"DamagedRule repaired", "BitConflict"},
                         true}),
     [](const auto& row) { return row.param.name; });
 
@@ -334,14 +335,14 @@ INSTANTIATE_TEST_SUITE_P(
                  "kubernetes firewall for dropping marked packets",
                  {"-D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
                   "packets\" -j DROP"},
-                 {"DamagedRule mended"}},
+                 {"DamagedRule repaired"}},
         DropCase{
             "KubeletsMartianRuleInCleanupMode",
             Mode::kCleanup,
             "block incoming localnet connections",
             {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j "
              "DROP"},
-            {"DamagedRule mended"}},
+            {"DamagedRule repaired"}},
         DropCase{"AnAdminsWithoutAComment", Mode::kLegacy, "", {}, {"ForeignDropsEverything"}},
         DropCase{"AnAdminsWithAComment",
                  Mode::kCleanup,
@@ -518,7 +519,7 @@ TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) 
   const Observed made = Made(Cleanup());
   Diff diff = diff_of(Cleanup(), made, netlink::Table::kFilter, netlink::kTableDormant);
   EXPECT_THAT(Operations(diff), ElementsAre("nft add table ip filter"));
-  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant mended"));
+  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant repaired"));
   EXPECT_EQ(diff.findings[0].chain, Filter("INPUT")) << "the first with a jump of ours";
 
   diff = diff_of(Cleanup(), made, netlink::Table::kFilter, owned);
@@ -596,7 +597,7 @@ TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
                   ":KUBE-KUBELET-CANARY - [0:0]",
                   "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
                   "KUBE-POSTROUTING"));
-  for (const Standing& stale : diff.stale) {
+  for (const ExistingItem& stale : diff.stale) {
     EXPECT_THAT(stale.reason,
                 ::testing::AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
         << stale.text;
@@ -617,11 +618,11 @@ TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {
                           HasSubstr("-A KUBE-MARK-DROP"), ":KUBE-KUBELET-CANARY - [0:0]",
                           ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
                           ":KUBE-FIREWALL - [0:0]", HasSubstr("-A KUBE-FIREWALL")));
-  for (const Standing& one : diff.of_kube_proxy) {
+  for (const ExistingItem& one : diff.of_kube_proxy) {
     EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("kube-proxy's: it uses this chain too"),
                                              "stays with its chain"));
   }
-  for (const Standing& one : diff.stale) {
+  for (const ExistingItem& one : diff.stale) {
     EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("stale, kept: "), "stays with its chain"));
   }
   // Its canary is not needed: its services show that it lives.

@@ -28,7 +28,7 @@ inline PolicyInput Cleanup() { return ::kipt::testing::Wanting(Mode::kCleanup, k
 inline SupportSource NoXt() {
   SupportSource support(
       [] { return XtCompatReading{.compat = XtCompat::kAbsent, .reason = "no xt"}; });
-  support.Look(netlink::BackendKind::kNft, /*labels_desired=*/false);
+  support.Read(netlink::BackendKind::kNft, /*labels_desired=*/false);
   return support;
 }
 

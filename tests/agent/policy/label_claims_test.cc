@@ -199,7 +199,7 @@ TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
   observed.Chain(Nat("KUBE-SERVICES"));
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   int told = 0;
-  for (const Standing& one : diff.stale) {
+  for (const ExistingItem& one : diff.stale) {
     if (one.reason == "stays with its chain") continue;
     EXPECT_EQ(one.reason.find("stale, kept: ConnLabelMarking is off"), 0U)
         << one.text << ": " << one.reason;

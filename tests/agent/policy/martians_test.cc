@@ -28,7 +28,7 @@ Observed InPlace(Mode mode) { return Made(::kipt::testing::Wanting(mode, netlink
 struct Case {
   std::string name;
   std::function<void(Observed&)> prepare;
-  bool stands;
+  bool in_place;
 };
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
@@ -118,7 +118,7 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       Observed node = InPlace(mode);
       row.prepare(node);
-      EXPECT_EQ(FindMartianProtection(node.snapshot()).stands, row.stands) << row.name;
+      EXPECT_EQ(FindMartianProtection(node.snapshot()).in_place, row.in_place) << row.name;
     }
   }
 }
@@ -127,9 +127,9 @@ TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
   Observed node;
   node.Native({.counters = {.packets = 3}});
   EXPECT_EQ(FindMartianProtection(node.snapshot()),
-            (MartianProtection{.stands = true, .dropped = 3, .dropped_natively = 3}));
+            (MartianProtection{.in_place = true, .dropped = 3, .dropped_natively = 3}));
   node.Native({.altered = true});
-  EXPECT_FALSE(FindMartianProtection(node.snapshot()).stands);
+  EXPECT_FALSE(FindMartianProtection(node.snapshot()).in_place);
 }
 
 TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
@@ -148,9 +148,9 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
   snapshot.dormant[{Family::kIPv6, netlink::Table::kFilter}] = netlink::kTableDormant;
   snapshot.dormant[{Family::kIPv4, netlink::Table::kNat}] = netlink::kTableDormant;
-  EXPECT_TRUE(FindMartianProtection(snapshot).stands);
+  EXPECT_TRUE(FindMartianProtection(snapshot).in_place);
   snapshot.dormant[{Family::kIPv4, netlink::Table::kFilter}] = netlink::kTableDormant;
-  EXPECT_FALSE(FindMartianProtection(snapshot).stands);
+  EXPECT_FALSE(FindMartianProtection(snapshot).in_place);
 }
 
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
@@ -187,9 +187,9 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
     std::string name;
     MartianProtection found;
     std::vector<Change> applied;
-    bool stands;
+    bool in_place;
   } rows[] = {
-      {"both before", {.stands = true}, {}, true},
+      {"both before", {.in_place = true}, {}, true},
       {"the rule alone", rule, {}, false},
       {"the way alone", way, {}, false},
       {"the rule, and now the way", rule, {jump("INPUT", "KUBE-FIREWALL")}, true},
@@ -201,7 +201,7 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
       {"the way, and another rule", way, {add("KUBE-FIREWALL", DropMarked(15))}, false},
   };
   for (const auto& row : rows) {
-    EXPECT_EQ(MartianProtectionStands(row.found, row.applied), row.stands) << row.name;
+    EXPECT_EQ(MartianProtectionStands(row.found, row.applied), row.in_place) << row.name;
   }
 }
 

@@ -53,15 +53,16 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
   Retirement retirement;
   retirement.changes = {{netlink::DeleteChain{masq}, "why"}};
   retirement.kept = {{{Nat("KUBE-POSTROUTING"), "kept", "r"}, {{ClaimKind::kKubeProxy, "claim"}}}};
-  const std::vector<Standing> stale = WithClaims({{masq, ":KUBE-MARK-MASQ - [0:0]", "a"},
-                                                  {masq, "another text", "b"},
-                                                  {Nat("OTHER"), ":KUBE-MARK-MASQ - [0:0]", "c"},
-                                                  {Nat("KUBE-POSTROUTING"), "kept", "d"},
-                                                  {Nat("KUBE-POSTROUTING"), "not kept", "e"},
-                                                  {Nat("OTHER"), "kept", "f"}},
-                                                 retirement);
+  const std::vector<ExistingItem> stale =
+      WithClaims({{masq, ":KUBE-MARK-MASQ - [0:0]", "a"},
+                  {masq, "another text", "b"},
+                  {Nat("OTHER"), ":KUBE-MARK-MASQ - [0:0]", "c"},
+                  {Nat("KUBE-POSTROUTING"), "kept", "d"},
+                  {Nat("KUBE-POSTROUTING"), "not kept", "e"},
+                  {Nat("OTHER"), "kept", "f"}},
+                 retirement);
   std::vector<std::string> reasons;
-  for (const Standing& one : stale) reasons.push_back(one.reason);
+  for (const ExistingItem& one : stale) reasons.push_back(one.reason);
   EXPECT_EQ(reasons, (std::vector<std::string>{"b", "c", "stale, kept: claim", "e", "f"}));
 }
 

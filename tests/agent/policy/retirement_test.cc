@@ -420,9 +420,9 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   Observed observed = Residue();
   Serving(observed);
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  const std::vector<Standing> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
+  const std::vector<ExistingItem> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
   int told = 0;
-  for (const Standing& standing : stale) {
+  for (const ExistingItem& standing : stale) {
     if (standing.text != ":KUBE-MARK-DROP - [0:0]") continue;
     EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
     ++told;

@@ -41,7 +41,7 @@ Suspected By() {
 
 // With something in every list.
 AgentState FullState() {
-  const Standing standing = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
+  const ExistingItem standing = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
   return {.started = kNoon,
           .emulated_version = {1, 27},
           .mode = Mode::kLegacy,
@@ -68,7 +68,7 @@ AgentState FullState() {
           .route_localnet = {.interfaces = {"all"}},
           .martians_dropped = 9,
           .last_look = kNoon,
-          .looks = 5,
+          .checks = 5,
           .incidents = 1,
           .recent_incidents = {"then it was repaired"},
           .foreign_rules = 7,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/lookout.h"
+#include "agent/loop/writer.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <set>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -161,26 +162,6 @@ std::string UnitOf(const std::string& cgroup) {
   return other;
 }
 
-// Enough for a log line.
-constexpr size_t kMaxWriters = 12;
-// Between two checks. Far more than a Lookout notes.
-constexpr size_t kMaxRecent = 64;
-
-// Generations start again after 2^32.
-bool IsAfter(uint32_t generation, uint32_t other) {
-  return static_cast<int32_t>(generation - other) > 0;
-}
-
-// False where there is no room for it.
-bool Add(const Writer& writer, std::vector<Writer>& writers) {
-  if (absl::c_any_of(writers, [&](const Writer& known) { return known.IsSame(writer); })) {
-    return true;
-  }
-  if (writers.size() >= kMaxWriters) return false;
-  writers.push_back(writer);
-  return true;
-}
-
 }  // namespace
 
 Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources) {
@@ -213,156 +194,6 @@ std::optional<bool> KubeProxyAmong(absl::Span<const Writer> writers, const Write
             std::filesystem::exists(absl::StrCat(sources.proc, "/", writer.parent_pid), none);
   }
   return lives;
-}
-
-absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
-  if (!monitor.ok()) return monitor.status();
-  absl::StatusOr<std::unique_ptr<EventSource>> readable =
-      loop_.AddReadable((*monitor)->fd(), [this] { OnReadable(); });
-  if (!readable.ok()) return readable.status();
-  monitor_ = *std::move(monitor);
-  readable_ = *std::move(readable);
-  // Earlier commits are not reported.
-  seen_.others = true;
-  return absl::OkStatus();
-}
-
-void Lookout::Stop() {
-  readable_.reset();
-  monitor_.reset();
-}
-
-void Lookout::Pause(bool pause) {
-  if (readable_ == nullptr) return;
-  // An error here would leave changes unnoticed.
-  if (absl::Status status = readable_->Enable(!pause); !status.ok()) Fail(std::move(status));
-}
-
-void Lookout::Fail(absl::Status status) {
-  failure_ = std::move(status);
-  seen_.stopped = true;
-  Stop();
-}
-
-void Lookout::Drain() {
-  if (monitor_ == nullptr) return;
-  const SteadyTime now = SteadyNow();
-  const absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
-  if (!changes.ok()) {
-    Fail(changes.status());
-    return;
-  }
-  seen_.changes += changes->count;
-  seen_.lost_events += changes->lost;
-  if (changes->count > 0) seen_.first = std::min(seen_.first, now);
-  seen_.others |= changes->others > 0 || changes->lost > 0;
-  for (const netlink::RulesetChange& change : changes->writers) Note(change);
-}
-
-void Lookout::Note(const netlink::RulesetChange& change) {
-  std::vector<Commits>& commits = seen_.commits;
-  Commits next = {.first = change.first_generation,
-                  .last = change.generation,
-                  .writer = IdentifyWriter(change, sources_)};
-  const auto known =
-      absl::c_find_if(commits, [&](const Commits& one) { return one.writer.IsSame(next.writer); });
-  if (known != commits.end()) {
-    // The first description counts: the process may have ended since.
-    known->last = next.last;
-  } else if (commits.size() < netlink::RulesetChanges::kMaxWriters) {
-    commits.push_back(std::move(next));
-  } else {
-    seen_.others = true;
-  }
-}
-
-void Lookout::OnReadable() {
-  const uint64_t before = seen_.changes;
-  Drain();
-  if (seen_.changes != before || monitor_ == nullptr) on_sight_();
-}
-
-Sighting Lookout::TakeCommits() {
-  return {.commits = std::exchange(seen_.commits, {}),
-          .others = std::exchange(seen_.others, false)};
-}
-
-void Suspects::Window::Ascribe(const Commits& commits) {
-  if (IsAfter(commits.first, until) || !IsAfter(commits.last, after)) return;
-  if (!Add(commits.writer, writers)) others = true;
-}
-
-bool Suspects::IsComplete(const Window& window) const {
-  return reported_ && !IsAfter(window.until, *reported_);
-}
-
-void Suspects::NoteCommits(absl::Span<const Commits> commits, bool others) {
-  std::set<Window*> windows;
-  for (const auto& [item, window] : missing_) windows.insert(window.get());
-  for (const auto& [item, window] : appeared_) windows.insert(window.get());
-  for (Window* window : windows) {
-    if (!IsComplete(*window)) window->others |= others;
-    for (const Commits& one : commits) window->Ascribe(one);
-  }
-  recent_others_ |= others;
-  for (const Commits& one : commits) {
-    if (!reported_ || IsAfter(one.last, *reported_)) reported_ = one.last;
-    const bool fits = recent_.size() < kMaxRecent;
-    if (fits) recent_.push_back(one);
-    recent_others_ |= !fits;
-  }
-}
-
-void Suspects::NoteCheck(const Plan& plan, absl::Span<const Item> appeared) {
-  std::map<netlink::Family, std::shared_ptr<Window>> windows;
-  for (const netlink::Family family : plan.families) {
-    const auto [checked, first] = checked_.try_emplace(family, plan.generation);
-    const auto window = windows[family] =
-        std::make_shared<Window>(Window{.after = std::exchange(checked->second, plan.generation),
-                                        .until = plan.generation,
-                                        .others = recent_others_ || first});
-    for (const Commits& one : recent_) window->Ascribe(one);
-  }
-  const auto before = std::exchange(missing_, {});
-  for (const auto& [item, window] : before) {
-    if (windows.count(item.chain.family) == 0) missing_[item] = window;
-  }
-  for (const Change& change : plan.diff.changes) {
-    Item item = ItemOf(change.operation);
-    const auto known = before.find(item);
-    missing_[std::move(item)] =
-        known != before.end() ? known->second : windows[netlink::ChainOf(change.operation).family];
-  }
-  for (const Item& item : appeared) {
-    const auto window = windows.find(item.chain.family);
-    if (window != windows.end()) appeared_.try_emplace(item, window->second);
-  }
-  std::erase_if(recent_, [this](const Commits& one) {
-    return absl::c_none_of(
-        checked_, [&one](const auto& checked) { return IsAfter(one.last, checked.second); });
-  });
-  if (windows.size() == checked_.size()) recent_others_ = false;
-}
-
-void Suspects::NoteApplied(absl::Span<const Change> applied) {
-  for (const Change& change : applied) missing_.erase(ItemOf(change.operation));
-}
-
-Suspected Suspects::Of(absl::Span<const Item> items) const {
-  Suspected result = {.writers = {}, .others = false};
-  for (const Item& item : items) {
-    const auto appeared = appeared_.find(item);
-    const auto missing = missing_.find(item);
-    if (appeared == appeared_.end() && missing == missing_.end()) {
-      result.others = true;
-      continue;
-    }
-    const Window& window = *(appeared != appeared_.end() ? appeared : missing)->second;
-    result.others |= window.others || !IsComplete(window);
-    for (const Writer& writer : window.writers) result.others |= !Add(writer, result.writers);
-  }
-  return result;
 }
 
 }  // namespace kipt::agent

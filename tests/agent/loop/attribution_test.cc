@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/attribution.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/lookout.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -18,7 +19,7 @@ using ::testing::SizeIs;
 
 constexpr uint32_t kPids = 100;
 
-class SuspectsTest : public ::testing::Test {
+class AttributedWritersTest : public ::testing::Test {
  protected:
   static Change InputJump() {
     return {netlink::AddRule{.chain = Filter("INPUT"), .rule = JumpTo("KUBE-FIREWALL")}, "why"};
@@ -33,14 +34,14 @@ class SuspectsTest : public ::testing::Test {
     plan.generation = generation;
     plan.families = std::move(families);
     plan.diff.changes = std::move(missing);
-    suspects_.NoteCheck(plan);
+    attribution_.NoteCheck(plan);
   }
   // `command` committed all of the generations from `first` to `last`, or some, these two among
   // them.
   void Hear(const std::string& command, uint32_t first, uint32_t last) {
     const Commits commits = {
         .first = first, .last = last, .writer = {.pid = kPids + first, .command = command}};
-    suspects_.NoteCommits({&commits, 1}, /*others=*/false);
+    attribution_.NoteCommits({&commits, 1}, /*others=*/false);
   }
   void Hear(const std::string& command, uint32_t generation) {
     Hear(command, generation, generation);
@@ -50,14 +51,14 @@ class SuspectsTest : public ::testing::Test {
     for (uint32_t i = 0; i < count; ++i) {
       const Commits commits = {
           .first = first + i, .last = first + i, .writer = {.pid = kPids, .command = command}};
-      suspects_.NoteCommits({&commits, 1}, /*others=*/false);
+      attribution_.NoteCommits({&commits, 1}, /*others=*/false);
     }
   }
-  void HearOfOthers() { suspects_.NoteCommits({}, /*others=*/true); }
+  void HearOfOthers() { attribution_.NoteCommits({}, /*others=*/true); }
 
   Suspected Of(const Change& change) const {
     const Item item = ItemOf(change.operation);
-    return suspects_.Of({&item, 1});
+    return attribution_.Of({&item, 1});
   }
   std::vector<std::string> NamesOf(const Change& change) const {
     std::vector<std::string> names;
@@ -65,10 +66,10 @@ class SuspectsTest : public ::testing::Test {
     return names;
   }
 
-  Suspects suspects_;
+  WriterAttribution attribution_;
 };
 
-TEST_F(SuspectsTest, AreThoseThatCommittedBetweenTwoChecksAndNobodyElse) {
+TEST_F(AttributedWritersTest, AreThoseThatCommittedBetweenTwoChecksAndNobodyElse) {
   Hear("early", 9);
   Check(10, {});
   Hear("rival", 11);
@@ -78,7 +79,7 @@ TEST_F(SuspectsTest, AreThoseThatCommittedBetweenTwoChecksAndNobodyElse) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, StayTheSameHoweverOftenItIsFoundMissing) {
+TEST_F(AttributedWritersTest, StayTheSameHoweverOftenItIsFoundMissing) {
   Check(10, {});
   Hear("rival", 11);
   Check(11, {InputJump()});
@@ -90,7 +91,7 @@ TEST_F(SuspectsTest, StayTheSameHoweverOftenItIsFoundMissing) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, MayBeReportedAfterTheCheckThatFoundWhatTheyDid) {
+TEST_F(AttributedWritersTest, MayBeReportedAfterTheCheckThatFoundWhatTheyDid) {
   Check(10, {});
   Check(11, {InputJump()});
   EXPECT_THAT(NamesOf(InputJump()), IsEmpty());
@@ -101,14 +102,14 @@ TEST_F(SuspectsTest, MayBeReportedAfterTheCheckThatFoundWhatTheyDid) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, AreNotAcquittedByWhatTheyDidEarlierAndLater) {
+TEST_F(AttributedWritersTest, AreNotAcquittedByWhatTheyDidEarlierAndLater) {
   Check(10, {});
   Check(12, {InputJump()});
   Hear("both", 9, 14);
   EXPECT_THAT(NamesOf(InputJump()), ElementsAre("both"));
 }
 
-TEST_F(SuspectsTest, OfEachItemAreItsOwn) {
+TEST_F(AttributedWritersTest, OfEachItemAreItsOwn) {
   Check(10, {});
   Hear("first", 11);
   Check(11, {InputJump()});
@@ -117,22 +118,22 @@ TEST_F(SuspectsTest, OfEachItemAreItsOwn) {
   EXPECT_THAT(NamesOf(InputJump()), ElementsAre("first"));
   EXPECT_THAT(NamesOf(OutputJump()), ElementsAre("second"));
   const std::vector<Item> both = {ItemOf(InputJump().operation), ItemOf(OutputJump().operation)};
-  EXPECT_THAT(suspects_.Of(both).writers,
+  EXPECT_THAT(attribution_.Of(both).writers,
               ElementsAre(Field(&Writer::command, "first"), Field(&Writer::command, "second")));
 }
 
-TEST_F(SuspectsTest, AreOthersWhereTheItemWasRepairedAndUndoneAnew) {
+TEST_F(AttributedWritersTest, AreOthersWhereTheItemWasRepairedAndUndoneAnew) {
   Check(10, {});
   Hear("first", 11);
   Check(11, {InputJump()});
   const Change repair = InputJump();
-  suspects_.NoteApplied({&repair, 1});
+  attribution_.NoteApplied({&repair, 1});
   Hear("second", 13);
   Check(13, {InputJump()});
   EXPECT_THAT(NamesOf(InputJump()), ElementsAre("second"));
 }
 
-TEST_F(SuspectsTest, AreOthersWhereAnotherProcessHadPutItBack) {
+TEST_F(AttributedWritersTest, AreOthersWhereAnotherProcessHadPutItBack) {
   Check(10, {});
   Hear("first", 11);
   Check(11, {InputJump()});
@@ -144,7 +145,7 @@ TEST_F(SuspectsTest, AreOthersWhereAnotherProcessHadPutItBack) {
 }
 
 // Families are read one by one where they cannot be read together.
-TEST_F(SuspectsTest, OfOneFamilyReachBackToItsOwnLastCheck) {
+TEST_F(AttributedWritersTest, OfOneFamilyReachBackToItsOwnLastCheck) {
   Check(10, {});
   Hear("rival", 11);
   Check(11, {}, {netlink::Family::kIPv6});
@@ -155,7 +156,7 @@ TEST_F(SuspectsTest, OfOneFamilyReachBackToItsOwnLastCheck) {
   EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival", "bystander")) << "still missing";
 }
 
-TEST_F(SuspectsTest, AreFoundWhereGenerationsStartAgain) {
+TEST_F(AttributedWritersTest, AreFoundWhereGenerationsStartAgain) {
   Check(0xffff'fffe, {});
   Hear("rival", 0xffff'ffff, 2);
   Check(2, {InputJump()});
@@ -164,7 +165,7 @@ TEST_F(SuspectsTest, AreFoundWhereGenerationsStartAgain) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, MayBeUnknownWhereAWriterWasNotReported) {
+TEST_F(AttributedWritersTest, MayBeUnknownWhereAWriterWasNotReported) {
   Check(10, {});
   Hear("bystander", 11);
   HearOfOthers();
@@ -178,20 +179,20 @@ TEST_F(SuspectsTest, MayBeUnknownWhereAWriterWasNotReported) {
   EXPECT_FALSE(Of(InputJump()).others) << "all up to the check were known by then";
 }
 
-TEST_F(SuspectsTest, OfWhatWasNotMissingAtTheLastCheckAreUnknown) {
+TEST_F(AttributedWritersTest, OfWhatWasNotMissingAtTheLastCheckAreUnknown) {
   Check(10, {});
   Hear("rival", 11);
   Check(11, {InputJump()});
   EXPECT_EQ(Of(OutputJump()), Suspected());
 }
 
-TEST_F(SuspectsTest, AreUnknownBeforeTheSecondCheck) {
+TEST_F(AttributedWritersTest, AreUnknownBeforeTheSecondCheck) {
   Hear("rival", 10);
   Check(10, {InputJump()});
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, MayBeUnknownUntilAllThatCommittedBeforeTheCheckAreReported) {
+TEST_F(AttributedWritersTest, MayBeUnknownUntilAllThatCommittedBeforeTheCheckAreReported) {
   Check(10, {});
   Check(12, {InputJump()});
   HearOfOthers();
@@ -199,7 +200,7 @@ TEST_F(SuspectsTest, MayBeUnknownUntilAllThatCommittedBeforeTheCheckAreReported)
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, AreKnownWhereWritersAreReportedOutOfOrder) {
+TEST_F(AttributedWritersTest, AreKnownWhereWritersAreReportedOutOfOrder) {
   Check(10, {});
   Check(12, {InputJump()});
   Hear("rival", 11, 13);
@@ -208,7 +209,7 @@ TEST_F(SuspectsTest, AreKnownWhereWritersAreReportedOutOfOrder) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, OfOneFamilyMayBeUnknownThoughTheOtherWasChecked) {
+TEST_F(AttributedWritersTest, OfOneFamilyMayBeUnknownThoughTheOtherWasChecked) {
   Check(10, {});
   HearOfOthers();
   Check(11, {}, {netlink::Family::kIPv6});
@@ -217,7 +218,7 @@ TEST_F(SuspectsTest, OfOneFamilyMayBeUnknownThoughTheOtherWasChecked) {
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, AreAtMostTwelveAndOthers) {
+TEST_F(AttributedWritersTest, AreAtMostTwelveAndOthers) {
   Check(10, {});
   for (uint32_t i = 1; i <= 12; ++i) Hear(absl::StrCat("writer", i), 10 + i);
   Check(22, {InputJump()});
@@ -228,16 +229,17 @@ TEST_F(SuspectsTest, AreAtMostTwelveAndOthers) {
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, AreNamedOnceHoweverOftenTheyCommit) {
+TEST_F(AttributedWritersTest, AreNamedOnceHoweverOftenTheyCommit) {
   Check(10, {});
   HearOften("rival", 11, 20);
   Check(30, {InputJump(), OutputJump()});
   const Suspected rival = {.writers = {{.pid = kPids, .command = "rival"}}, .others = false};
   EXPECT_EQ(Of(InputJump()), rival);
-  EXPECT_EQ(suspects_.Of({ItemOf(InputJump().operation), ItemOf(OutputJump().operation)}), rival);
+  EXPECT_EQ(attribution_.Of({ItemOf(InputJump().operation), ItemOf(OutputJump().operation)}),
+            rival);
 }
 
-TEST_F(SuspectsTest, AreOthersTooWhereMoreWasReportedThanIsKept) {
+TEST_F(AttributedWritersTest, AreOthersTooWhereMoreWasReportedThanIsKept) {
   Check(10, {});
   HearOften("rival", 11, 64);
   Hear("last", 75);
@@ -246,7 +248,7 @@ TEST_F(SuspectsTest, AreOthersTooWhereMoreWasReportedThanIsKept) {
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
+TEST_F(AttributedWritersTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
   Check(10, {});
   HearOften("bystander", 11, 64);
   Check(74, {});
@@ -256,7 +258,7 @@ TEST_F(SuspectsTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
   EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(SuspectsTest, SayHowSureItIs) {
+TEST_F(AttributedWritersTest, SayHowSureItIs) {
   const Writer one = {.pid = 1, .command = "a"};
   const Writer two = {.pid = 2, .command = "b"};
   EXPECT_EQ(ToString(Suspected{}), "a process that was not seen");

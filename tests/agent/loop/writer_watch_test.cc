@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is noted of a monitor's events, and a monitor that fails.
-#include "agent/loop/lookout.h"
+#include "agent/loop/writer_watch.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -63,19 +63,19 @@ class WatchedBackend : public BorrowedBackend {
   Events* events_;
 };
 
-class LookoutTest : public ::testing::Test {
+class WriterWatchTest : public ::testing::Test {
  protected:
-  LookoutTest() { events_.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
-  ~LookoutTest() override { close(events_.fd); }
+  WriterWatchTest() { events_.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
+  ~WriterWatchTest() override { close(events_.fd); }
 
-  absl::Status Watch() { return lookout_.Watch(backend_, netlink::WatchMode::kEvents); }
-  // Of a Lookout that has just begun.
-  Sighting Drained(RulesetChanges changes) {
+  absl::Status Watch() { return writer_watch_.Watch(backend_, netlink::WatchMode::kEvents); }
+  // Of a WriterWatch that has just begun.
+  SeenWriters Drained(RulesetChanges changes) {
     EXPECT_THAT(Watch(), IsOk());
-    lookout_.Take();
+    writer_watch_.Take();
     events_.next = std::move(changes);
-    lookout_.Drain();
-    return lookout_.Take();
+    writer_watch_.Drain();
+    return writer_watch_.Take();
   }
   void Wake(RulesetChanges changes) {
     events_.next = std::move(changes);
@@ -90,66 +90,66 @@ class LookoutTest : public ::testing::Test {
   int sights_ = 0;
   // No process can have such an ID.
   const uint32_t pid_ = 4'194'305;
-  Lookout lookout_{*loop_, {}, [this] { ++sights_; }};
+  WriterWatch writer_watch_{*loop_, {}, [this] { ++sights_; }};
 };
 
-TEST_F(LookoutTest, CannotWatchAMonitorThatTheLoopCannotWaitFor) {
+TEST_F(WriterWatchTest, CannotWatchAMonitorThatTheLoopCannotWaitFor) {
   close(events_.fd);
   events_.fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   EXPECT_THAT(Watch(), Not(IsOk()));
-  EXPECT_FALSE(lookout_.watching());
+  EXPECT_FALSE(writer_watch_.watching());
 }
 
-TEST_F(LookoutTest, StopsWhereTheLoopCanNoLongerWait) {
+TEST_F(WriterWatchTest, StopsWhereTheLoopCanNoLongerWait) {
   ASSERT_THAT(Watch(), IsOk());
-  lookout_.Pause(true);
+  writer_watch_.Pause(true);
   close(events_.fd);
-  lookout_.Pause(false);
-  EXPECT_FALSE(lookout_.watching());
-  EXPECT_THAT(lookout_.failure(), Not(IsOk()));
-  EXPECT_TRUE(lookout_.seen().stopped);
+  writer_watch_.Pause(false);
+  EXPECT_FALSE(writer_watch_.watching());
+  EXPECT_THAT(writer_watch_.failure(), Not(IsOk()));
+  EXPECT_TRUE(writer_watch_.seen().stopped);
 }
 
-TEST_F(LookoutTest, CallsOnlyForChangesOfOthers) {
+TEST_F(WriterWatchTest, CallsOnlyForChangesOfOthers) {
   ASSERT_THAT(Watch(), IsOk());
   Wake({});  // as after a commit of our own
   EXPECT_EQ(sights_, 0);
-  EXPECT_EQ(lookout_.seen().first, SteadyTime::InfiniteFuture());
+  EXPECT_EQ(writer_watch_.seen().first, SteadyTime::InfiniteFuture());
   Wake({.count = 1});
   EXPECT_EQ(sights_, 1);
-  EXPECT_LE(lookout_.seen().first, SteadyNow());
+  EXPECT_LE(writer_watch_.seen().first, SteadyNow());
 }
 
-TEST_F(LookoutTest, KnowsOfOthersWhereAnEventWasLostOrHasNoWriter) {
+TEST_F(WriterWatchTest, KnowsOfOthersWhereAnEventWasLostOrHasNoWriter) {
   const RulesetChange known = {.generation = 5, .first_generation = 5, .pid = pid_};
   EXPECT_FALSE(Drained({.count = 1, .writers = {known}}).others);
-  lookout_.Stop();
+  writer_watch_.Stop();
   EXPECT_TRUE(Drained({.count = 2, .writers = {known}, .others = 1}).others);
-  lookout_.Stop();
+  writer_watch_.Stop();
   EXPECT_TRUE(Drained({.count = 1, .writers = {known}, .lost = 1}).others);
 }
 
-TEST_F(LookoutTest, NotesEachWriterOnceFromItsFirstCommitToItsLast) {
+TEST_F(WriterWatchTest, NotesEachWriterOnceFromItsFirstCommitToItsLast) {
   ASSERT_THAT(Watch(), IsOk());
   Wake({.count = 1, .writers = {{.generation = 6, .first_generation = 5, .pid = pid_}}});
   Wake({.count = 1, .writers = {{.generation = 9, .first_generation = 8, .pid = pid_}}});
-  const Sighting seen = lookout_.Take();
+  const SeenWriters seen = writer_watch_.Take();
   ASSERT_THAT(seen.commits, SizeIs(1));
   EXPECT_EQ(seen.commits[0].first, 5U);
   EXPECT_EQ(seen.commits[0].last, 9U);
 }
 
-TEST_F(LookoutTest, NotesEightWritersAndThatThereWereOthers) {
+TEST_F(WriterWatchTest, NotesEightWritersAndThatThereWereOthers) {
   ASSERT_THAT(Watch(), IsOk());
-  lookout_.Take();
+  writer_watch_.Take();
   for (uint32_t i = 0; i < RulesetChanges::kMaxWriters; ++i) {
     Wake({.count = 1, .writers = {{.generation = i, .first_generation = i, .pid = pid_ + i}}});
   }
-  EXPECT_THAT(lookout_.seen().commits, SizeIs(RulesetChanges::kMaxWriters));
-  EXPECT_FALSE(lookout_.seen().others);
+  EXPECT_THAT(writer_watch_.seen().commits, SizeIs(RulesetChanges::kMaxWriters));
+  EXPECT_FALSE(writer_watch_.seen().others);
   Wake({.count = 1, .writers = {{.generation = 9, .first_generation = 9, .pid = pid_ + 9}}});
-  EXPECT_THAT(lookout_.seen().commits, SizeIs(RulesetChanges::kMaxWriters));
-  EXPECT_TRUE(lookout_.seen().others);
+  EXPECT_THAT(writer_watch_.seen().commits, SizeIs(RulesetChanges::kMaxWriters));
+  EXPECT_TRUE(writer_watch_.seen().others);
 }
 
 }  // namespace
