@@ -170,7 +170,7 @@ const std::vector<Row> kWriting = {
      "ip: 3 changes made\n",
      kSubject + Below("/applied/0", kChange) +
          Below("", {"nativeTablePut", "nativeTableRemoved", "findings", "error"}),
-     {{"/looks", 1},
+     {{"/checks", 1},
       {"/families/0/family", "ip"},
       {"/families/0/ok", true},
       {"/families/0/error", ""},
@@ -178,7 +178,7 @@ const std::vector<Row> kWriting = {
     {{"sync"},
      kExitOk,
      "ip: nothing to change\nip6: nothing to change\n",
-     {"/looks"},
+     {"/checks"},
      {{"/applied", Json::array()}}},
     {{"plan"}, kExitOk, "0 to add, 0 to remove", kCheck, {{"/changes", Json::array()}}},
     {{"status"}, kExitOk, "ip: in place\nip6: in place\n", kCheck, {{"/changesNeeded", 0}}},
