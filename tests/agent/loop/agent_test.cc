@@ -198,8 +198,9 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
   for (int i = 0; i < 5; ++i) {
     DeleteJump(Filter("INPUT"));
     const size_t rounds = rounds_.size();
-    ASSERT_TRUE(TurnUntilRounds(rounds + 1));
-    ASSERT_TRUE(rounds_.back().incident.has_value());
+    // A round that IPv6's pause had made due may have begun before.
+    ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > rounds && rounds_.back().incident; }));
+    EXPECT_LE(rounds_.size(), rounds + 2);
     EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
   }
   EXPECT_LE(refusal.count - refused_before, 2);
