@@ -21,7 +21,7 @@ namespace kipt::netlink {
 
 class Batch {
  public:
-  // Requests are numbered from `first_sequence`. `transaction` must outlive the batch.
+  // Messages are numbered from `first_sequence`. `transaction` must outlive the batch.
   // InvalidArgument: an operation that no kernel would take, DeleteChain of a base chain, or a
   // native table whose listing nft(8) could not read. ResourceExhausted: an allocation failed.
   static absl::StatusOr<Batch> Build(const Transaction& transaction, uint32_t first_sequence);

@@ -150,18 +150,18 @@ void Agent::Turn(Trigger trigger) {
   round.trigger = trigger;
   SyncReport& report = round.report;
   report.status = EnsureBackend();
-  SeenWriters sighting;
+  SeenWriters noticed;
   if (report.status.ok()) {
-    sighting = Listen();
+    noticed = Listen();
     report = Repair(trigger);
   }
   const SteadyTime end = SteadyNow();
-  round.external_changes = sighting.changes;
-  round.lost_events = sighting.lost_events;
+  round.external_changes = noticed.changes;
+  round.lost_events = noticed.lost_events;
   round.duration = end - start;
   pace_.NoteCheck(start, end, options_.cpu_used() - cpu_before, !report.status.ok());
   NoteWriters(report);
-  const bool stopped = sighting.stopped || writer_watch_.seen().stopped;
+  const bool stopped = noticed.stopped || writer_watch_.seen().stopped;
   if (stopped && !writer_watch_.watching()) pace_.NoteWaiting(end + kWatchAgain);
   // Repairs of the native table are neither damped nor incidents.
   damping_.NoteApplied(WithoutNative(report.applied), end);
@@ -172,7 +172,7 @@ void Agent::Turn(Trigger trigger) {
   NoteLostProxyJumps(round);
   NoteBlockers(round);
   NoteForeignRules(round);
-  NoteDamage(round, std::min(sighting.first, start), end);
+  NoteDamage(round, std::min(noticed.first, start), end);
   attribution_.NoteApplied(report.applied);
   NoteFamilies(round, end);
   if (backend_ != nullptr && !options_.observe && report.FirstError().ok() &&
@@ -220,9 +220,9 @@ SeenWriters Agent::Listen() {
       status.ok()
           ? absl::StrCat(how, failure.ok() ? "" : ", anew after a failure: ", failure.message())
           : absl::StrCat("timer only: ", status.message());
-  SeenWriters sighting = writer_watch_.Take();
-  attribution_.NoteCommits(sighting.commits, sighting.others);
-  return sighting;
+  SeenWriters noticed = writer_watch_.Take();
+  attribution_.NoteCommits(noticed.commits, noticed.others);
+  return noticed;
 }
 
 SyncReport Agent::Repair(Trigger trigger) {

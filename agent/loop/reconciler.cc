@@ -126,7 +126,8 @@ struct Attempt {
   const RoundObserver& observer;
   SyncReport report = {};
 
-  absl::StatusOr<Plan> Check() {
+  // Again while others change the rules.
+  absl::StatusOr<Plan> CheckSettled() {
     absl::StatusOr<Plan> plan;
     const absl::Status status = RetryAborted(clock, start, [&] {
       plan = Check(input);
@@ -378,7 +379,7 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 absl::StatusOr<Plan> Reconciler::Check(const PolicyInput& input) {
   return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_),
                  input,     {},     observer_}
-      .Check();
+      .CheckSettled();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
