@@ -114,7 +114,10 @@ TEST_F(EffectPacketsTest, OfIptablesTargetsIsTold) {
   }
 }
 
-// ---- nft: a row for each expression of the kernel that can come before a verdict ----
+// ---- nft: a row for each expression and object that a chain of filter INPUT can have ----
+//
+// The kernel takes fwd, nat, redir, masq, tproxy and flow_offload in other chains only, and nft of
+// Debian 12 has no words for last and tunnel: expression_test.cc has those.
 
 const EffectRow kNftRows[] = {
     {"Counter", "counter accept", true},
@@ -153,12 +156,32 @@ const EffectRow kNftRows[] = {
     {"CompareSocket", "socket mark 0x77 accept", false},
     {"CompareRt", "rt classid 77 accept", false},
     {"CompareXfrm", "meta ipsec exists accept", false},
+    {"CompareByteorder", "meta mark & 0xff < 0 accept", false},
+    {"CompareExthdr", "tcp option maxseg size 1000 accept", false},
+    {"CompareOsf", "osf name \"Linux\" accept", false},
+    {"CompareRange", "ip saddr != 10.0.0.1-10.255.255.250 accept", false},
+    // Linux before 5.16 went on with the rule.
+    {"ExthdrOfAnotherProtocol", "tcp option maxseg size set 1000 accept", false, true},
+    {"Connlimit", "ct count over 1000 accept", false},
+    {"ConnlimitByName", "ct count 1000 reject", false},
+    {"Quota", "quota over 1000 mbytes accept", false},
+    {"QuotaByName", "quota name q accept", false},
+    {"LimitByName", "limit name l accept", false},
+    {"SynproxyOfAnotherProtocol", "synproxy mss 1460 wscale 7", false, true},
+    {"SynproxyByName", "synproxy name p", false, true},
+    {"HelperByName", "ct helper set h accept", true},
+    {"TimeoutByName", "ct timeout set o accept", true},
 };
 
 constexpr char kNftObjects[] = R"(
 add counter ip filter c
 add set ip filter s { type ipv4_addr; flags dynamic; size 16; }
 add set ip filter t { type ipv4_addr; }
+add quota ip filter q { over 1000 mbytes; }
+add limit ip filter l { rate over 1000000/second burst 1000000 packets; }
+add synproxy ip filter p { mss 1460; wscale 7; }
+add ct helper ip filter h { type "ftp" protocol tcp; }
+add ct timeout ip filter o { protocol udp; policy = { replied : 30 }; }
 )";
 
 TEST_F(EffectPacketsTest, OfNftExpressionsIsTold) {
