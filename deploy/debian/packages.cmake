@@ -111,7 +111,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT
         DESTINATION ${agent_doc}/examples)
 
 # The documents, where they are in the sources and not compressed, so that their links work offline.
-set(pictures deploy/audit.svg deploy/chains.svg deploy/plan.svg deploy/repair.svg tests/bench/report/cost.svg
+set(pictures deploy/audit.svg deploy/chains.svg deploy/plan.svg deploy/repair.svg
     tests/skew/skew-page.png)
 # Data that documents refer to.
 set(tables agent/audit/known_marks.csv)

@@ -12,8 +12,8 @@
 
 #include "absl/time/clock.h"
 #include "netlink/transaction.h"
-#include "tests/bench/figures.h"
-#include "tests/bench/service_rules.h"
+#include "tests/support/figures.h"
+#include "tests/support/service_rules.h"
 #include "tests/interop/audited_host.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/foreign_writer.h"

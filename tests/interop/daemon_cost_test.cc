@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the daemon costs a node, in brief: counts are exact, times have room for a busy machine and
-// a build without optimisation. tests/bench/run storms has the figures.
+// a build without optimisation. tests/bench/run has the figures.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -19,7 +19,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/bench/service_rules.h"
+#include "tests/support/service_rules.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/status_matchers.h"
 

@@ -2,8 +2,8 @@
 //
 // The rules that kube-proxy makes for a number of services, as far as they make an agent's work
 // dearer: how many chains and rules stand, in which tables, and what jumps where.
-#ifndef KIPT_TESTS_BENCH_SERVICE_RULES_H_
-#define KIPT_TESTS_BENCH_SERVICE_RULES_H_
+#ifndef KIPT_TESTS_SUPPORT_SERVICE_RULES_H_
+#define KIPT_TESTS_SUPPORT_SERVICE_RULES_H_
 
 #include <string>
 #include <vector>
@@ -28,4 +28,4 @@ absl::Status LoadServices(IptablesMode mode, int services,
 
 }  // namespace kipt::testing
 
-#endif  // KIPT_TESTS_BENCH_SERVICE_RULES_H_
+#endif  // KIPT_TESTS_SUPPORT_SERVICE_RULES_H_

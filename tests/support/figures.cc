@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/bench/figures.h"
+#include "tests/support/figures.h"
 
 #include <algorithm>
 #include <cmath>

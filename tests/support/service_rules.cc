@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/bench/service_rules.h"
+#include "tests/support/service_rules.h"
 
 #include <algorithm>
 #include <cstdint>

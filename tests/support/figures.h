@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measured durations, and a verdict on them that a script can see.
-#ifndef KIPT_TESTS_BENCH_FIGURES_H_
-#define KIPT_TESTS_BENCH_FIGURES_H_
+#ifndef KIPT_TESTS_SUPPORT_FIGURES_H_
+#define KIPT_TESTS_SUPPORT_FIGURES_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,4 +57,4 @@ class Targets {
 
 }  // namespace kipt::testing
 
-#endif  // KIPT_TESTS_BENCH_FIGURES_H_
+#endif  // KIPT_TESTS_SUPPORT_FIGURES_H_
