@@ -4,6 +4,7 @@
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
+#include <iostream>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -76,7 +77,7 @@ ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std:
 ExitCode RunCapabilities(const CapabilityReport& report, OutputFormat format, std::ostream& out);
 
 // Prints "Error: ..." in one line, and returns `code`.
-ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);
+ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err = std::cerr);
 
 }  // namespace kipt::agent
 

@@ -37,6 +37,8 @@ constexpr int kPerSecond = 300;
 constexpr absl::Duration kPhase = absl::Seconds(5);
 // From the last damage until everything is in place: what waits out a fight takes longest.
 constexpr absl::Duration kInPlaceBound = absl::Seconds(10);
+// What is only to be removed waits ten times as long as an attempt that another program interrupts.
+constexpr absl::Duration kRetiredBound = absl::Minutes(1);
 constexpr int64_t kGrowthKib = 1024;
 constexpr int kDescriptorGrowth = 2;
 
@@ -354,7 +356,7 @@ std::string SoakTest::Phase(const std::string& damaged) {
 std::string SoakTest::JudgeInPlace() {
   const absl::Time start = absl::Now();
   const auto clean = [&] { return Agent(PlanArguments()).exit_code == kExitOk && IsReady(); };
-  if (!WaitUntil(clean, kInPlaceBound)) {
+  if (!WaitUntil(clean, cleanup_ ? kRetiredBound : kInPlaceBound)) {
     return absl::StrCat("not in place: ", Agent(PlanArguments()).out, Readyz(), daemon().Output());
   }
   in_place_.push_back(absl::Now() - start);
