@@ -88,7 +88,7 @@ constexpr std::pair<Owner, absl::string_view> kColours[] = {
     {Owner::kCilium, "#f9e79f"},        {Owner::kUnknown, "#f5b7b1"},
 };
 
-absl::string_view ColourOf(Owner of) {
+absl::string_view ColorOf(Owner of) {
   const auto* row = absl::c_find_if(kColours, [&](const auto& one) { return one.first == of; });
   return row == std::end(kColours) ? "#e3d0f2" : row->second;
 }
@@ -202,7 +202,7 @@ class Picture {
     }
     lines.insert(lines.end(), kinds.begin(), kinds.end());
     Add("      ", NodeId(chains, table, name), " [label=", Label(lines),
-        ", fillcolor=", Quoted(ColourOf(node.owner)),
+        ", fillcolor=", Quoted(ColorOf(node.owner)),
         node.owner == Owner::kBaseChain ? ", style=filled" : "");
     if (worst != AuditSeverity::kInfo) Add(", penwidth=3, color=", Quoted(AlarmColour(worst)));
     Add("];\n");
@@ -231,7 +231,7 @@ class Picture {
     const std::string target = CniTarget(finding.chain);
     for (const std::string& file : finding.details) {
       Add("  ", Quoted(file),
-          " [shape=note, style=filled, fillcolor=", Quoted(ColourOf(Owner::kPortmap)),
+          " [shape=note, style=filled, fillcolor=", Quoted(ColorOf(Owner::kPortmap)),
           ", label=", Label({file, "externalSetMarkChain"}), "];\n  ", Quoted(file), " -> ", target,
           " [style=dashed, penwidth=2, color=", Quoted(AlarmColour(finding.severity)), "];\n");
     }
@@ -254,7 +254,7 @@ class Picture {
         "style=rounded; color=\"#bbbbbb\";\n    node [fontsize=10, height=0.3];\n");
     for (const Owner owner : owners_) {
       Add("    ", Quoted(absl::StrCat("legend ", OwnerName(owner))),
-          " [label=", Quoted(OwnerName(owner)), ", fillcolor=", Quoted(ColourOf(owner)), "];\n");
+          " [label=", Quoted(OwnerName(owner)), ", fillcolor=", Quoted(ColorOf(owner)), "];\n");
     }
     Add("    \"legend error\" [label=\"error\", fillcolor=white, penwidth=3, color=\"#d40000\"];\n",
         "    \"legend warning\" [label=\"warning\", fillcolor=white, penwidth=3, ",

@@ -241,7 +241,7 @@ std::string Escaped(absl::string_view text) {
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-absl::string_view ColourOf(char cell) {
+absl::string_view ColorOf(char cell) {
   static constexpr std::pair<absl::string_view, absl::string_view> kColours[] = {
       {".", "#f6f6f6"}, {"?", "#e8d9f5"}, {"t", "#cfe3f7"}, {"cC", "#d8d8d8"}, {"#", "#dfe9d8"}};
   for (const auto& [cells, colour] : kColours) {
@@ -267,7 +267,7 @@ class MarkPicture {
       const char cell = row.cells[i];
       if (filled) {
         absl::StrAppend(&body_, "<rect x=\"", x, "\" y=\"", y_, "\" width=\"", kCell - 1,
-                        "\" height=\"", kCell - 1, "\" fill=\"", ColourOf(cell), "\"/>\n");
+                        "\" height=\"", kCell - 1, "\" fill=\"", ColorOf(cell), "\"/>\n");
       }
       if (cell != '.') AddTextAt(x + 4, absl::string_view(&cell, 1));
     }

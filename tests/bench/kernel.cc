@@ -200,7 +200,8 @@ void Bystander(State& state) {
 
 void Register(IptablesMode mode, int services) {
   const bool nft = mode == IptablesMode::kNft;
-  const auto add = [&](const std::string& name, int iterations, Step prepare, Step run) {
+  const auto add = [&](const std::string& name, int iterations, const Step& prepare,
+                       const Step& run) {
     benchmark::RegisterBenchmark(absl::StrCat(NameOf(mode), "/", services, "/", name).c_str(),
                                  [=](State& state) { Time(state, mode, services, prepare, run); })
         ->UseManualTime()

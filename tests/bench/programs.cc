@@ -10,9 +10,8 @@
 #include "tests/bench/node.h"
 
 namespace kipt::testing {
-namespace {
 
-absl::Status Run(const std::string& what, IptablesMode mode, int services) {
+absl::Status Main(const std::string& what, IptablesMode mode, int services) {
   if (what == "load") return LoadBenchServices(mode, services);
   if (what == "remove") return RemoveKubelets(mode);
   if (what == "kubelet-makes") return RunKubeletPrograms(mode, /*makes=*/true);
@@ -20,15 +19,14 @@ absl::Status Run(const std::string& what, IptablesMode mode, int services) {
   return absl::InvalidArgumentError("there is no " + what);
 }
 
-}  // namespace
 }  // namespace kipt::testing
 
 int main(int argc, char** argv) {
-  using namespace kipt::testing;
+  using kipt::testing::IptablesMode;
   if (argc < 3) return 64;
   const IptablesMode mode =
       std::string(argv[2]) == "legacy" ? IptablesMode::kLegacy : IptablesMode::kNft;
-  const absl::Status status = Run(argv[1], mode, argc > 3 ? std::atoi(argv[3]) : 0);
+  const absl::Status status = kipt::testing::Main(argv[1], mode, argc > 3 ? std::atoi(argv[3]) : 0);
   if (!status.ok()) std::cerr << argv[1] << ": " << status << "\n";
   return status.ok() ? 0 : 1;
 }
