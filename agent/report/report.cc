@@ -14,6 +14,7 @@
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"
+#include "featuregates/known_features.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -70,13 +71,31 @@ auto CountOf(const std::vector<Change>& changes, Family family) {
   });
 }
 
+// The releases of kubelet that make the same rules as the emulated one does.
+std::string KubeletsText(const Subject& subject) {
+  constexpr featuregates::Version kFirstWithGate = {1, 25};
+  constexpr featuregates::Version kFirstWithGateOn = {1, 27};
+  const featuregates::Version emulated = subject.emulated_version;
+  if (subject.input.mode == Mode::kOff) return "";
+  if (subject.input.mode == Mode::kCleanup) {
+    const bool by_default = emulated >= kFirstWithGateOn;
+    return absl::StrCat(", rules of kubelet ",
+                        featuregates::ToString(by_default ? kFirstWithGateOn : kFirstWithGate),
+                        " to ", featuregates::ToString(featuregates::kNewestKnownRelease),
+                        by_default ? "" : " with the gate on");
+  }
+  if (emulated < kFirstWithGate) return ", rules of kubelet " + featuregates::ToString(emulated);
+  return absl::StrCat(", rules of kubelet ", featuregates::ToString(kFirstWithGate), " to ",
+                      featuregates::ToString(kFirstWithGateOn), " with the gate off");
+}
+
 std::string HeaderText(const Subject& subject, uint32_t generation) {
   const std::string families = absl::StrJoin(
       subject.input.families, " ",
       [](std::string* out, Family family) { absl::StrAppend(out, netlink::FamilyName(family)); });
-  std::string text = absl::StrFormat(
-      "mode %s at emulated version %s, iptables %s, families %s", ModeName(subject.input.mode),
-      featuregates::ToString(subject.emulated_version), subject.iptables_mode, families);
+  std::string text =
+      absl::StrFormat("mode %s%s, iptables %s, families %s", ModeName(subject.input.mode),
+                      KubeletsText(subject), subject.iptables_mode, families);
   if (subject.input.mode == Mode::kLegacy) {
     absl::StrAppend(&text, ", masquerade bit ", subject.input.bits.masquerade, ", drop bit ",
                     subject.input.bits.drop);

@@ -211,7 +211,7 @@ TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
 TEST(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
   FakeBackend backend;
   const Outcome outcome = Invoke(RunPlan, Mode::kCleanup, backend);
-  EXPECT_THAT(outcome.out, HasSubstr("mode cleanup at emulated version 1.27, iptables nft, "
+  EXPECT_THAT(outcome.out, HasSubstr("mode cleanup, rules of kubelet 1.27 to 1.37, iptables nft, "
                                      "families ip ip6, generation 1\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nip mangle\n  + :KUBE-IPTABLES-HINT - [0:0]  # tells"));
   EXPECT_THAT(outcome.out, HasSubstr("\nip filter\n  + :KUBE-FIREWALL - [0:0]  # holds"));
