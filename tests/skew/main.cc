@@ -92,7 +92,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   }
   absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
   if (!programs.ok()) return programs;
-  for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
+  for (const std::string* path : {&options.json_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
   }
   return absl::OkStatus();
@@ -127,7 +127,6 @@ int Run(const Options& options, const Choice& choice) {
   report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report, options.color);
   status = WriteFile(options.json_file, MatrixJson(report));
-  status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));
   if (!status.ok()) return Fail(status, kFailed);
   return AllAsExpected(report) ? kOk : kDifferences;

@@ -241,9 +241,6 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("int");
   app.add_option("--json", options.json_file, "Write the report to this file, as JSON.")
       ->type_name("file");
-  app.add_option("--junit", options.junit_file,
-                 "Write the report to this file, as JUnit XML for CI.")
-      ->type_name("file");
   app.add_option("--html", options.html_file, "Write the report to this file, as one HTML page.")
       ->type_name("file");
   app.add_option("--color,--colour", words.color,

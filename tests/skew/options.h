@@ -32,7 +32,6 @@ struct Options {
   HarnessOptions harness = {};
   int jobs = 0;
   std::string json_file = {};
-  std::string junit_file = {};
   std::string html_file = {};
   bool color = false;
 

@@ -8,13 +8,6 @@
 
 namespace kipt::skew {
 
-// What is not UTF-8 becomes U+FFFD. Overlong forms and surrogates are no UTF-8 (RFC 3629).
-std::string ValidUtf8(const std::string& text);
-
-// For XML 1.0, in an element or in an attribute of double quotes. Characters that XML cannot have
-// at all, escaped or not (production [2], Char), are written for people: "\x1b".
-std::string XmlText(const std::string& text);
-
 // For a terminal: featuregates::Printable, but line ends stay.
 std::string TerminalText(const std::string& text);
 

@@ -34,27 +34,11 @@ std::string Circumstances(const Check& check) {
   return absl::StrJoin(parts, "; ");
 }
 
-// Of the items that are not as expected, or of those that are but are not sound.
 template <typename Items>
-void AddSentences(const StepReport& step, const Items& items, bool unexpected,
-                  std::vector<Finding>& findings) {
+void AddUnexpected(const StepReport& step, const Items& items, std::vector<Finding>& findings) {
   for (const auto& item : items) {
-    const bool wanted = unexpected ? !item.AsExpected() : item.AsExpected() && !item.Sound();
-    if (wanted) findings.push_back({step.name, Sentence(item)});
+    if (!item.AsExpected()) findings.push_back({step.name, Sentence(item)});
   }
-}
-
-std::vector<Finding> FindingsOf(const CellReport& cell, bool unexpected) {
-  std::vector<Finding> findings;
-  for (const StepReport& step : cell.steps) {
-    if (!step.error.empty() && step.error_expected != unexpected) {
-      findings.push_back({step.name, absl::StrCat("error: ", step.error,
-                                                  unexpected ? "" : Because(step.error_because))});
-    }
-    AddSentences(step, step.checks, unexpected, findings);
-    AddSentences(step, step.streams, unexpected, findings);
-  }
-  return findings;
 }
 
 }  // namespace
@@ -97,8 +81,16 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
 }
 
-std::vector<Finding> UnexpectedOf(const CellReport& cell) { return FindingsOf(cell, true); }
-
-std::vector<Finding> KnownOf(const CellReport& cell) { return FindingsOf(cell, false); }
+std::vector<Finding> UnexpectedOf(const CellReport& cell) {
+  std::vector<Finding> findings;
+  for (const StepReport& step : cell.steps) {
+    if (!step.error.empty() && !step.error_expected) {
+      findings.push_back({step.name, absl::StrCat("error: ", step.error)});
+    }
+    AddUnexpected(step, step.checks, findings);
+    AddUnexpected(step, step.streams, findings);
+  }
+  return findings;
+}
 
 }  // namespace kipt::skew

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was found, in sentences: those that the terminal and JUnit share.
+// What was found, in sentences: those that the terminal and the page share.
 #ifndef KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 #define KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 
@@ -30,9 +30,8 @@ struct Finding {
   std::string step;
   std::string text;
 };
-// All in which the cell is not as expected, and all that is as expected but not sound, in order.
+// All in which the cell is not as expected, in order.
 std::vector<Finding> UnexpectedOf(const CellReport& cell);
-std::vector<Finding> KnownOf(const CellReport& cell);
 
 }  // namespace kipt::skew
 
