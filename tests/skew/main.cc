@@ -8,7 +8,6 @@
 #include <csignal>
 #include <fstream>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -133,14 +132,8 @@ int Run(const Options& options, const Choice& choice) {
 }
 
 int GiveAdvice(const Options& options) {
-  std::optional<LiveNode> live;
-  if (options.live) {
-    absl::StatusOr<LiveNode> node = LookAtNode(options.plan, options.live_sources);
-    if (!node.ok()) return Fail(node.status(), kFailed);
-    live = *std::move(node);
-  }
-  const Advice advice = Advise(options.plan, live);
-  std::cout << (options.json_output ? AdviceJson(advice, live) : AdviceText(advice, live));
+  const Advice advice = Advise(options.plan);
+  std::cout << (options.json_output ? AdviceJson(advice) : AdviceText(advice));
   return advice.kind == Advice::Kind::kUnsafe ? kDifferences : kOk;
 }
 

@@ -250,7 +250,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("string");
 }
 
-void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
+void AddAdviseFlags(CLI::App& app, Words& words) {
   app.add_option("--from", words.from, "kubelet's version before the upgrade, such as 1.24.")
       ->required()
       ->type_name("version");
@@ -270,15 +270,6 @@ void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
                  "true or false: the gate IPTablesOwnershipCleanup of the kubelet of --to.")
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("bool");
-  app.add_flag("--live", options.live, "Also read this node's rules. Changes nothing.");
-  app.add_option("--host-root", options.live_sources.host_root,
-                 "For --live: where the host's root is mounted. (default / outside containers)")
-      ->type_name("directory");
-  app.add_option("--cni-conf-dir", options.live_sources.cni_conf_dirs,
-                 "For --live: directories of CNI configurations. (default /etc/cni/net.d and the "
-                 "places of known distributions, under --host-root)")
-      ->delimiter(',')
-      ->type_name("directory,...");
   app.add_option("--output", words.output, "text or json. (default text)")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("string");
@@ -313,7 +304,7 @@ Commands AddCommands(CLI::App& app, Options& options, Words& words) {
     AddRunFlags(*each, options, words);
   }
   AddCellFlags(*commands.list, options, words);
-  AddAdviseFlags(*commands.advise, options, words);
+  AddAdviseFlags(*commands.advise, words);
   commands.completion->add_option("shell", words.shell, "The shell.")
       ->check(CLI::IsMember({"bash", "zsh"}))
       ->required();

@@ -37,8 +37,6 @@ struct Options {
 
   // Of kAdvise.
   UpgradePlan plan = {};
-  bool live = false;
-  LiveSources live_sources = {};
   bool json_output = false;
 };
 
