@@ -18,12 +18,9 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "agent/config/completion.h"
 #include "agent/process/own_process.h"
 #include "featuregates/go_text.h"
 #include "tests/skew/advise/advise.h"
-#include "tests/skew/completion.h"
 #include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"
 #include "tests/skew/matrix/run_cell.h"
@@ -138,15 +135,10 @@ int GiveAdvice(const Options& options) {
 }
 
 int Main(const std::string& program, const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] == agent::kCompleteCommand) {
-    std::cout << agent::Complete(SkewCompletion(), absl::MakeConstSpan(arguments).subspan(1));
-    return kOk;
-  }
   const absl::StatusOr<Options> options = ParseOptions(program, arguments);
   if (!options.ok()) return Fail(options.status(), kUsage);
   switch (options->command) {
     case Options::Command::kHelp:
-    case Options::Command::kCompletion:
       std::cout << options->help;
       return kOk;
     case Options::Command::kVersion:

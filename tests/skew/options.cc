@@ -19,10 +19,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/config/completion.h"
 #include "agent/report/colors.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
 #include "tests/support/run_program.h"
 
@@ -30,7 +28,6 @@ namespace kipt::skew {
 namespace {
 
 constexpr char kAgentName[] = "kube-iptables-agent";
-constexpr char kDefaultCommand[] = "run";
 
 // As given: what is still to be checked.
 struct Words {
@@ -49,7 +46,6 @@ struct Words {
   std::string proxy_mode = "iptables";
   std::string gate;
   std::string output = "text";
-  std::string shell;
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -282,22 +278,19 @@ constexpr char kAbout[] =
 struct Commands {
   CLI::App* list;
   CLI::App* advise;
-  CLI::App* completion;
   CLI::App* version;
 };
 
 Commands AddCommands(CLI::App& app, Options& options, Words& words) {
   app.formatter(std::make_shared<WrappingFormatter>());
   app.require_subcommand(0, 1);
-  CLI::App* run = app.add_subcommand(kDefaultCommand, "Run the matrix (the default).");
+  CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
   Commands commands = {};
   commands.list =
       app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
   commands.advise = app.add_subcommand(
       "advise",
       "Show whether an upgrade is safe, in which order, and why. Exit status 2: it is not safe.");
-  commands.completion = app.add_subcommand(
-      "completion", "Print what bash or zsh needs to complete this command line.");
   commands.version = app.add_subcommand("version", "Show the version of this program.");
   for (CLI::App* each : {&app, run}) {
     AddCellFlags(*each, options, words);
@@ -305,9 +298,6 @@ Commands AddCommands(CLI::App& app, Options& options, Words& words) {
   }
   AddCellFlags(*commands.list, options, words);
   AddAdviseFlags(*commands.advise, words);
-  commands.completion->add_option("shell", words.shell, "The shell.")
-      ->check(CLI::IsMember({"bash", "zsh"}))
-      ->required();
   return commands;
 }
 
@@ -400,14 +390,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
     if (commands.list->parsed()) options.command = Options::Command::kList;
     if (commands.advise->parsed()) options.command = Options::Command::kAdvise;
     if (commands.version->parsed()) options.command = Options::Command::kVersion;
-    if (commands.completion->parsed()) {
-      options.command = Options::Command::kCompletion;
-      absl::StatusOr<std::string> script =
-          agent::Completion(DescribeCommandLine(app, kDefaultCommand), words.shell);
-      if (!script.ok()) return script.status();
-      options.help = *std::move(script);
-      return options;
-    }
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; see kube-iptables-skew --help"));
@@ -415,14 +397,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   absl::Status status = Finish(program, words, options);
   if (!status.ok()) return status;
   return options;
-}
-
-agent::CompletionSpec SkewCompletion() {
-  Options options;
-  Words words;
-  CLI::App app(kAbout, "kube-iptables-skew");
-  AddCommands(app, options, words);
-  return DescribeCommandLine(app, kDefaultCommand);
 }
 
 absl::StatusOr<Choice> ChosenCells(const Options& options) {

@@ -16,9 +16,9 @@
 namespace kipt::skew {
 
 struct Options {
-  enum class Command { kRun, kList, kAdvise, kCompletion, kVersion, kHelp };
+  enum class Command { kRun, kList, kAdvise, kVersion, kHelp };
   Command command = Command::kRun;
-  // Of kHelp and kCompletion: the text to print.
+  // Of kHelp: the text to print.
   std::string help = {};
 
   // Of kRun and kList: which cells.
