@@ -15,7 +15,7 @@
 
 #include "absl/time/clock.h"
 #include "agent/process/files.h"
-#include "tests/skew/probes/socket_address.h"
+#include "tests/skew/probes/sockets.h"
 #include "tests/soak/traffic.h"
 
 namespace kipt::soak {

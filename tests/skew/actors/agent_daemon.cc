@@ -24,7 +24,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
 #include "tests/support/scratch_directory.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "tests/skew/advise/pair_facts.h"
 #include "tests/skew/advise/upgrade_way.h"
-#include "tests/skew/report/wrapped.h"
+#include "tests/skew/report/sentences.h"
 
 namespace kipt::skew {
 namespace {

@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 #define KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,12 @@ struct Finding {
 };
 // All in which the cell is not as expected, in order.
 std::vector<Finding> UnexpectedOf(const CellReport& cell);
+
+// `text` in lines of at most `columns` bytes, each ended by a newline: the first begins with
+// `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
+// within a word that is longer than a line.
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
+                    size_t columns = 100);
 
 }  // namespace kipt::skew
 

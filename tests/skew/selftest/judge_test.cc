@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/skew/matrix/known_error.h"
-
 namespace kipt::skew {
 namespace {
 
