@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
@@ -201,17 +203,34 @@ TEST(RuleLinesTest, AreWithoutCountersDatesAndEmptyLinesAndKeepWhoseTheyAre) {
                   "COMMIT"));
 }
 
+std::string RulesOf(const char* version) {
+  std::string text;
+  for (const char* family : {"v4", "v6"}) {
+    std::ifstream file(
+        absl::StrCat(KIPT_RULESETS_DIR, "/kube-proxy-", version, "-B-", family, ".save"));
+    EXPECT_TRUE(file.is_open()) << version;
+    text.append(std::istreambuf_iterator<char>(file), {});
+  }
+  return text;
+}
+
 // 300 cells of 4 steps with 80 checks each, of which no two are alike, and rules of a real node.
 TEST(MatrixHtmlTest, IsSmallEnoughForABrowserWithALargeMatrix) {
-  MatrixReport report = LargeMatrix(KIPT_RULESETS_DIR, 80);
-  while (report.cells.size() < 300) report.cells.push_back(report.cells[report.cells.size() - 200]);
+  const std::vector<std::string> rules = {RulesOf("1.17"), RulesOf("1.23"), RulesOf("1.28")};
+  MatrixReport report;
   int number = 0;
-  for (CellReport& cell : report.cells) {
-    while (cell.steps.size() < 4) cell.steps.push_back(cell.steps.back());
+  for (size_t i = 0; i < 300; ++i) {
+    CellReport& cell = report.cells.emplace_back(CellWithEveryField());
+    cell.id = absl::StrCat("boot/kubelet-1.25-gate-on/proxy-1.", i, "/nft/agent");
+    cell.steps.resize(4, cell.steps[0]);
     for (StepReport& step : cell.steps) {
-      for (Check& check : step.checks) {
-        check.result.detail = absl::StrCat("errno ", number, ", port ", number * 7);
-        check.result.sent = ++number;
+      step.rules = rules[i % rules.size()];
+      step.checks.clear();
+      for (int check = 0; check < 80; ++check) {
+        step.checks.push_back(check % 2 == 0 ? SampleCheck() : SampleLeak("a fact"));
+        step.checks.back().probe.name = absl::StrCat("lb-refused-", check, "/tcp/ipv4");
+        step.checks.back().result.detail = absl::StrCat("errno ", number, ", port ", number * 7);
+        step.checks.back().result.sent = ++number;
       }
     }
   }

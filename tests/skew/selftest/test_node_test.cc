@@ -80,14 +80,6 @@ class TestNodeFamilyTest : public TestNodeTest, public ::testing::WithParamInter
 INSTANTIATE_TEST_SUITE_P(Both, TestNodeFamilyTest,
                          ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6), Name);
 
-TEST_F(TestNodeTest, IsMadeInTime) {
-  const absl::Time start = absl::Now();
-  const std::unique_ptr<TestNode> node = MustCreate();
-  ASSERT_NE(node, nullptr);
-  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
-  std::cout << "made in " << absl::Now() - start << "\n";
-}
-
 // What a socket at `to` gets of one packet from `from`: the first that is sent there must come.
 bool OnePacketComes(const TestNode& node, Place from, Place to, const std::string& address,
                     IpFamily family) {

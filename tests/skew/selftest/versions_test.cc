@@ -219,6 +219,4 @@ TEST(TraitsTest, GenerationsBeginWhereTheRowsSay) {
 
 }  // namespace
 
-// The table of versions against the captures.
-
 }  // namespace kipt::skew
