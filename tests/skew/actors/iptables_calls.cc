@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/actors/iptables_calls.h"
 
+#include <cstddef>
 #include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace kipt::skew {
 namespace {
@@ -11,6 +15,12 @@ using testing::KubeletStep;
 constexpr int kLockNotHad = 4;
 
 }  // namespace
+
+std::string LastLines(const std::string& text, size_t count) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(count));
+  return absl::StrJoin(lines, " | ");
+}
 
 void Canary::Ensure(FamilyNotes& notes) {
   std::vector<KubeletStep> steps;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kubelet and kube-proxy have in common: notes about their iptables calls, and the canary.
+// What actors have in common: notes about their iptables calls, what programs printed, and the
+// canary of kubelet and kube-proxy.
 #ifndef KIPT_TESTS_SKEW_ACTORS_IPTABLES_CALLS_H_
 #define KIPT_TESTS_SKEW_ACTORS_IPTABLES_CALLS_H_
 
@@ -20,6 +21,9 @@ namespace kipt::skew {
 inline std::string WhatFailed(const testing::ProgramResult& result) {
   return absl::StrCat("exit code ", result.exit_code, ": ", absl::StripAsciiWhitespace(result.err));
 }
+
+// Of what a program printed the last lines, as one.
+std::string LastLines(const std::string& text, size_t count = 8);
 
 class FamilyNotes {
  public:

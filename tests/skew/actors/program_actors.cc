@@ -5,7 +5,6 @@
 // mode.
 #include <algorithm>
 #include <csignal>
-#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -16,10 +15,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/api_server/api_server.h"
 #include "tests/support/background_program.h"
 #include "tests/support/run_program.h"
@@ -48,16 +46,6 @@ bool LinkIptables(const testing::ScratchDirectory& directory, testing::IptablesM
 // PATH with these links first.
 std::vector<std::string> PathWith(const testing::ScratchDirectory& directory) {
   return {absl::StrCat("PATH=", directory.Path("bin"), ":/usr/sbin:/usr/bin:/sbin:/bin")};
-}
-
-// The last 8 that a program printed, as one line.
-std::string LastLines(const std::string& output) {
-  constexpr size_t kLines = 8;
-  std::vector<std::string> lines = absl::StrSplit(output, '\n', absl::SkipWhitespace());
-  if (lines.size() > kLines) {
-    lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(kLines));
-  }
-  return absl::StrJoin(lines, " | ");
 }
 
 // It is killed when this object goes, or the thread that started it.

@@ -16,7 +16,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/skew/kube_proxy/nftables_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"

@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 
 namespace kipt::skew {
