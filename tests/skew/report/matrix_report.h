@@ -164,7 +164,7 @@ Tally TallyOf(const MatrixReport& report);
 bool AllAsExpected(const MatrixReport& report);
 
 // JSON, whose field names are stable; ParseCellReport(CellJson(cell)) is the cell again (workers
-// give their cells to the parent this way). InvalidArgument: what is missing, and where.
+// give their cells to the parent this way). InvalidArgument: it is not what CellJson() writes.
 std::string CellJson(const CellReport& cell);
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
