@@ -23,7 +23,7 @@ file(MAKE_DIRECTORY ${debian_build})
 set(KIPT_DEB_MAINTAINER "kube-iptables-agent maintainers <maintainers@kube-iptables-agent.example>"
     CACHE STRING "Who answers for the packages")
 
-# ---- what is made of the programs that were just built: completions, manual pages ----
+# ---- what is made of the agent that was just built: completions, its manual page ----
 set(packaged_files "")
 add_library(kipt_manual_page STATIC ${debian_source}/manual_page.cc)
 # Of this folder only, as kipt_library() does it.
@@ -40,50 +40,47 @@ if(heading MATCHES "[(]([0-9-]+)[)]")
 else()
   file(TIMESTAMP ${CMAKE_SOURCE_DIR}/CHANGELOG.md KIPT_RELEASE_DATE "%Y-%m-%d" UTC)
 endif()
-function(kipt_describe_program program component)
-  foreach(shell bash zsh)
-    set(completion ${debian_build}/${program}.${shell})
-    add_custom_command(OUTPUT ${completion}
-      COMMAND ${program} completion ${shell} > ${completion}
-      DEPENDS ${program} VERBATIM)
-    list(APPEND packaged_files ${completion})
-  endforeach()
-  add_executable(kipt_${component}_manual_page ${debian_source}/${component}_manual_page.cc)
-  target_link_libraries(kipt_${component}_manual_page PRIVATE kipt_manual_page kipt_warnings ${ARGN})
-  set(page ${debian_build}/${program}.8)
-  configure_file(${debian_source}/${program}.8.in ${page}.in @ONLY)
-  add_custom_command(OUTPUT ${page}.gz
-    COMMAND kipt_${component}_manual_page < ${page}.in > ${page}
-    COMMAND gzip -9nkf ${page}
-    DEPENDS kipt_${component}_manual_page ${page}.in VERBATIM)
-  list(APPEND packaged_files ${page}.gz)
-  set(packaged_files ${packaged_files} PARENT_SCOPE)
-endfunction()
-
-function(kipt_install_program program component)
-  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR} COMPONENT ${component})
-  install(FILES ${debian_build}/${program}.bash RENAME ${program} COMPONENT ${component}
-          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions)
-  install(FILES ${debian_build}/${program}.zsh RENAME _${program} COMPONENT ${component}
-          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/vendor-completions)
-  install(FILES ${debian_build}/${program}.8.gz COMPONENT ${component}
-          DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
-endfunction()
-
-kipt_describe_program(kube-iptables-agent agent)
-kipt_install_program(kube-iptables-agent agent)
-if(TARGET kube-iptables-skew)
-  kipt_describe_program(kube-iptables-skew skew kipt::skew)
-  kipt_install_program(kube-iptables-skew skew)
-endif()
-
-# ---- the rest of the agent's ----
 function(kipt_compress source target)
   add_custom_command(OUTPUT ${target} COMMAND gzip -9nc ${source} > ${target}
                      DEPENDS ${source} VERBATIM)
   set(packaged_files ${packaged_files} ${target} PARENT_SCOPE)
 endfunction()
 
+function(kipt_install_program program component)
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR} COMPONENT ${component})
+  install(FILES ${debian_build}/${program}.8.gz COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+endfunction()
+
+foreach(shell bash zsh)
+  set(completion ${debian_build}/kube-iptables-agent.${shell})
+  add_custom_command(OUTPUT ${completion}
+    COMMAND kube-iptables-agent completion ${shell} > ${completion}
+    DEPENDS kube-iptables-agent VERBATIM)
+  list(APPEND packaged_files ${completion})
+endforeach()
+install(FILES ${debian_build}/kube-iptables-agent.bash RENAME kube-iptables-agent COMPONENT agent
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions)
+install(FILES ${debian_build}/kube-iptables-agent.zsh RENAME _kube-iptables-agent COMPONENT agent
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/vendor-completions)
+add_executable(kipt_agent_manual_page ${debian_source}/agent_manual_page.cc)
+target_link_libraries(kipt_agent_manual_page PRIVATE kipt_manual_page kipt_warnings)
+set(page ${debian_build}/kube-iptables-agent.8)
+configure_file(${debian_source}/kube-iptables-agent.8.in ${page}.in @ONLY)
+add_custom_command(OUTPUT ${page}
+  COMMAND kipt_agent_manual_page < ${page}.in > ${page}
+  DEPENDS kipt_agent_manual_page ${page}.in VERBATIM)
+kipt_compress(${page} ${page}.gz)
+kipt_install_program(kube-iptables-agent agent)
+
+if(TARGET kube-iptables-skew)
+  set(page ${debian_build}/kube-iptables-skew.8)
+  configure_file(${debian_source}/kube-iptables-skew.8.in ${page} @ONLY)
+  kipt_compress(${page} ${page}.gz)
+  kipt_install_program(kube-iptables-skew skew)
+endif()
+
+# ---- the rest of the agent's ----
 set(page5 kube-iptables-agent.yaml.5)
 configure_file(${debian_source}/${page5}.in ${debian_build}/${page5} @ONLY)
 kipt_compress(${debian_build}/${page5} ${debian_build}/${page5}.gz)

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <fstream>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -19,12 +18,9 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "agent/config/completion.h"
 #include "agent/process/own_process.h"
 #include "featuregates/go_text.h"
 #include "tests/skew/advise/advise.h"
-#include "tests/skew/completion.h"
 #include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"
 #include "tests/skew/matrix/run_cell.h"
@@ -92,7 +88,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   }
   absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
   if (!programs.ok()) return programs;
-  for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
+  for (const std::string* path : {&options.json_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
   }
   return absl::OkStatus();
@@ -127,34 +123,22 @@ int Run(const Options& options, const Choice& choice) {
   report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report, options.color);
   status = WriteFile(options.json_file, MatrixJson(report));
-  status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));
   if (!status.ok()) return Fail(status, kFailed);
   return AllAsExpected(report) ? kOk : kDifferences;
 }
 
 int GiveAdvice(const Options& options) {
-  std::optional<LiveNode> live;
-  if (options.live) {
-    absl::StatusOr<LiveNode> node = LookAtNode(options.plan, options.live_sources);
-    if (!node.ok()) return Fail(node.status(), kFailed);
-    live = *std::move(node);
-  }
-  const Advice advice = Advise(options.plan, live);
-  std::cout << (options.json_output ? AdviceJson(advice, live) : AdviceText(advice, live));
+  const Advice advice = Advise(options.plan);
+  std::cout << (options.json_output ? AdviceJson(advice) : AdviceText(advice));
   return advice.kind == Advice::Kind::kUnsafe ? kDifferences : kOk;
 }
 
 int Main(const std::string& program, const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] == agent::kCompleteCommand) {
-    std::cout << agent::Complete(SkewCompletion(), absl::MakeConstSpan(arguments).subspan(1));
-    return kOk;
-  }
   const absl::StatusOr<Options> options = ParseOptions(program, arguments);
   if (!options.ok()) return Fail(options.status(), kUsage);
   switch (options->command) {
     case Options::Command::kHelp:
-    case Options::Command::kCompletion:
       std::cout << options->help;
       return kOk;
     case Options::Command::kVersion:

@@ -19,18 +19,15 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/config/completion.h"
 #include "agent/report/colors.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/completion.h"
-#include "tests/skew/report/wrapped.h"
+#include "tests/skew/report/sentences.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
 
 constexpr char kAgentName[] = "kube-iptables-agent";
-constexpr char kDefaultCommand[] = "run";
 
 // As given: what is still to be checked.
 struct Words {
@@ -49,7 +46,6 @@ struct Words {
   std::string proxy_mode = "iptables";
   std::string gate;
   std::string output = "text";
-  std::string shell;
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -241,9 +237,6 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("int");
   app.add_option("--json", options.json_file, "Write the report to this file, as JSON.")
       ->type_name("file");
-  app.add_option("--junit", options.junit_file,
-                 "Write the report to this file, as JUnit XML for CI.")
-      ->type_name("file");
   app.add_option("--html", options.html_file, "Write the report to this file, as one HTML page.")
       ->type_name("file");
   app.add_option("--color,--colour", words.color,
@@ -253,7 +246,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("string");
 }
 
-void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
+void AddAdviseFlags(CLI::App& app, Words& words) {
   app.add_option("--from", words.from, "kubelet's version before the upgrade, such as 1.24.")
       ->required()
       ->type_name("version");
@@ -273,15 +266,6 @@ void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
                  "true or false: the gate IPTablesOwnershipCleanup of the kubelet of --to.")
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("bool");
-  app.add_flag("--live", options.live, "Also read this node's rules. Changes nothing.");
-  app.add_option("--host-root", options.live_sources.host_root,
-                 "For --live: where the host's root is mounted. (default / outside containers)")
-      ->type_name("directory");
-  app.add_option("--cni-conf-dir", options.live_sources.cni_conf_dirs,
-                 "For --live: directories of CNI configurations. (default /etc/cni/net.d and the "
-                 "places of known distributions, under --host-root)")
-      ->delimiter(',')
-      ->type_name("directory,...");
   app.add_option("--output", words.output, "text or json. (default text)")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("string");
@@ -294,32 +278,26 @@ constexpr char kAbout[] =
 struct Commands {
   CLI::App* list;
   CLI::App* advise;
-  CLI::App* completion;
   CLI::App* version;
 };
 
 Commands AddCommands(CLI::App& app, Options& options, Words& words) {
   app.formatter(std::make_shared<WrappingFormatter>());
   app.require_subcommand(0, 1);
-  CLI::App* run = app.add_subcommand(kDefaultCommand, "Run the matrix (the default).");
+  CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
   Commands commands = {};
   commands.list =
       app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
   commands.advise = app.add_subcommand(
       "advise",
       "Show whether an upgrade is safe, in which order, and why. Exit status 2: it is not safe.");
-  commands.completion = app.add_subcommand(
-      "completion", "Print what bash or zsh needs to complete this command line.");
   commands.version = app.add_subcommand("version", "Show the version of this program.");
   for (CLI::App* each : {&app, run}) {
     AddCellFlags(*each, options, words);
     AddRunFlags(*each, options, words);
   }
   AddCellFlags(*commands.list, options, words);
-  AddAdviseFlags(*commands.advise, options, words);
-  commands.completion->add_option("shell", words.shell, "The shell.")
-      ->check(CLI::IsMember({"bash", "zsh"}))
-      ->required();
+  AddAdviseFlags(*commands.advise, words);
   return commands;
 }
 
@@ -412,14 +390,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
     if (commands.list->parsed()) options.command = Options::Command::kList;
     if (commands.advise->parsed()) options.command = Options::Command::kAdvise;
     if (commands.version->parsed()) options.command = Options::Command::kVersion;
-    if (commands.completion->parsed()) {
-      options.command = Options::Command::kCompletion;
-      absl::StatusOr<std::string> script =
-          agent::Completion(DescribeCommandLine(app, kDefaultCommand), words.shell);
-      if (!script.ok()) return script.status();
-      options.help = *std::move(script);
-      return options;
-    }
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; see kube-iptables-skew --help"));
@@ -427,14 +397,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   absl::Status status = Finish(program, words, options);
   if (!status.ok()) return status;
   return options;
-}
-
-agent::CompletionSpec SkewCompletion() {
-  Options options;
-  Words words;
-  CLI::App app(kAbout, "kube-iptables-skew");
-  AddCommands(app, options, words);
-  return DescribeCommandLine(app, kDefaultCommand);
 }
 
 absl::StatusOr<Choice> ChosenCells(const Options& options) {

@@ -16,9 +16,9 @@
 namespace kipt::skew {
 
 struct Options {
-  enum class Command { kRun, kList, kAdvise, kCompletion, kVersion, kHelp };
+  enum class Command { kRun, kList, kAdvise, kVersion, kHelp };
   Command command = Command::kRun;
-  // Of kHelp and kCompletion: the text to print.
+  // Of kHelp: the text to print.
   std::string help = {};
 
   // Of kRun and kList: which cells.
@@ -32,14 +32,11 @@ struct Options {
   HarnessOptions harness = {};
   int jobs = 0;
   std::string json_file = {};
-  std::string junit_file = {};
   std::string html_file = {};
   bool color = false;
 
   // Of kAdvise.
   UpgradePlan plan = {};
-  bool live = false;
-  LiveSources live_sources = {};
   bool json_output = false;
 };
 

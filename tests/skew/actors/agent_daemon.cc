@@ -19,12 +19,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
 #include "tests/support/scratch_directory.h"
@@ -67,12 +66,6 @@ constexpr char kConfigFile[] = "config.yaml";
 bool NothingToDo(const ProgramResult& plan) {
   return plan.exit_code == 0 ||
          (plan.exit_code == 2 && absl::StrContains(plan.out, "\n0 to add, 0 to remove, "));
-}
-
-std::string LastLines(const std::string& text, size_t count) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
-  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(count));
-  return absl::StrJoin(lines, " | ");
 }
 
 // What a log line says that a report should have: warnings and errors, and what was done. Empty:
@@ -119,7 +112,7 @@ class AgentDaemon : public NodeAgent {
     return Finish({.ok = false,
                    .error = absl::StrCat(
                        over ? absl::StrCat("ended with ", daemon_->Wait(), ": ") : "not ready: ",
-                       LastLines(body, 8), LastLines(daemon_->Output(), 8))});
+                       LastLines(body), LastLines(daemon_->Output()))});
   }
 
   Act Settle() override {
@@ -148,7 +141,7 @@ class AgentDaemon : public NodeAgent {
     // It may have begun before what this tick is to follow.
     if (ticked && absl::Now() - begin < kLongestRound) ticked = WaitForTimerRounds(++rounds);
     if (!ticked) {
-      act = {.ok = false, .error = "no periodic round: " + LastLines(daemon_->Output(), 8)};
+      act = {.ok = false, .error = "no periodic round: " + LastLines(daemon_->Output())};
       return Finish(std::move(act));
     }
     return Settle();
@@ -162,7 +155,7 @@ class AgentDaemon : public NodeAgent {
     if (!WriteConfig()) return Finish({.ok = false, .error = "the configuration is not written"});
     daemon_->Signal(SIGHUP);
     if (!daemon_->Prints(kConfigRound, rounds + 1, kTickPatience)) {
-      act = {.ok = false, .error = "not reloaded: " + LastLines(daemon_->Output(), 8)};
+      act = {.ok = false, .error = "not reloaded: " + LastLines(daemon_->Output())};
       return Finish(std::move(act));
     }
     return Settle();
@@ -175,7 +168,7 @@ class AgentDaemon : public NodeAgent {
     const int code = daemon_->Wait(kStopPatience);
     if (code != 0) {
       act = {.ok = false,
-             .error = absl::StrCat("ended with ", code, ": ", LastLines(daemon_->Output(), 8))};
+             .error = absl::StrCat("ended with ", code, ": ", LastLines(daemon_->Output()))};
     }
     return Finish(std::move(act));
   }
@@ -234,7 +227,7 @@ class AgentDaemon : public NodeAgent {
     act = {.ok = false,
            .error = daemon_ == nullptr ? "not started"
                                        : absl::StrCat("ended with ", daemon_->Wait(), ": ",
-                                                      LastLines(daemon_->Output(), 8))};
+                                                      LastLines(daemon_->Output()))};
     return false;
   }
 

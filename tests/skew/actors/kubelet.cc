@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/canary.h"
-#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/iptables_calls.h"
 
 namespace kipt::skew {
 namespace {

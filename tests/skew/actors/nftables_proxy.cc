@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/kube_proxy/nftables_rules.h"
 
 namespace kipt::skew {

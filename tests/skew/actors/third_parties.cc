@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/scratch_directory.h"
 

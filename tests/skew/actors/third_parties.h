@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "tests/skew/actors/actor.h"
 #include "tests/skew/actors/actors.h"
 
 namespace kipt::skew {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "tests/skew/advise/pair_facts.h"
 #include "tests/skew/advise/upgrade_way.h"
+#include "tests/skew/report/sentences.h"
 
 namespace kipt::skew {
 namespace {
@@ -26,8 +28,7 @@ std::string Named(const Pair& pair) {
 
 class Adviser {
  public:
-  Adviser(const UpgradePlan& plan, const std::optional<LiveNode>& live)
-      : way_(WayOf(plan)), live_(live) {}
+  explicit Adviser(const UpgradePlan& plan) : way_(WayOf(plan)) {}
 
   Advice Give() && {
     FindObstacles();
@@ -56,11 +57,6 @@ class Adviser {
 
   void FindObstacles() {
     const Pair& end = way_.whole.to;
-    if (live_.has_value()) {
-      for (const LiveNode::Fact& fact : live_->facts) {
-        if (fact.blocking) Obstacle(absl::StrCat("on this node ", fact.what), fact.means);
-      }
-    }
     if (const std::string why = WhyRefused(end.kubelet); !why.empty()) {
       Obstacle(why, "Take IPTablesOwnershipCleanup out of kubelet's feature gates.");
     }
@@ -223,7 +219,6 @@ class Adviser {
   }
 
   const Way way_;
-  const std::optional<LiveNode>& live_;
   Advice advice_;
   std::vector<Order> orders_;
   std::vector<std::string> headlines_;
@@ -231,10 +226,59 @@ class Adviser {
   std::set<std::string> said_;
 };
 
+// As far in as the first line.
+std::string Hanging(const std::string& first, const std::string& text) {
+  return Wrapped(first, std::string(first.size(), ' '), text);
+}
+
+const char* VerdictOf(Advice::Kind kind) {
+  switch (kind) {
+    case Advice::Kind::kSafe:
+      return "safe";
+    case Advice::Kind::kSafeInOrder:
+      return "safeInOrder";
+    case Advice::Kind::kUnsafe:
+      return "unsafe";
+  }
+  return "";
+}
+
 }  // namespace
 
-Advice Advise(const UpgradePlan& plan, const std::optional<LiveNode>& live) {
-  return Adviser(plan, live).Give();
+Advice Advise(const UpgradePlan& plan) { return Adviser(plan).Give(); }
+
+std::string AdviceText(const Advice& advice) {
+  std::string out = Hanging("", advice.answer);
+  if (!advice.steps.empty()) {
+    out += "\nSteps\n";
+    int number = 0;
+    for (const std::string& step : advice.steps) {
+      ++number;
+      const std::string mark = absl::StrCat(number < 10 ? "  " : " ", number, ". ");
+      absl::StrAppend(&out, Hanging(mark, step));
+    }
+  }
+  if (!advice.reasons.empty()) out += "\nWhy\n";
+  for (const Advice::Reason& reason : advice.reasons) {
+    absl::StrAppend(&out, Hanging("  - ", reason.text));
+    for (const std::string& cell : reason.cells) absl::StrAppend(&out, "    see ", cell, "\n");
+  }
+  return out;
+}
+
+std::string AdviceJson(const Advice& advice) {
+  nlohmann::ordered_json json;
+  json["verdict"] = VerdictOf(advice.kind);
+  json["answer"] = advice.answer;
+  json["steps"] = advice.steps;
+  json["reasons"] = nlohmann::ordered_json::array();
+  for (const Advice::Reason& reason : advice.reasons) {
+    json["reasons"].push_back({{"text", reason.text}, {"cells", reason.cells}});
+  }
+  // As in agent/report/report_json.cc.
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace kipt::skew

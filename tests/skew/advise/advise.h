@@ -8,25 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "tests/skew/versions/versions.h"
 
 namespace kipt::skew {
-
-// What is on the node now, as far as advice depends on it.
-struct LiveNode {
-  // kube-proxy by what it has written; not set: none, or not to be told.
-  std::optional<std::string> proxy_generation = {};
-  // Sentences for the report: "nat/KUBE-MARK-DROP is empty", "CNI configuration ... names
-  // KUBE-MARK-MASQ", each with what it means for the upgrade.
-  struct Fact {
-    std::string what;
-    std::string means;
-    // The upgrade breaks something unless this is dealt with.
-    bool blocking = false;
-  };
-  std::vector<Fact> facts = {};
-};
 
 struct UpgradePlan {
   // kubelet's versions. A downgrade is one too.
@@ -52,20 +36,10 @@ struct Advice {
   std::vector<Reason> reasons = {};
 };
 
-Advice Advise(const UpgradePlan& plan, const std::optional<LiveNode>& live);
+Advice Advise(const UpgradePlan& plan);
 
-// As --host-root and --cni-conf-dir of kube-iptables-agent.
-struct LiveSources {
-  std::optional<std::string> host_root = {};
-  std::vector<std::string> cni_conf_dirs = {};
-};
-
-// As the node of the calling thread's network namespace is now, by the agent's own audit: creates,
-// changes and loads nothing. PermissionDenied, Unavailable: the rules cannot be read.
-absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan, const LiveSources& where = {});
-
-std::string AdviceText(const Advice& advice, const std::optional<LiveNode>& live);
-std::string AdviceJson(const Advice& advice, const std::optional<LiveNode>& live);
+std::string AdviceText(const Advice& advice);
+std::string AdviceJson(const Advice& advice);
 
 }  // namespace kipt::skew
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -16,112 +17,91 @@ using Proxy = PairFact::Proxy;
 // Sources: KEP-3178; kubernetes #92275, #84422, #85527 (KUBE-MARK-DROP up to 1.19), #110289 (1.25
 // drops by itself), #114470 (the martian rule of 1.27), #91569 (CVE-2020-8558); the captured runs
 // behind the matrix.
+PairFact Fact(About about, Kubelet kubelet, Proxy proxy, std::vector<TraitOfOne> traits, Harm harm,
+              const char* headline, const char* text, int kubelet_minor = 0, int proxy_minor = 0) {
+  return {about,    kubelet, proxy,         std::move(traits), harm,
+          headline, text,    kubelet_minor, proxy_minor};
+}
+
 const PairFact kFacts[] = {
-    {About::kDropping,
-     Kubelet::kCleansUp,
-     Proxy::kIptables,
-     {{Trait::kDropsByMarkDrop}, {Trait::kMakesMarkDrop, false}},
-     Harm::kNoService,
-     "no service would work",
-     "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Without a kubelet "
-     "that makes it, iptables-restore fails once a load balancer needs the chain. So does "
-     "externalTrafficPolicy: Local without local endpoints. Table filter is written, table nat is "
-     "not, and no service works (kubernetes #92275).",
-     27,
-     19},
-    {About::kDropping,
-     Kubelet::kCleansUp,
-     Proxy::kIptables,
-     {{Trait::kMakesMarkDrop}},
-     Harm::kFailsOpen,
-     "what must be dropped would be let through",
-     "kube-proxy 1.20 to 1.24 drops by nat/KUBE-MARK-DROP, makes the chain, and leaves it to "
-     "kubelet to fill it. A kubelet with IPTablesOwnershipCleanup does not fill it. Packets that "
-     "load balancer source ranges must keep out then reach the node's own programs or the next "
-     "hop. The same applies to externalTrafficPolicy: Local without local endpoints. It fails "
-     "open, and nothing logs it.",
-     27,
-     24},
-    {About::kDropping,
-     Kubelet::kCleansUp,
-     Proxy::kIpvs,
-     {{Trait::kIpvsDropsByMarkDrop}},
-     Harm::kFailsOpen,
-     "what must be dropped would be let through",
-     "kube-proxy's IPVS mode up to 1.24 sends what load balancer source ranges refuse from its "
-     "nat/KUBE-FIREWALL to nat/KUBE-MARK-DROP. Only kubelet fills that chain. With "
-     "IPTablesOwnershipCleanup the chain is empty, and these packets are let through.",
-     0,
-     0},
-    {About::kDropping,
-     Kubelet::kKeepsMarks,
-     Proxy::kIptablesOrIpvs,
-     {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop}},
-     Harm::kFailsOpen,
-     "what must be dropped would be let through on IPv6",
-     "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off fills IPv6's filter/KUBE-FIREWALL, "
-     "but makes no jumps to it from INPUT and OUTPUT. Once the jumps of an older kubelet are gone, "
-     "IPv6 packets that kube-proxy up to 1.24 marks for dropping are let through.",
-     25,
-     24},
-    {About::kMarkMasq,
-     Kubelet::kCleansUp,
-     Proxy::kNftables,
-     {},
-     Harm::kThirdParties,
-     "no component would make KUBE-MARK-MASQ",
-     "With kube-proxy's nftables mode and IPTablesOwnershipCleanup, no component makes "
-     "nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING. If the CNI plugin portmap is configured with "
-     "externalSetMarkChain: KUBE-MARK-MASQ, its ADD fails, and pods with host ports do not start. "
-     "Without that setting portmap uses a chain of its own.",
-     0,
-     0},
-    {About::kMarkDrop,
-     Kubelet::kKeepsMarks,
-     Proxy::kIptables,
-     {{Trait::kOwnMartianRule}},
-     Harm::kThirdParties,
-     "third parties that drop by KUBE-MARK-DROP would stop dropping",
-     "kube-proxy since 1.27 empties IPv4's filter/KUBE-FIREWALL at every sync (with "
-     "localhostNodePorts, the default). This also removes kubelet's rule that drops marked "
-     "packets; kubelet writes the rule again only when it starts or its canary is missing. "
-     "kube-proxy itself no longer needs the rule; third parties that drop by nat/KUBE-MARK-DROP "
-     "lose it on IPv4.",
-     26,
-     27},
-    {About::kMarkDrop,
-     Kubelet::kCleansUp,
-     Proxy::kIptablesOrIpvs,
-     {{Trait::kDropsByMarkDrop, false}},
-     Harm::kThirdParties,
-     "third parties that drop by KUBE-MARK-DROP would stop dropping",
-     "No component makes or fills nat/KUBE-MARK-DROP: kube-proxy since 1.25 drops in table filter, "
-     "and kubelet has given up the chain. Third parties that jump to it cannot add their rules on "
-     "a node that has booted since.",
-     27,
-     27},
-    {About::kMarkDrop,
-     Kubelet::kKeepsMarks,
-     Proxy::kIptablesOrIpvs,
-     {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop, false}, {Trait::kOwnMartianRule, false}},
-     Harm::kThirdParties,
-     "third parties that drop by KUBE-MARK-DROP would stop dropping on IPv6",
-     "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off makes no IPv6 jumps from INPUT and "
-     "OUTPUT to filter/KUBE-FIREWALL. Third parties that drop by nat/KUBE-MARK-DROP do not drop on "
-     "IPv6.",
-     25,
-     25},
-    {About::kMartians,
-     Kubelet::kAny,
-     Proxy::kIptablesOrIpvs,
-     {{Trait::kMartianRule, false}, {Trait::kOwnMartianRule, false}},
-     Harm::kNone,
-     "",
-     "Neither writes the rule against martian packets, which kubelet has since 1.19 (and 1.18.4, "
-     "1.17.7, 1.16.11), and kube-proxy since 1.27. Neighbours reach programs that listen on "
-     "127.0.0.1 (CVE-2020-8558).",
-     17,
-     17},
+    Fact(
+        About::kDropping, Kubelet::kCleansUp, Proxy::kIptables,
+        {{Trait::kDropsByMarkDrop}, {Trait::kMakesMarkDrop, false}}, Harm::kNoService,
+        "no service would work",
+        "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Without a kubelet "
+        "that makes it, iptables-restore fails once a load balancer needs the chain. So does "
+        "externalTrafficPolicy: Local without local endpoints. Table filter is written, table nat "
+        "is "
+        "not, and no service works (kubernetes #92275).",
+        27, 19),
+    Fact(About::kDropping, Kubelet::kCleansUp, Proxy::kIptables, {{Trait::kMakesMarkDrop}},
+         Harm::kFailsOpen, "what must be dropped would be let through",
+         "kube-proxy 1.20 to 1.24 drops by nat/KUBE-MARK-DROP, makes the chain, and leaves it to "
+         "kubelet to fill it. A kubelet with IPTablesOwnershipCleanup does not fill it. Packets "
+         "that "
+         "load balancer source ranges must keep out then reach the node's own programs or the next "
+         "hop. The same applies to externalTrafficPolicy: Local without local endpoints. It fails "
+         "open, and nothing logs it.",
+         27, 24),
+    Fact(About::kDropping, Kubelet::kCleansUp, Proxy::kIpvs, {{Trait::kIpvsDropsByMarkDrop}},
+         Harm::kFailsOpen, "what must be dropped would be let through",
+         "kube-proxy's IPVS mode up to 1.24 sends what load balancer source ranges refuse from its "
+         "nat/KUBE-FIREWALL to nat/KUBE-MARK-DROP. Only kubelet fills that chain. With "
+         "IPTablesOwnershipCleanup the chain is empty, and these packets are let through."),
+    Fact(
+        About::kDropping, Kubelet::kKeepsMarks, Proxy::kIptablesOrIpvs,
+        {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop}}, Harm::kFailsOpen,
+        "what must be dropped would be let through on IPv6",
+        "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off fills IPv6's filter/KUBE-FIREWALL, "
+        "but makes no jumps to it from INPUT and OUTPUT. Once the jumps of an older kubelet are "
+        "gone, "
+        "IPv6 packets that kube-proxy up to 1.24 marks for dropping are let through.",
+        25, 24),
+    Fact(
+        About::kMarkMasq, Kubelet::kCleansUp, Proxy::kNftables, {}, Harm::kThirdParties,
+        "no component would make KUBE-MARK-MASQ",
+        "With kube-proxy's nftables mode and IPTablesOwnershipCleanup, no component makes "
+        "nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING. If the CNI plugin portmap is configured with "
+        "externalSetMarkChain: KUBE-MARK-MASQ, its ADD fails, and pods with host ports do not "
+        "start. "
+        "Without that setting portmap uses a chain of its own."),
+    Fact(
+        About::kMarkDrop, Kubelet::kKeepsMarks, Proxy::kIptables, {{Trait::kOwnMartianRule}},
+        Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping",
+        "kube-proxy since 1.27 empties IPv4's filter/KUBE-FIREWALL at every sync (with "
+        "localhostNodePorts, the default). This also removes kubelet's rule that drops marked "
+        "packets; kubelet writes the rule again only when it starts or its canary is missing. "
+        "kube-proxy itself no longer needs the rule; third parties that drop by nat/KUBE-MARK-DROP "
+        "lose it on IPv4.",
+        26, 27),
+    Fact(About::kMarkDrop, Kubelet::kCleansUp, Proxy::kIptablesOrIpvs,
+         {{Trait::kDropsByMarkDrop, false}}, Harm::kThirdParties,
+         "third parties that drop by KUBE-MARK-DROP would stop dropping",
+         "No component makes or fills nat/KUBE-MARK-DROP: kube-proxy since 1.25 drops in table "
+         "filter, "
+         "and kubelet has given up the chain. Third parties that jump to it cannot add their rules "
+         "on "
+         "a node that has booted since.",
+         27, 27),
+    Fact(
+        About::kMarkDrop, Kubelet::kKeepsMarks, Proxy::kIptablesOrIpvs,
+        {{Trait::kJumpsInIpv4Only},
+         {Trait::kDropsByMarkDrop, false},
+         {Trait::kOwnMartianRule, false}},
+        Harm::kThirdParties,
+        "third parties that drop by KUBE-MARK-DROP would stop dropping on IPv6",
+        "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off makes no IPv6 jumps from INPUT and "
+        "OUTPUT to filter/KUBE-FIREWALL. Third parties that drop by nat/KUBE-MARK-DROP do not drop "
+        "on "
+        "IPv6.",
+        25, 25),
+    Fact(About::kMartians, Kubelet::kAny, Proxy::kIptablesOrIpvs,
+         {{Trait::kMartianRule, false}, {Trait::kOwnMartianRule, false}}, Harm::kNone, "",
+         "Neither writes the rule against martian packets, which kubelet has since 1.19 (and "
+         "1.18.4, "
+         "1.17.7, 1.16.11), and kube-proxy since 1.27. Neighbours reach programs that listen on "
+         "127.0.0.1 (CVE-2020-8558).",
+         17, 17),
 };
 
 bool Fits(const PairFact& fact, const Pair& pair) {

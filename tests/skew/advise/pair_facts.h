@@ -5,7 +5,6 @@
 #ifndef KIPT_TESTS_SKEW_ADVISE_PAIR_FACTS_H_
 #define KIPT_TESTS_SKEW_ADVISE_PAIR_FACTS_H_
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -40,7 +39,7 @@ struct PairFact {
   Kubelet kubelet_does;
   Proxy proxy_is;
   // Traits that the two have, or have not.
-  std::initializer_list<TraitOfOne> traits;
+  std::vector<TraitOfOne> traits;
   Harm harm;
   // What goes wrong, for "Not safe: ...".
   const char* headline;

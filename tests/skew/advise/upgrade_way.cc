@@ -78,7 +78,7 @@ constexpr ChangeRow kChanges[] = {
      0, 0},
     {StartsCleaningUp,
      "Find out who else uses KUBE-MARK-DROP, KUBE-MARK-MASQ or their mark bits: "
-     "kube-iptables-agent audit, or --live here.",
+     "kube-iptables-agent audit lists them.",
      "With IPTablesOwnershipCleanup kubelet no longer makes KUBE-MARK-DROP, KUBE-MARK-MASQ and "
      "KUBE-POSTROUTING, and removes none of them. Chains of an older kubelet work until a reboot "
      "or a flush. Until then, breakage stays hidden.",

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "tests/skew/kube_proxy/chain_hash.h"
 #include "tests/skew/kube_proxy/nftables_table.h"
-#include "tests/skew/kube_proxy/port_words.h"
+#include "tests/skew/kube_proxy/rule_parts.h"
+#include "tests/skew/kube_proxy/services.h"
 
 namespace kipt::skew {
 namespace {

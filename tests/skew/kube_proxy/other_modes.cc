@@ -2,8 +2,7 @@
 #include "tests/skew/kube_proxy/other_modes.h"
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/kube_proxy/node_rules.h"
-#include "tests/skew/kube_proxy/restore_text.h"
+#include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {
 namespace {

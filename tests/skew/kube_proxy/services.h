@@ -48,6 +48,12 @@ struct ServicePort {
   bool operator==(const ServicePort&) const = default;
 };
 
+// The end of a service chain's name: 28 characters are all that a chain's name may have.
+
+// The first 16 characters of the text's SHA-256 in base 32 (RFC 4648, upper case): its first ten
+// bytes.
+std::string ChainHash(const std::string& text);
+
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_KUBE_PROXY_SERVICES_H_

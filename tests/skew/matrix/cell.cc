@@ -137,43 +137,36 @@ struct CompanyRow {
   const char* about;
 };
 
+CompanyRow With(Company company, const Pair& pair, const Pair& from, std::vector<Path> paths,
+                const char* about, bool legacy_too = true) {
+  return {company, pair, from, std::move(paths), legacy_too, about};
+}
+
 std::vector<CompanyRow> CompanyRows() {
   const char* round_trip = "an older or newer iptables saves and restores all rules";
   const char* brought = "one of them brings its own iptables";
   std::vector<CompanyRow> rows;
   const auto third = [&rows](Pair pair, Pair from, const char* about) {
-    rows.push_back({Company::kThirdParties,
-                    pair,
-                    from,
-                    {Path::kBoot, Path::kUpgradeKubeletFirst},
-                    true,
-                    about});
+    rows.push_back(
+        With(Company::kThirdParties, pair, from, {Path::kBoot, Path::kUpgradeKubeletFirst}, about));
   };
   third(Minors(24, 24), Minors(23, 23), "third parties use kubelet's chains");
   third(Minors(26, 27), Minors(26, 26), "KUBE-MARK-DROP's drop is wiped at every sync");
   third(Minors(27, 27), Minors(26, 26), "third parties find no KUBE-MARK-DROP on a fresh node");
   const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
-  rows.push_back({Company::kThirdParties,
-                  nftables,
-                  nftables,
-                  {Path::kBoot},
-                  true,
-                  "third parties find no chain of kubelet's"});
+  rows.push_back(With(Company::kThirdParties, nftables, nftables, {Path::kBoot},
+                      "third parties find no chain of kubelet's"));
   for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
-    rows.push_back({Company::kOtherBit,
-                    pair,
-                    pair,
-                    {Path::kBoot},
-                    true,
-                    "kubelet and kube-proxy use different mark bits"});
+    rows.push_back(With(Company::kOtherBit, pair, pair, {Path::kBoot},
+                        "kubelet and kube-proxy use different mark bits"));
   }
   for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
     for (const Company company : {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11}) {
-      rows.push_back({company, pair, pair, {Path::kBoot}, false, round_trip});
+      rows.push_back(With(company, pair, pair, {Path::kBoot}, round_trip, false));
     }
     for (const Company company : {Company::kKubelet1_8_7, Company::kKubelet1_8_11,
                                   Company::kProxy1_8_7, Company::kProxy1_8_11}) {
-      rows.push_back({company, pair, pair, {Path::kBoot}, false, brought});
+      rows.push_back(With(company, pair, pair, {Path::kBoot}, brought, false));
     }
   }
   return rows;
@@ -184,7 +177,7 @@ std::vector<CompanyRow> LabelRows() {
   const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
   std::vector<CompanyRow> rows;
   const auto add = [&](Company company, const Pair& pair, const char* about) {
-    rows.push_back({company, pair, pair, flip, true, about});
+    rows.push_back(With(company, pair, pair, flip, about));
   };
   add(Company::kNobody, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy");
   add(Company::kNobody, Minors(26, 27),
@@ -207,10 +200,10 @@ std::vector<CompanyRow> ModeRows() {
   const auto add = [&rows](Company company, const Pair& pair, const char* about) {
     Pair nftables = pair;
     nftables.proxy.mode = ProxyMode::kNftables;
-    rows.push_back({company, nftables, pair, {Path::kToNftables}, true, about});
-    rows.push_back({company, pair, pair, {Path::kProxyCleanup}, true, about});
+    rows.push_back(With(company, nftables, pair, {Path::kToNftables}, about));
+    rows.push_back(With(company, pair, pair, {Path::kProxyCleanup}, about));
     if (company == Company::kThirdParties) return;
-    rows.push_back({company, pair, nftables, {Path::kFromNftables}, true, about});
+    rows.push_back(With(company, pair, nftables, {Path::kFromNftables}, about));
   };
   for (const Pair& pair : pairs) {
     add(Company::kNobody, pair,
@@ -221,12 +214,8 @@ std::vector<CompanyRow> ModeRows() {
     const KubeletVersion last_with_marks = {{1, 27}, false};
     const Pair pair = {minor < 27 ? KubeletVersion{{1, minor}} : last_with_marks, {{1, minor}}};
     if (pair == gate_off_31 || pair == gate_off_36) continue;
-    rows.push_back({Company::kNobody,
-                    pair,
-                    pair,
-                    {Path::kProxyCleanup},
-                    true,
-                    "kube-proxy removes a chain that kubelet has too"});
+    rows.push_back(With(Company::kNobody, pair, pair, {Path::kProxyCleanup},
+                        "kube-proxy removes a chain that kubelet has too"));
   }
   for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {
     add(Company::kThirdParties, pair,

@@ -2,13 +2,24 @@
 //
 // What CellRun asks of the node, and how it judges the answers. What is done to the node is in
 // cell_run.cc.
+#include <array>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/kube_proxy/nfacct.h"
 #include "tests/skew/matrix/cell_run.h"
 #include "tests/skew/matrix/judge.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -17,6 +28,24 @@ using testing::IpFamily;
 using testing::IptablesMode;
 
 constexpr int kFirstNodePort = 30000;
+
+using nlohmann::json;
+
+// About this machine's kernel and files, which are no cell's.
+constexpr const char* kOfTheMachine[] = {"KernelTooOld", "KernelLacksModules", "NftTooOld",
+                                         "SavedRules"};
+
+constexpr char kMarkMasq[] = "nat/KUBE-MARK-MASQ";
+
+std::string Finding(const char* severity, const char* kind, const std::string& family,
+                    const char* chain) {
+  return absl::StrCat(severity, " ", kind, " ", family, family.empty() ? "" : " ", chain);
+}
+
+// What becomes of the users of KUBE-MARK-MASQ.
+std::string UsersFail(const FamilyFacts& facts) {
+  return Finding("error", "ChainUser", facts.family == IpFamily::kIpv4 ? "ip" : "ip6", kMarkMasq);
+}
 
 }  // namespace
 
@@ -118,6 +147,120 @@ std::string CellRun::Rules() const {
     }
   }
   return text;
+}
+
+// What `audit --before=kube-proxy-nftables` reports before kube-proxy changes its mode, compared
+// with what is known of the node. What then happens the following steps show.
+
+std::set<std::string> CellRun::ExpectedFindings() const {
+  std::set<std::string> expected;
+  // A kubelet with the gate off keeps its chains, so that their users go on working.
+  const char* users = CleansUp(kubelet_version_) ? "error" : "warning";
+  for (const FamilyFacts& facts : facts_) {
+    const std::string family = facts.family == IpFamily::kIpv4 ? "ip" : "ip6";
+    if (facts.user_drop) expected.insert(Finding(users, "ChainUser", family, "nat/KUBE-MARK-DROP"));
+    if (!facts.user_masq && !facts.host_port) continue;
+    expected.insert(Finding(users, "ChainUser", family, kMarkMasq));
+    expected.insert(Finding("warning", "CleanupBlocked", family, kMarkMasq));
+  }
+  if (users_) expected.insert(Finding(users, "CniConfig", "", kMarkMasq));
+  // The checks of the steps before have used one.
+  const bool counts = Does(proxy_version_.version, Trait::kNfacct) && EnsureCounters();
+  if (services_ && counts) {
+    expected.insert(Finding("error", "LocalhostNodePorts", "ip", "nat/KUBE-NODEPORTS"));
+  }
+  return expected;
+}
+
+void CellRun::AuditBeforeNftables(Done done) {
+  const std::string program = cell_.program.empty() ? options_.audit_program : cell_.program;
+  if (program.empty()) return;
+  std::vector<std::string> command = {program,
+                                      "audit",
+                                      "--before=kube-proxy-nftables",
+                                      "--output=json",
+                                      "--ip-families=ipv4,ipv6",
+                                      absl::StrCat("--cni-conf-dir=", kCniConfDir)};
+  if (!CleansUp(kubelet_version_)) {
+    command.insert(command.end(),
+                   {"--emulated-version=1.27", "--feature-gates=IPTablesOwnershipCleanup=false"});
+  }
+  const testing::ProgramResult audit = testing::RunProgram(command);
+  const json report = json::parse(audit.out, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> reported;
+  for (const json& finding :
+       report.is_object() ? report.value("findings", json::array()) : json()) {
+    const std::string kind = finding.value("id", "");
+    const std::string severity = finding.value("severity", "");
+    if (severity == "info" || absl::c_linear_search(kOfTheMachine, kind)) continue;
+    reported.insert(Finding(severity.c_str(), kind.c_str(), finding.value("family", ""),
+                            finding.value("chain", "").c_str()));
+  }
+  const std::set<std::string> expected = ExpectedFindings();
+  Act act = {.ok = !report.is_discarded() && reported == expected,
+             .done = {absl::StrCat("audit --before=kube-proxy-nftables: ",
+                                   reported.empty() ? "nothing" : absl::StrJoin(reported, ", "))}};
+  if (!act.ok) {
+    act.error = absl::StrCat("audit --before=kube-proxy-nftables did not report ",
+                             expected.empty() ? "nothing" : absl::StrJoin(expected, ", "), ", but ",
+                             reported.empty() ? "nothing" : absl::StrJoin(reported, ", "),
+                             audit.err.empty() ? "" : absl::StrCat(": ", audit.err));
+  }
+  done.Take(act);
+  predicted_ = reported;
+}
+
+void CellRun::JudgePrediction(const FamilyFacts& facts, bool works, Done done) const {
+  if (!predicted_ || predicted_->contains(UsersFail(facts)) != works) return;
+  done.Take({.ok = false,
+             .error = works ? "audit reported that KUBE-MARK-MASQ's users would fail; they do not"
+                            : "audit did not report that KUBE-MARK-MASQ's users would fail"});
+}
+
+// What CellRun does on the path of ConnLabelMarking.
+
+absl::Status CellRun::SetLabelGate(bool on) {
+  return Step(on ? "ConnLabelMarking is turned on" : "ConnLabelMarking is turned off",
+              [&](Done done) {
+                label_gate_ = on;
+                AgentActsByItself();
+                AgentRetiresWhatItMay();
+                done.Take(agent_->SetConnLabels(on));
+              });
+}
+
+absl::Status CellRun::LabelUserAdds() {
+  return Step(
+      "another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ", [&](Done done) {
+        for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
+        done.Take(AddUserOfLabels(
+            {mode_, ""}, {kLabelDropPort, kLabelDropPort + 1, kLabelMasqPort, kLabelMasqPort + 1}));
+      });
+}
+
+absl::Status CellRun::LabelUserLeaves() {
+  return Step("it removes its rules", [&](Done done) {
+    for (FamilyFacts& facts : facts_) skew::LabelUserLeaves(facts);
+    done.Take(RemoveUserOfLabels({mode_, ""}));
+  });
+}
+
+absl::Status CellRun::RestartAgent() {
+  return Step("the agent restarts", [&](Done done) {
+    done.Take(agent_->Stop());
+    StartKubelet(kubelet_version_, done);
+  });
+}
+
+void CellRun::JudgeLabelChains(StepReport& step) const {
+  const absl::string_view rules = step.rules;
+  const size_t ipv6 = rules.find("# IPv6");
+  const std::array<absl::string_view, 2> saves = {rules.substr(0, ipv6), rules.substr(ipv6)};
+  for (size_t family = 0; family < saves.size(); ++family) {
+    const std::string wrong = LabelChainsComplaint(saves[family], facts_[family].label_chains);
+    if (wrong.empty()) continue;
+    Done{step}.Take({.ok = false, .error = absl::StrCat(family == 0 ? "IPv4: " : "IPv6: ", wrong)});
+  }
 }
 
 }  // namespace kipt::skew

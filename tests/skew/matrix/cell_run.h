@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/matrix/cell.h"
-#include "tests/skew/matrix/known_error.h"
+#include "tests/skew/matrix/judge.h"
 #include "tests/skew/matrix/node_facts.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/test_services.h"
@@ -48,7 +48,7 @@ class CellRun {
   absl::Status MoveToNft();
   absl::Status ThirdPartiesAdd();
   absl::Status RoundTrip();
-  // Of ConnLabelMarking (cell_labels.cc).
+  // Of ConnLabelMarking (cell_questions.cc).
   absl::Status SetLabelGate(bool on);
   absl::Status LabelUserAdds();
   absl::Status LabelUserLeaves();
@@ -85,7 +85,7 @@ class CellRun {
   std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
-  // Of kube-proxy's change to nftables mode (cell_audit.cc).
+  // Of kube-proxy's change to nftables mode (cell_questions.cc).
   void AuditBeforeNftables(Done done);
   std::set<std::string> ExpectedFindings() const;
   // After that change: whether new users of KUBE-MARK-MASQ work as was reported.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/expectations.h"
 
-#include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 
@@ -10,9 +11,11 @@ namespace {
 
 // A row holds for questions about one of `about` where `applies`; the first that holds decides.
 // Where none does, it is as on a sound node.
+using Facts = const FamilyFacts&;
+using Asked = const Question&;
 struct Row {
-  std::initializer_list<About> about;
-  bool (*applies)(const FamilyFacts& facts, const Question& question);
+  std::vector<About> about;
+  bool (*applies)(Facts facts, Asked question);
   Outcome expected;
   const char* because;
   std::optional<Outcome> or_else = {};
@@ -91,131 +94,118 @@ constexpr char kNoJumps[] =
 constexpr char kForwardNotHooked[] =
     "only INPUT and OUTPUT jump to KUBE-FIREWALL: a marked packet that is forwarded is not "
     "dropped; kube-proxy 1.25 and later drops it (FORWARD jumps to KUBE-PROXY-FIREWALL)";
+Row Known(std::vector<About> about, bool (*applies)(Facts facts, Asked question), Outcome expected,
+          const char* because, std::optional<Outcome> or_else = {}, const char* dropped_by = "") {
+  return {std::move(about), applies, expected, because, or_else, dropped_by};
+}
+
 const Row kRows[] = {
     // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
-    {{About::kNoEndpoints},
-     DropsEverything,
-     Outcome::kLost,
-     "the node itself sends the answer of the REJECT rule, and it is dropped: 'drop marked "
-     "packets' has become 'drop packets' (kubernetes #112477)",
-     // Where the answer is as long as the question, its drop is taken for the question's.
-     Outcome::kDropped,
-     kFirewall},
-    {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint,
-      About::kLocalhostNodePort, About::kServiceFromNode},
-     DropsEverything,
-     Outcome::kDropped,
-     kDropsEverything,
-     {},
-     kFirewall},
+    Known({About::kNoEndpoints}, DropsEverything, Outcome::kLost,
+          "the node itself sends the answer of the REJECT rule, and it is dropped: 'drop marked "
+          "packets' has become 'drop packets' (kubernetes #112477)",
+          // Where the answer is as long as the question, its drop is taken for the question's.
+          Outcome::kDropped, kFirewall),
+    Known({About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint,
+           About::kLocalhostNodePort, About::kServiceFromNode},
+          DropsEverything, Outcome::kDropped, kDropsEverything, {}, kFirewall),
 
     // Before kube-proxy's nat rules, and without them.
-    {{About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kRefusedRoutedVip,
-      About::kNoInternalEndpoint},
-     [](const FamilyFacts& facts, const Question& question) {
-       return NoNat(facts, question) && AsksNode(question);
-     },
-     Outcome::kReachedHost,
-     kNoProxyRules},
-    {{About::kService, About::kServiceFromNode, About::kRefusedBoundVip, About::kNoLocalEndpoint,
-      About::kRefusedRoutedVip, About::kNoInternalEndpoint},
-     NoNat,
-     Outcome::kForwarded,
-     kNoProxyRules},
-    {{About::kNoEndpoints},
-     [](const FamilyFacts& facts, const Question& question) {
-       return !facts.proxy_filter.has_value() && AsksNode(question);
-     },
-     Outcome::kReachedHost,
-     kNoProxyRules},
-    {{About::kNoEndpoints},
-     [](const FamilyFacts& facts, const Question&) { return !facts.proxy_filter.has_value(); },
-     Outcome::kForwarded,
-     kNoProxyRules},
+    Known(
+        {About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint,
+         About::kRefusedRoutedVip, About::kNoInternalEndpoint},
+        [](Facts facts, Asked question) { return NoNat(facts, question) && AsksNode(question); },
+        Outcome::kReachedHost, kNoProxyRules),
+    Known({About::kService, About::kServiceFromNode, About::kRefusedBoundVip,
+           About::kNoLocalEndpoint, About::kRefusedRoutedVip, About::kNoInternalEndpoint},
+          NoNat, Outcome::kForwarded, kNoProxyRules),
+    Known(
+        {About::kNoEndpoints},
+        [](Facts facts, Asked question) {
+          return !facts.proxy_filter.has_value() && AsksNode(question);
+        },
+        Outcome::kReachedHost, kNoProxyRules),
+    Known(
+        {About::kNoEndpoints}, [](Facts facts, Asked) { return !facts.proxy_filter.has_value(); },
+        Outcome::kForwarded, kNoProxyRules),
 
     // kube-proxy 1.27 was rolled back to one whose nat rules are refused.
-    {{About::kNoLocalEndpoint}, OldFilterNewNat, Outcome::kReachedHost, kRefusedNat},
-    {{About::kNoInternalEndpoint}, OldFilterNewNat, Outcome::kForwarded, kRefusedNat},
+    Known({About::kNoLocalEndpoint}, OldFilterNewNat, Outcome::kReachedHost, kRefusedNat),
+    Known({About::kNoInternalEndpoint}, OldFilterNewNat, Outcome::kForwarded, kRefusedNat),
 
     // What kube-proxy marks, and kubelet drops; but what a newer kube-proxy has left behind drops
     // too.
-    {{About::kRefusedBoundVip, About::kRefusedRoutedVip},
-     [](const FamilyFacts& facts, const Question&) { return facts.proxy_firewall; },
-     Outcome::kDropped,
-     ""},
-    {{About::kNoInternalEndpoint},
-     [](const FamilyFacts& facts, const Question&) {
-       return !Does(*facts.proxy_nat, Trait::kInternalPolicy);
-     },
-     Outcome::kServed,
-     "kube-proxy honours internalTrafficPolicy from 1.22 on"},
-    {{About::kNoInternalEndpoint},
-     [](const FamilyFacts& facts, const Question&) {
-       return !Does(*facts.proxy_nat, Trait::kExtChains);
-     },
-     Outcome::kRejected,
-     "kube-proxy 1.22 and 1.23 treat a service without a local endpoint like one without any"},
-    {{About::kRefusedRoutedVip, About::kNoInternalEndpoint},
-     [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
-     Outcome::kForwarded,
-     kForwardNotHooked},
-    {{About::kUserDrop},
-     [](const FamilyFacts& facts, const Question&) { return !facts.user_drop; },
-     Outcome::kReachedHost,
-     "KUBE-MARK-DROP does not exist: iptables refuses the third party's rule"},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
-     [](const FamilyFacts& facts, const Question& question) {
-       return IsMarked(facts, question) && !facts.mark_drop_sets;
-     },
-     Outcome::kReachedHost,
-     kEmptyMarkDrop},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
-     [](const FamilyFacts& facts, const Question& question) {
-       return IsMarked(facts, question) && !facts.drop_rule;
-     },
-     Outcome::kReachedHost,
-     kNoDropRule},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
-     [](const FamilyFacts& facts, const Question& question) {
-       return IsMarked(facts, question) && !facts.firewall_jumps;
-     },
-     Outcome::kReachedHost,
-     kNoJumps},
+    Known(
+        {About::kRefusedBoundVip, About::kRefusedRoutedVip},
+        [](Facts facts, Asked) { return facts.proxy_firewall; }, Outcome::kDropped, ""),
+    Known(
+        {About::kNoInternalEndpoint},
+        [](Facts facts, Asked) { return !Does(*facts.proxy_nat, Trait::kInternalPolicy); },
+        Outcome::kServed, "kube-proxy honours internalTrafficPolicy from 1.22 on"),
+    Known(
+        {About::kNoInternalEndpoint},
+        [](Facts facts, Asked) { return !Does(*facts.proxy_nat, Trait::kExtChains); },
+        Outcome::kRejected,
+        "kube-proxy 1.22 and 1.23 treat a service without a local endpoint like one without any"),
+    Known(
+        {About::kRefusedRoutedVip, About::kNoInternalEndpoint},
+        [](Facts facts, Asked) { return ProxyMarks(facts); }, Outcome::kForwarded,
+        kForwardNotHooked),
+    Known(
+        {About::kUserDrop}, [](Facts facts, Asked) { return !facts.user_drop; },
+        Outcome::kReachedHost,
+        "KUBE-MARK-DROP does not exist: iptables refuses the third party's rule"),
+    Known(
+        {About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+        [](Facts facts, Asked question) {
+          return IsMarked(facts, question) && !facts.mark_drop_sets;
+        },
+        Outcome::kReachedHost, kEmptyMarkDrop),
+    Known(
+        {About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+        [](Facts facts, Asked question) { return IsMarked(facts, question) && !facts.drop_rule; },
+        Outcome::kReachedHost, kNoDropRule),
+    Known(
+        {About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+        [](Facts facts, Asked question) {
+          return IsMarked(facts, question) && !facts.firewall_jumps;
+        },
+        Outcome::kReachedHost, kNoJumps),
 
     // Martians.
-    {{About::kMartian},
-     [](const FamilyFacts& facts, const Question&) {
-       return facts.route_localnet && !(facts.martian_rule && facts.firewall_jumps);
-     },
-     Outcome::kReachedHost,
-     "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's rule is "
-     "missing, and kube-proxy has one from 1.27 on"},
-    {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
+    Known(
+        {About::kMartian},
+        [](Facts facts, Asked) {
+          return facts.route_localnet && !(facts.martian_rule && facts.firewall_jumps);
+        },
+        Outcome::kReachedHost,
+        "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's rule is "
+        "missing, and kube-proxy has one from 1.27 on"),
+    Known({About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules),
 
-    {{About::kIpvsHairpin},
-     [](const FamilyFacts& facts, const Question&) { return !facts.ipvs_hairpin; },
-     Outcome::kServed,
-     "kube-proxy's rule for hairpin packets was flushed, and its next sync is still to come"},
+    Known(
+        {About::kIpvsHairpin}, [](Facts facts, Asked) { return !facts.ipvs_hairpin; },
+        Outcome::kServed,
+        "kube-proxy's rule for hairpin packets was flushed, and its next sync is still to come"),
 
     // Third parties.
-    {{About::kUserMasq},
-     [](const FamilyFacts& facts, const Question&) { return facts.user_masq && !facts.mark_masq; },
-     Outcome::kServed,
-     kNoPostrouting},
-    {{About::kHostPort},
-     [](const FamilyFacts& facts, const Question& question) {
-       return question.sound == Outcome::kServedMasqueraded && facts.host_port && !facts.mark_masq;
-     },
-     Outcome::kLost,
-     kNoPostrouting},
-    {{About::kUserMasq},
-     [](const FamilyFacts& facts, const Question&) { return !facts.user_masq || !facts.mark_masq; },
-     Outcome::kServed,
-     "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"},
-    {{About::kHostPort},
-     [](const FamilyFacts& facts, const Question&) { return !facts.host_port; },
-     Outcome::kReachedHost,
-     "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"},
+    Known(
+        {About::kUserMasq}, [](Facts facts, Asked) { return facts.user_masq && !facts.mark_masq; },
+        Outcome::kServed, kNoPostrouting),
+    Known(
+        {About::kHostPort},
+        [](Facts facts, Asked question) {
+          return question.sound == Outcome::kServedMasqueraded && facts.host_port &&
+                 !facts.mark_masq;
+        },
+        Outcome::kLost, kNoPostrouting),
+    Known(
+        {About::kUserMasq}, [](Facts facts, Asked) { return !facts.user_masq || !facts.mark_masq; },
+        Outcome::kServed, "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"),
+    Known(
+        {About::kHostPort}, [](Facts facts, Asked) { return !facts.host_port; },
+        Outcome::kReachedHost,
+        "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"),
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SKEW_MATRIX_JUDGE_H_
 #define KIPT_TESTS_SKEW_MATRIX_JUDGE_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,6 +58,27 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
 // How many martian packets may come in after a flush: those of kRepairPromise, and of the time for
 // which this machine held up the harness itself, together kRepairAtMost.
 uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
+
+// An act that must fail, by what is known of these versions, and how.
+
+struct KnownError {
+  // Why iptables refuses a rule: the chain that it jumps to is not there. Empty: nothing must fail.
+  std::string because = {};
+  std::string missing_chain = {};
+  // Or why the kernel refuses to delete this chain of nat: another chain jumps to it.
+  std::string busy_chain = {};
+  // It depends on who is faster: none of the families has to fail.
+  bool may_succeed = false;
+  // IPv4, IPv6.
+  std::array<bool, 2> families = {};
+
+  bool MustFail() const { return families[0] || families[1]; }
+};
+
+// Whether `error` (an Act's) is that failure and nothing else: each of these families failed and no
+// other, and iptables reported of each that it does not find the one chain, or cannot delete the
+// other. iptables-legacy names no chain there: a line of nat's restore failed.
+bool Explains(const KnownError& known, const std::string& error);
 
 }  // namespace kipt::skew
 

@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "tests/skew/node/interface_state.h"
-#include "tests/skew/node/sysctls.h"
+#include "tests/skew/node/network_settings.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {

@@ -24,7 +24,7 @@ class Battery {
  public:
   // `node` must outlive it. Listening on the node stands for the programs that packets reach which
   // should have been served or dropped. `nftables`: kube-proxy's nftables mode may drop packets
-  // (hook_counters.h).
+  // (drop_counters.h).
   static absl::StatusOr<std::unique_ptr<Battery>> Create(const TestNode& node,
                                                          const std::vector<ListenerPorts>& ports,
                                                          bool nftables = false);
@@ -35,7 +35,7 @@ class Battery {
   // readings of the DROP rules' counters (`iptables-MODE-save -c -t filter` of `mode`), which is
   // what tells kDropped from kLost. Streams may go on meanwhile. Nobody else may have packets
   // dropped: they could hide a probe's, or, of the same length, be taken for it. No time-out
-  // decides anything: that all packets have come is known (packet_barrier.h).
+  // decides anything: that all packets have come is known (sockets.h).
   //
   // InvalidArgument: a probe that cannot be asked. DeadlineExceeded: the machine's packet queues do
   // not move. Internal: what iptables-MODE-save said.

@@ -14,8 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/epoll.h"
-#include "tests/skew/probes/socket_address.h"
+#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {

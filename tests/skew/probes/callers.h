@@ -16,11 +16,10 @@
 #include "absl/status/statusor.h"
 #include "agent/process/files.h"
 #include "tests/skew/node/test_node.h"
-#include "tests/skew/probes/frame.h"
 #include "tests/skew/probes/listeners.h"
-#include "tests/skew/probes/message.h"
-#include "tests/skew/probes/packet_barrier.h"
+#include "tests/skew/probes/packets.h"
 #include "tests/skew/probes/probe.h"
+#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/node/test_node.h"
@@ -39,6 +40,20 @@ absl::StatusOr<DropCounters> ReadDropCounters(const TestNode& node, testing::Ipt
 // rule has counted follows from its packets and its bytes.
 std::string RuleThatCounted(const DropCounters& before, const DropCounters& after, uint64_t packets,
                             size_t length, size_t stream_length);
+
+// The proof that nftables rules without counters dropped a packet: it was counted before their
+// hook, and not after. For kube-proxy's nftables mode.
+
+// Makes a table of counters on the node, in both families, around the filter chains of kube-proxy's
+// nftables mode. Packets as long as those of streams are not counted.
+absl::Status MakeHookCounters(const TestNode& node);
+
+// What each hook has dropped since: "hook input, nftables". iptables' filter, at the same priority,
+// may have done it where its own counters say so (ReadDropCounters()).
+absl::StatusOr<DropCounters> ReadHookCounters(const TestNode& node, testing::IpFamily family);
+
+// Of a text as `nft list table` writes it.
+DropCounters HookCountersIn(absl::string_view listing);
 
 }  // namespace kipt::skew
 

@@ -15,9 +15,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/epoll.h"
-#include "tests/skew/probes/frame.h"
-#include "tests/skew/probes/socket_address.h"
+#include "tests/skew/probes/packets.h"
+#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {

@@ -14,7 +14,7 @@
 #include "agent/process/files.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/skew/probes/battery.h"
-#include "tests/skew/probes/message.h"
+#include "tests/skew/probes/packets.h"
 
 namespace kipt::skew {
 

@@ -164,7 +164,7 @@ Tally TallyOf(const MatrixReport& report);
 bool AllAsExpected(const MatrixReport& report);
 
 // JSON, whose field names are stable; ParseCellReport(CellJson(cell)) is the cell again (workers
-// give their cells to the parent this way). InvalidArgument: what is missing, and where.
+// give their cells to the parent this way). InvalidArgument: it is not what CellJson() writes.
 std::string CellJson(const CellReport& cell);
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
@@ -176,8 +176,6 @@ std::string MatrixJson(const MatrixReport& report);
 std::string MatrixText(const MatrixReport& report, bool colour);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
 std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);
-// For CI: a test suite per path, a test case per cell, its checks in the failure's text.
-std::string MatrixJunit(const MatrixReport& report);
 // One page without anything outside itself.
 std::string MatrixHtml(const MatrixReport& report);
 

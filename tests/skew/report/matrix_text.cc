@@ -10,15 +10,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/report/escape.h"
+#include "absl/strings/string_view.h"
+#include "featuregates/go_text.h"
 #include "tests/skew/report/grid.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/report/sentences.h"
-#include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
+
+// For a terminal: featuregates::Printable, but line ends stay.
+std::string TerminalText(const std::string& text) {
+  return absl::StrJoin(
+      absl::StrSplit(text, '\n'), "\n",
+      [](std::string* shown, absl::string_view line) { *shown += featuregates::Printable(line); });
+}
 
 constexpr size_t kWidth = 100;
 // Of a column's name: "nftables".

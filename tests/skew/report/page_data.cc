@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -10,8 +11,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "tests/skew/report/grid.h"
+#include "tests/skew/report/matrix_report.h"
 #include "tests/skew/report/sentences.h"
 #include "tests/skew/report/wire_names.h"
 
@@ -175,6 +178,30 @@ size_t EndOfCounter(const std::string& line, size_t from) {
                                                                            : std::string::npos;
 }
 
+// For a `script` element: `json` with all that could end it, or begin a comment, as \u escapes.
+std::string ScriptJson(const std::string& json) {
+  std::string safe;
+  safe.reserve(json.size());
+  for (const char c : json) {
+    // Outside of strings JSON has none of them.
+    if (c == '<' || c == '>' || c == '&') {
+      safe += absl::StrFormat("\\u%04x", static_cast<uint8_t>(c));
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+// Replaces the one `mark` in `page`. Each is looked for from where the last one was put, so nothing
+// that was put in is taken for a mark.
+void Put(std::string& page, size_t& from, const std::string& mark, const std::string& text) {
+  from = page.find(mark, from);
+  if (from == std::string::npos) return;
+  page.replace(from, mark.size(), text);
+  from += text.size();
+}
+
 }  // namespace
 
 std::vector<std::string> RuleLines(const std::string& rules) {
@@ -218,6 +245,15 @@ std::string PageData(const MatrixReport& report) {
   for (const Grid& grid : GridsOf(report)) grids.push_back(GridJson(grid, report));
   page["grids"] = std::move(grids);
   return page.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+std::string MatrixHtml(const MatrixReport& report) {
+  std::string page = kPageHtml;
+  size_t from = 0;
+  Put(page, from, "@STYLE@", kPageStyle);
+  Put(page, from, "@DATA@", ScriptJson(PageData(report)));
+  Put(page, from, "@SCRIPT@", kPageScript);
+  return page;
 }
 
 }  // namespace kipt::skew

@@ -36,6 +36,12 @@ std::string PageData(const MatrixReport& report);
 // which there are dates.
 std::vector<std::string> RuleLines(const std::string& rules);
 
+// The files page.* of this folder, whole, as the build puts them into the program (page.cmake):
+// kPageHtml has @STYLE@, @DATA@ and @SCRIPT@ where the others go.
+extern const char kPageHtml[];
+extern const char kPageStyle[];
+extern const char kPageScript[];
+
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_REPORT_PAGE_DATA_H_

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace kipt::skew {
 namespace {
@@ -34,27 +35,11 @@ std::string Circumstances(const Check& check) {
   return absl::StrJoin(parts, "; ");
 }
 
-// Of the items that are not as expected, or of those that are but are not sound.
 template <typename Items>
-void AddSentences(const StepReport& step, const Items& items, bool unexpected,
-                  std::vector<Finding>& findings) {
+void AddUnexpected(const StepReport& step, const Items& items, std::vector<Finding>& findings) {
   for (const auto& item : items) {
-    const bool wanted = unexpected ? !item.AsExpected() : item.AsExpected() && !item.Sound();
-    if (wanted) findings.push_back({step.name, Sentence(item)});
+    if (!item.AsExpected()) findings.push_back({step.name, Sentence(item)});
   }
-}
-
-std::vector<Finding> FindingsOf(const CellReport& cell, bool unexpected) {
-  std::vector<Finding> findings;
-  for (const StepReport& step : cell.steps) {
-    if (!step.error.empty() && step.error_expected != unexpected) {
-      findings.push_back({step.name, absl::StrCat("error: ", step.error,
-                                                  unexpected ? "" : Because(step.error_because))});
-    }
-    AddSentences(step, step.checks, unexpected, findings);
-    AddSentences(step, step.streams, unexpected, findings);
-  }
-  return findings;
 }
 
 }  // namespace
@@ -97,8 +82,42 @@ std::string Duration(double seconds) {
   return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
 }
 
-std::vector<Finding> UnexpectedOf(const CellReport& cell) { return FindingsOf(cell, true); }
+std::vector<Finding> UnexpectedOf(const CellReport& cell) {
+  std::vector<Finding> findings;
+  for (const StepReport& step : cell.steps) {
+    if (!step.error.empty() && !step.error_expected) {
+      findings.push_back({step.name, absl::StrCat("error: ", step.error)});
+    }
+    AddUnexpected(step, step.checks, findings);
+    AddUnexpected(step, step.streams, findings);
+  }
+  return findings;
+}
 
-std::vector<Finding> KnownOf(const CellReport& cell) { return FindingsOf(cell, false); }
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
+                    size_t columns) {
+  std::string wrapped;
+  std::string line = first;
+  bool empty = true;
+  const std::vector<std::string> words =
+      absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  for (std::string word : words) {
+    if (!empty && line.size() + 1 + word.size() > columns) {
+      absl::StrAppend(&wrapped, line, "\n");
+      line = indent;
+      empty = true;
+    }
+    while (line.size() + word.size() > columns) {
+      const size_t fits = columns - line.size();
+      absl::StrAppend(&wrapped, line, word.substr(0, fits), "\n");
+      word.erase(0, fits);
+      line = indent;
+    }
+    absl::StrAppend(&line, empty ? "" : " ", word);
+    empty = false;
+  }
+  line.resize(line.find_last_not_of(' ') + 1);
+  return absl::StrCat(wrapped, line, "\n");
+}
 
 }  // namespace kipt::skew

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was found, in sentences: those that the terminal and JUnit share.
+// What was found, in sentences: those that the terminal and the page share.
 #ifndef KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 #define KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,14 @@ struct Finding {
   std::string step;
   std::string text;
 };
-// All in which the cell is not as expected, and all that is as expected but not sound, in order.
+// All in which the cell is not as expected, in order.
 std::vector<Finding> UnexpectedOf(const CellReport& cell);
-std::vector<Finding> KnownOf(const CellReport& cell);
+
+// `text` in lines of at most `columns` bytes, each ended by a newline: the first begins with
+// `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
+// within a word that is longer than a line.
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
+                    size_t columns = 100);
 
 }  // namespace kipt::skew
 

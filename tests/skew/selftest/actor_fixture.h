@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/interop/agent_fixture.h"
-#include "tests/skew/actors/actor.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/saved_rules.h"

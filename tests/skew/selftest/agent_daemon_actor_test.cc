@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -183,19 +182,6 @@ TEST_P(AgentDaemonActorTest, SaysWhyItDoesNotStart) {
   EXPECT_FALSE(agent->Settle().ok);
   EXPECT_FALSE(agent->Tick().ok);
   EXPECT_FALSE(agent->Stop().ok);
-}
-
-TEST_P(AgentDaemonActorTest, EndsWithTheProcessThatStartedIt) {
-  const pid_t harness = fork();
-  if (harness == 0) {
-    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
-    if (agent->Start().ok && Answers()) kill(getpid(), SIGKILL);
-    _exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(harness, &status, 0), harness);
-  ASSERT_TRUE(WIFSIGNALED(status)) << "the agent did not start";
-  EXPECT_TRUE(testing::WaitUntil([] { return !Answers(); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, AgentDaemonActorTest, ::testing::ValuesIn(testing::kBothModes),

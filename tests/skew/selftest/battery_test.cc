@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -276,28 +275,6 @@ TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
     EXPECT_EQ(results[2].outcome, Outcome::kDropped) << Shown(results[2]);
     EXPECT_EQ(results[2].sent, 6);
   }
-}
-
-TEST_P(BatteryTest, AsksEightyProbesInNoTime) {
-  LoadRules(Protocol::kTcp);
-  std::vector<Probe> probes;
-  const std::string pod = AddressOf(Place::kPodA, family());
-  for (int i = 0; i < 30; ++i) {
-    probes.push_back(To(Place::kRefusedClient, Protocol::kTcp, ClusterIp(family()), 80));
-    probes.push_back(To(Place::kAllowedClient, Protocol::kUdp, pod, 8080));
-  }
-  for (int i = 0; i < 20; ++i) {
-    probes.push_back(To(Place::kRefusedClient, Protocol::kTcp, pod, 8091));
-  }
-  const absl::Time start = absl::Now();
-  const std::vector<ProbeResult> results = Ask(probes);
-  const absl::Duration took = absl::Now() - start;
-  for (size_t i = 0; i < results.size(); ++i) {
-    EXPECT_EQ(results[i].outcome, i < 60 ? Outcome::kServed : Outcome::kDropped)
-        << Shown(results[i]);
-  }
-  EXPECT_LT(took, absl::Seconds(2));
-  std::cout << "80 probes in " << took << "\n";
 }
 
 // As on a machine that holds the harness up.

@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace kipt::skew {
 namespace {
@@ -33,102 +38,120 @@ bool IsAgentRuleset(const std::string& label) {
 
 bool IsInteropInput(const std::string& label) { return label == "1.24" || label == "1.28"; }
 
+// Port 80 of that name, over TCP.
+ServicePort P80(const char* service, const char* cluster_ip, int node_port,
+                const std::vector<Endpoint>& endpoints) {
+  return {.service = service,
+          .port_name = "p80",
+          .cluster_ip = cluster_ip,
+          .port = 80,
+          .node_port = node_port,
+          .endpoints = endpoints};
+}
+
 std::vector<ServicePort> FixtureA() {
-  return {
-      {.service = "ns1/svc1",
-       .port_name = "p80",
-       .cluster_ip = "172.30.0.41",
-       .port = 80,
-       .endpoints = {{"10.180.0.1", 80, true}, {"10.180.0.2", 80, true}}},
-      {.service = "ns2/svc2",
-       .port_name = "p80",
-       .cluster_ip = "172.30.0.42",
-       .port = 80,
-       .node_port = 30001,
-       .external_local = true,
-       .endpoints = {{"10.180.1.1", 80, false}}},
-      {.service = "ns3/svc3",
-       .port_name = "p80",
-       .cluster_ip = "172.30.0.43",
-       .port = 80,
-       .node_port = 30002,
-       .load_balancer_ips = {"1.2.3.4"},
-       .source_ranges = {"203.0.113.0/24"},
-       .endpoints = {{"10.180.0.3", 80, true}}},
+  std::vector<ServicePort> ports = {
+      P80("ns1/svc1", "172.30.0.41", 0, {{"10.180.0.1", 80, true}, {"10.180.0.2", 80, true}}),
+      P80("ns2/svc2", "172.30.0.42", 30001, {{"10.180.1.1", 80, false}}),
+      P80("ns3/svc3", "172.30.0.43", 30002, {{"10.180.0.3", 80, true}}),
   };
+  ports[1].external_local = true;
+  ports[2].load_balancer_ips = {"1.2.3.4"};
+  ports[2].source_ranges = {"203.0.113.0/24"};
+  return ports;
 }
 
 std::vector<ServicePort> FixtureB() {
-  const std::vector<Endpoint> dns = {{"10.180.0.20", 53, true}, {"10.180.1.20", 53, false}};
-  return {
-      {.service = "b/aff",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.1",
-       .port = 80,
-       .affinity_seconds = 10800,
-       .endpoints = {{"10.180.0.11", 80, true}, {"10.180.1.11", 80, false}}},
-      {.service = "b/noep",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.2",
-       .port = 80,
-       .node_port = 30010},
-      {.service = "b/np",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.3",
-       .port = 80,
-       .node_port = 30011,
-       .endpoints = {{"10.180.1.13", 80, false}}},
-      {.service = "b/hairpin",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.4",
-       .port = 80,
-       .endpoints = {{"10.180.0.14", 80, true},
-                     {"10.180.0.15", 80, true},
-                     {"10.180.1.14", 80, false}}},
+  // One endpoint on this node, and one on another.
+  const auto both = [](const char* host, int port) {
+    return std::vector<Endpoint>{{absl::StrCat("10.180.0.", host), port, true},
+                                 {absl::StrCat("10.180.1.", host), port, false}};
+  };
+  const auto far = [](const char* host, int port) {
+    return std::vector<Endpoint>{{absl::StrCat("10.180.1.", host), port, false}};
+  };
+  std::vector<ServicePort> ports = {
+      P80("b/aff", "172.30.1.1", 0, both("11", 80)),
+      P80("b/noep", "172.30.1.2", 30010, {}),
+      P80("b/np", "172.30.1.3", 30011, far("13", 80)),
+      P80("b/hairpin", "172.30.1.4", 0,
+          {{"10.180.0.14", 80, true}, {"10.180.0.15", 80, true}, {"10.180.1.14", 80, false}}),
       {.service = "b/dns",
        .port_name = "dns",
        .protocol = Protocol::kUdp,
        .cluster_ip = "172.30.1.10",
        .port = 53,
-       .endpoints = dns},
+       .endpoints = both("20", 53)},
       {.service = "b/dns",
        .port_name = "dns-tcp",
        .cluster_ip = "172.30.1.10",
        .port = 53,
-       .endpoints = dns},
+       .endpoints = both("20", 53)},
       {.service = "b/unnamed",
        .cluster_ip = "172.30.1.5",
        .port = 443,
        .external_ips = {"192.0.2.10"},
-       .endpoints = {{"10.180.1.15", 443, false}}},
-      {.service = "b/lblocal",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.6",
-       .port = 80,
-       .node_port = 30012,
-       .load_balancer_ips = {"1.2.3.5"},
-       .external_local = true,
-       .health_check_node_port = 32000,
-       .endpoints = {{"10.180.0.16", 80, true}, {"10.180.1.16", 80, false}}},
-      {.service = "b/itpnone",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.7",
-       .port = 80,
-       .internal_local = true,
-       .endpoints = {{"10.180.1.17", 80, false}}},
-      {.service = "b/itpsome",
-       .port_name = "p80",
-       .cluster_ip = "172.30.1.8",
-       .port = 80,
-       .internal_local = true,
-       .endpoints = {{"10.180.0.18", 80, true}, {"10.180.1.18", 80, false}}},
-      {.service = "b/six",
-       .port_name = "p80",
-       .cluster_ip = "fd00:30::41",
-       .port = 80,
-       .node_port = 30013,
-       .endpoints = {{"fd00:180::1", 80, true}, {"fd00:180:1::1", 80, false}}},
+       .endpoints = far("15", 443)},
+      P80("b/lblocal", "172.30.1.6", 30012, both("16", 80)),
+      P80("b/itpnone", "172.30.1.7", 0, far("17", 80)),
+      P80("b/itpsome", "172.30.1.8", 0, both("18", 80)),
+      P80("b/six", "fd00:30::41", 30013, {{"fd00:180::1", 80, true}, {"fd00:180:1::1", 80, false}}),
   };
+  ports[0].affinity_seconds = 10800;
+  ports[7].load_balancer_ips = {"1.2.3.5"};
+  ports[7].external_local = true;
+  ports[7].health_check_node_port = 32000;
+  ports[8].internal_local = ports[9].internal_local = true;
+  return ports;
+}
+
+struct Table {
+  std::set<std::string> chains;
+  std::map<std::string, std::vector<std::string>> rules;
+  // "-X CHAIN".
+  std::vector<std::string> deletions;
+};
+
+bool HasAccidentalOrder(const std::string& chain) {
+  static constexpr const char* kChains[] = {"KUBE-SERVICES", "KUBE-NODEPORTS",
+                                            "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"};
+  return std::find(std::begin(kChains), std::end(kChains), chain) != std::end(kChains);
+}
+
+// The first word of a rule's comment: the service's name and port. The rule that must be the last
+// has the comment "kubernetes service nodeports": it has to be the last as it stands.
+std::string ServiceIn(const std::string& rule) {
+  const std::string flag = "--comment ";
+  const size_t at = rule.find(flag);
+  if (at == std::string::npos) return "";
+  size_t begin = at + flag.size();
+  if (rule[begin] == '"') ++begin;
+  return rule.substr(begin, rule.find_first_of(" \"", begin) - begin);
+}
+
+void SortByService(std::vector<std::string>* rules) {
+  const auto is_service = [](const std::string& rule) {
+    return ServiceIn(rule).find('/') != std::string::npos;
+  };
+  const auto end = std::find_if_not(rules->begin(), rules->end(), is_service);
+  std::stable_sort(rules->begin(), end, [](const std::string& a, const std::string& b) {
+    return ServiceIn(a) < ServiceIn(b);
+  });
+}
+
+std::map<std::string, Table> Parse(const std::string& text) {
+  std::map<std::string, Table> tables;
+  Table* table = nullptr;
+  for (absl::string_view piece : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::string line(piece);
+    if (line[0] == '*') table = &tables[line.substr(1)];
+    if (table == nullptr) continue;
+    if (line[0] == ':') table->chains.insert(line.substr(0, line.find(" [")));
+    if (absl::StartsWith(line, "-X ")) table->deletions.push_back(line);
+    if (!absl::StartsWith(line, "-A ")) continue;
+    table->rules[line.substr(3, line.find(' ', 3) - 3)].push_back(line);
+  }
+  return tables;
 }
 
 }  // namespace
@@ -202,6 +225,21 @@ std::string ReadOwnCapture(const std::string& name) { return ReadFile(kOwnData +
 
 std::string ReadCapturedJumps(const std::string& label) {
   return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));
+}
+
+std::vector<std::string> ComparableLines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (auto& [name, table] : Parse(text)) {
+    for (const std::string& chain : table.chains) lines.push_back(absl::StrCat(name, ": ", chain));
+    for (auto& [chain, rules] : table.rules) {
+      if (HasAccidentalOrder(chain)) SortByService(&rules);
+      for (const std::string& rule : rules) lines.push_back(absl::StrCat(name, ": ", rule));
+    }
+    // In the order of a map.
+    std::sort(table.deletions.begin(), table.deletions.end());
+    for (const std::string& line : table.deletions) lines.push_back(absl::StrCat(name, ": ", line));
+  }
+  return lines;
 }
 
 }  // namespace kipt::skew

@@ -66,6 +66,13 @@ class KubeProxyActorTest : public ActorTest {
     return {.version = {{1, minor}, mode}, .iptables = Choice(), .pod_cidr_v4 = "10.180.0.0/16"};
   }
   static std::unique_ptr<ServiceProxy> New(int minor) { return NewKubeProxy(As(minor)); }
+  static std::unique_ptr<ServiceProxy> Started(int minor,
+                                               const std::vector<ServicePort>& services = {
+                                                   kFirst}) {
+    std::unique_ptr<ServiceProxy> proxy = New(minor);
+    EXPECT_TRUE(Went(proxy->Start(services, {})));
+    return proxy;
+  }
 
   static void StartKubelet(int minor) {
     EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
@@ -128,14 +135,11 @@ TEST_P(KubeProxyActorTest, Until1_19WithoutKubeMarkDropOnlyTheFilterTableIsAppli
   }
 }
 
-TEST_P(KubeProxyActorTest, Until1_19ItDoesWithoutWhereNoServiceNeedsIt) {
-  EXPECT_TRUE(Went(New(17)->Start({kFirst}, {})));
-}
+TEST_P(KubeProxyActorTest, Until1_19ItDoesWithoutWhereNoServiceNeedsIt) { Started(17); }
 
 TEST_P(KubeProxyActorTest, From1_20To1_24ItMakesKubeMarkDropAndLeavesItAsItIs) {
   for (const int minor : {20, 24}) {
-    const std::unique_ptr<ServiceProxy> proxy = New(minor);
-    EXPECT_TRUE(Went(proxy->Start({kFirst, Dropping()}, {})));
+    const std::unique_ptr<ServiceProxy> proxy = Started(minor, {kFirst, Dropping()});
     EXPECT_TRUE(Stands("nat", "KUBE-MARK-DROP"));
     EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-MARK-DROP"), IsEmpty());
     EXPECT_TRUE(Saved(V6()).HasChain("nat", "KUBE-MARK-DROP"));
@@ -145,7 +149,7 @@ TEST_P(KubeProxyActorTest, From1_20To1_24ItMakesKubeMarkDropAndLeavesItAsItIs) {
     EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-MARK-DROP"), SizeIs(1));
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
-  EXPECT_TRUE(Went(New(25)->Start({kFirst, Dropping()}, {})));
+  Started(25, {kFirst, Dropping()});
   EXPECT_FALSE(Stands("nat", "KUBE-MARK-DROP"));
 }
 
@@ -153,8 +157,7 @@ TEST_P(KubeProxyActorTest, From1_27EverySyncWipesTheMarkDropRuleOfIpv4AndLeavesT
   StartKubelet(26);
   EXPECT_THAT(Firewall(V4()), Contains(HasSubstr(kMarkDropRule)));
   EXPECT_THAT(RulesIn(V6(), "filter", "INPUT"), IsEmpty()) << "kubelet 1.25 to 1.27 forgets it";
-  const std::unique_ptr<ServiceProxy> proxy = New(27);
-  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::unique_ptr<ServiceProxy> proxy = Started(27);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Firewall(V4()), ElementsAre(HasSubstr(kMartian)));
     EXPECT_THAT(Firewall(V6()), Contains(HasSubstr(kMarkDropRule)));
@@ -180,8 +183,7 @@ TEST_P(KubeProxyActorTest, KeepsForeignRulesOfKubeFirewallUntil1_26OrWithoutLoca
 
 TEST_P(KubeProxyActorTest, EverySyncRemovesForeignRulesFromTheMasqueradeChains) {
   for (const int minor : {24, 28}) {
-    const std::unique_ptr<ServiceProxy> proxy = New(minor);
-    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
     const testing::SavedRules before = Saved(V4());
     for (const char* chain : {"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}) {
       Run(V4(), {"-t", "nat", "-A", chain, "-j", "MARK", "--or-mark", "0x2000"});
@@ -193,8 +195,7 @@ TEST_P(KubeProxyActorTest, EverySyncRemovesForeignRulesFromTheMasqueradeChains) 
 }
 
 TEST_P(KubeProxyActorTest, PartialSyncsRestoreNeitherJumpsNorUnchangedServiceChains) {
-  const std::unique_ptr<ServiceProxy> proxy = New(28);
-  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::unique_ptr<ServiceProxy> proxy = Started(28);
   const std::string chain = ServiceChain("KUBE-SVC-", kFirst);
   const testing::SavedRules before = Saved(V4());
   Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
@@ -209,8 +210,7 @@ TEST_P(KubeProxyActorTest, PartialSyncsRestoreNeitherJumpsNorUnchangedServiceCha
 }
 
 TEST_P(KubeProxyActorTest, Until1_26EverySyncRestoresEverything) {
-  const std::unique_ptr<ServiceProxy> proxy = New(26);
-  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::unique_ptr<ServiceProxy> proxy = Started(26);
   const testing::SavedRules before = Saved(V4());
   for (const char* table : {"filter", "nat"}) {
     EXPECT_TRUE(Went(FlushTable(Choice(), table)));
@@ -223,8 +223,7 @@ TEST_P(KubeProxyActorTest, Until1_26EverySyncRestoresEverything) {
 }
 
 TEST_P(KubeProxyActorTest, From1_27LosingNatMakesTheNextSyncFailAndTheOneAfterThatAFullOne) {
-  const std::unique_ptr<ServiceProxy> proxy = New(28);
-  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::unique_ptr<ServiceProxy> proxy = Started(28);
   Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
   EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
   EXPECT_THAT(proxy->Tick().done, IsEmpty());
@@ -239,8 +238,7 @@ TEST_P(KubeProxyActorTest, From1_27LosingNatMakesTheNextSyncFailAndTheOneAfterTh
 }
 
 TEST_P(KubeProxyActorTest, From1_27LosingFilterLosesItsJumps) {
-  const std::unique_ptr<ServiceProxy> proxy = New(28);
-  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::unique_ptr<ServiceProxy> proxy = Started(28);
   EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
   EXPECT_THAT(RulesIn(V4(), "filter", "KUBE-FORWARD"), Not(IsEmpty()));
@@ -251,8 +249,7 @@ TEST_P(KubeProxyActorTest, From1_27LosingFilterLosesItsJumps) {
 
 TEST_P(KubeProxyActorTest, AFlushIsSeenWhenASyncPeriodIsOverByItsCanaryInMangle) {
   for (const int minor : {17, 24, 28}) {
-    const std::unique_ptr<ServiceProxy> proxy = New(minor);
-    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
     const testing::SavedRules before = Saved(V4());
     const testing::SavedRules before_v6 = Saved(V6());
     for (int i = 0; i < 2; ++i) {
@@ -268,12 +265,12 @@ TEST_P(KubeProxyActorTest, AFlushIsSeenWhenASyncPeriodIsOverByItsCanaryInMangle)
 
 TEST_P(KubeProxyActorTest, ANewerOneRemovesTheServiceChainsThatTheOlderOneMade) {
   StartKubelet(23);
-  EXPECT_TRUE(Went(New(23)->Start({kFirst, Dropping()}, {})));
+  Started(23, {kFirst, Dropping()});
   EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
-  EXPECT_TRUE(Went(New(24)->Start({kFirst, Dropping()}, {})));
+  Started(24, {kFirst, Dropping()});
   EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
   EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVL-", Dropping())));
-  EXPECT_TRUE(Went(New(28)->Start({kFirst}, {})));
+  Started(28);
   for (const auto& [table, chain] : Saved(V4()).Chains()) {
     EXPECT_THAT(chain, Not(HasSubstr(ServiceChain("", Dropping()))));
   }
@@ -391,8 +388,7 @@ TEST_P(KubeProxyActorTest, ItsCallsInAnEmptyNamespaceAreTheRealOnes) {
 // legacy alone: iptables-nft takes no lock.
 TEST_P(KubeProxyActorTest, From1_34ALockThatIsNotToBeHadIsALostCanary) {
   for (const int minor : {33, 34}) {
-    const std::unique_ptr<ServiceProxy> proxy = New(minor);
-    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
     Run(V4(), {"-t", "nat", "-F", "PREROUTING"});
     const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(6));
     EXPECT_TRUE(Went(proxy->Tick()));

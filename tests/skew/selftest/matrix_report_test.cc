@@ -204,65 +204,23 @@ TEST(CellJsonTest, WritesWhatIsNoUtf8AsReplacementCharacters) {
   EXPECT_EQ(read->about, "bad \xEF\xBF\xBD\xEF\xBF\xBD byte");
 }
 
-struct BadJsonRow {
-  std::string name;
-  // Where the value is put; removed if it is null.
-  std::string pointer;
-  Json value;
-  std::string error;
-};
-void PrintTo(const BadJsonRow& row, std::ostream* out) { *out << row.name; }
-
-class BadCellJsonTest : public ::testing::TestWithParam<BadJsonRow> {};
-
-TEST_P(BadCellJsonTest, IsRefusedWithThePlace) {
-  Json json = Json::parse(CellJson(CellWithEveryField()));
-  const Json::json_pointer pointer(GetParam().pointer);
-  ASSERT_EQ(json.contains(pointer), GetParam().error.find("unknown field") == std::string::npos);
-  if (GetParam().value.is_null()) {
+TEST(CellJsonTest, IsRefusedWhereItIsNotWhatWasWritten) {
+  const Json whole = Json::parse(CellJson(CellWithEveryField()));
+  const std::string text = whole.dump();
+  std::vector<std::string> bad = {text.substr(0, text.size() / 2), "", "[]"};
+  for (const char* field : {"/id", "/steps/0/checks/0/sound", "/steps/0/streams/0/count/sent"}) {
+    Json json = whole;
+    const Json::json_pointer pointer(field);
+    json[pointer] = Json::array();
+    bad.push_back(json.dump());
     json.at(pointer.parent_pointer()).erase(pointer.back());
-  } else {
-    json[pointer] = GetParam().value;
+    bad.push_back(json.dump());
   }
-  const absl::StatusOr<CellReport> read = ParseCellReport(json.dump());
-  EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(read.status().message(), "cell report: " + GetParam().error);
-}
-
-std::vector<BadJsonRow> BadJsonRows() {
-  return {
-      {"no id", "/id", nullptr, "it has no field \"id\""},
-      {"a field more", "/colour", "red", "it has an unknown field \"colour\""},
-      {"no sound", "/steps/0/checks/0/sound", nullptr, "steps[0].checks[0] has no field \"sound\""},
-      {"a field more inside", "/steps/0/streams/0/count/rate", 1,
-       "steps[0].streams[0].count has an unknown field \"rate\""},
-      {"number for a text", "/about", 5, "about is not a string"},
-      {"text for a flag", "/allowed", "yes", "allowed is neither true nor false"},
-      {"text for seconds", "/seconds", "1", "seconds is not a number"},
-      {"object for a list", "/steps", Json::object(), "steps is not a list"},
-      {"text for an object", "/steps/0/checks/0/probe", "x",
-       "steps[0].checks[0].probe is not an object"},
-      {"fraction of a packet", "/steps/0/checks/0/result/sent", 1.5,
-       "steps[0].checks[0].result.sent is not a whole number from 0 to 2147483647"},
-      {"fewer than none", "/steps/0/streams/0/bad", -1,
-       "steps[0].streams[0].bad is not a whole number from 0 to 18446744073709551615"},
-      {"too many", "/steps/0/checks/0/probe/port", 2147483648U,
-       "steps[0].checks[0].probe.port is not a whole number from 0 to 2147483647"},
-      {"no such outcome", "/steps/0/checks/0/expected", "eaten",
-       "steps[0].checks[0].expected is none of served, masqueraded, dropped, rejected, reached the "
-       "host, forwarded, lost, other"},
-      {"no such family", "/steps/0/checks/0/probe/family", 4,
-       "steps[0].checks[0].probe.family is none of ipv4, ipv6"},
-  };
-}
-
-INSTANTIATE_TEST_SUITE_P(Rows, BadCellJsonTest, ::testing::ValuesIn(BadJsonRows()));
-
-TEST(CellJsonTest, IsRefusedWhereItIsCutOffOrNoObject) {
-  const std::string whole = CellJson(CellWithEveryField());
-  for (const std::string& json :
-       {whole.substr(0, whole.size() / 2), std::string(), std::string("[]")}) {
-    EXPECT_EQ(ParseCellReport(json).status().code(), absl::StatusCode::kInvalidArgument) << json;
+  Json json = whole;
+  json["steps"][0]["checks"][0]["expected"] = "eaten";
+  bad.push_back(json.dump());
+  for (const std::string& each : bad) {
+    EXPECT_EQ(ParseCellReport(each).status().code(), absl::StatusCode::kInvalidArgument) << each;
   }
 }
 

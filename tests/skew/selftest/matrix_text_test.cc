@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/report/escape.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/selftest/sample_matrix.h"
 
@@ -205,90 +204,6 @@ TEST(ProgressLineTest, SaysWhichCellIsDone) {
             "[ 17/120] sound          fresh boot  kubelet 1.24  proxy 1.27  nft  agent  1.9 s");
   EXPECT_THAT(ProgressLine(cell, 17, 120, true), HasSubstr("\x1b[32msound        \x1b[0m"));
 }
-
-TEST(MatrixJunitTest, IsASuiteForEachPathAndACaseForEachCell) {
-  MatrixReport report = SmallMatrix();
-  report.cells.erase(report.cells.begin(), report.cells.begin() + 2);
-  report.cells.push_back(SampleCell("flush/kubelet-1.24/proxy-1.24/nft/agent", Verdict::kSound));
-  EXPECT_EQ(MatrixJunit(report), R"(<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="kube-iptables-skew" tests="5" failures="1" errors="1" skipped="0" time="75.000">
-  <testsuite name="fresh boot" tests="3" failures="1" errors="1" skipped="0" time="5.700">
-    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/kubelet" time="1.900">
-      <system-out>Known failures:&#10;kube-proxy starts: lb-refused/tcp/ipv4: reached the host, sound would be dropped (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1). Known: no component fills the chain.</system-out>
-    </testcase>
-    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/agent" time="1.900">
-      <failure type="failure" message="1 not as expected; lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).">kube-proxy starts: lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).</failure>
-    </testcase>
-    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent" time="1.900">
-      <error type="error" message="unshare: Operation not permitted"></error>
-    </testcase>
-  </testsuite>
-  <testsuite name="flush" tests="1" failures="0" errors="0" skipped="0" time="1.900">
-    <testcase classname="flush" name="flush/kubelet-1.24/proxy-1.24/nft/agent" time="1.900"/>
-  </testsuite>
-  <testsuite name="the matrix" tests="1" failures="0" errors="0" skipped="0" time="0.000">
-    <testcase classname="the matrix" name="as a whole" time="0.000"/>
-  </testsuite>
-</testsuites>
-)");
-}
-
-TEST(MatrixJunitTest, SkipsWhatWasLeftOut) {
-  MatrixReport report = SmallMatrix();
-  report.left_out = ThreeLeftOut();
-  EXPECT_THAT(
-      MatrixJunit(report),
-      AllOf(HasSubstr("<testsuites name=\"kube-iptables-skew\" tests=\"9\" failures=\"1\" "
-                      "errors=\"1\" skipped=\"3\""),
-            HasSubstr("<testsuite name=\"fresh boot\" tests=\"7\" failures=\"1\" errors=\"1\" "
-                      "skipped=\"2\""),
-            HasSubstr("    <testcase classname=\"to nft\" name=\"to-nft/y/nft/agent\" "
-                      "time=\"0.000\">\n      <skipped message=\"no &lt;trixie&gt;\"/>\n"
-                      "    </testcase>\n")));
-}
-
-TEST(MatrixJunitTest, FailsTheWholeForItsProblems) {
-  MatrixReport report;
-  report.problems = {"the agent is worse than kubelet", "and again"};
-  EXPECT_THAT(MatrixJunit(report),
-              HasSubstr("<failure type=\"failure\" message=\"the agent is worse than kubelet\">the "
-                        "agent is worse than kubelet&#10;and again</failure>"));
-}
-
-TEST(MatrixJunitTest, HasNothingThatXmlCannotHold) {
-  MatrixReport report = SmallMatrix();
-  report.cells[4].problem = "<a b=\"c\">&]]>\x1b[0m \x01 \xFF \xEF\xBF\xBF \xED\xA0\x80\n\ttext";
-  EXPECT_THAT(MatrixJunit(report),
-              HasSubstr("message=\"&lt;a b=&quot;c&quot;&gt;&amp;]]&gt;\\x1b[0m \\x01 \xEF\xBF\xBD "
-                        "\xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD&#10;&#9;text\""));
-}
-
-struct Utf8Row {
-  std::string name;
-  std::string text;
-  std::string valid;
-};
-void PrintTo(const Utf8Row& row, std::ostream* out) { *out << row.name; }
-
-class ValidUtf8Test : public ::testing::TestWithParam<Utf8Row> {};
-
-TEST_P(ValidUtf8Test, IsThis) { EXPECT_EQ(ValidUtf8(GetParam().text), GetParam().valid); }
-
-constexpr char kBad[] = "\xEF\xBF\xBD";
-
-INSTANTIATE_TEST_SUITE_P(
-    Rows, ValidUtf8Test,
-    ::testing::ValuesIn(std::vector<Utf8Row>{
-        {"ascii", "a~", "a~"},
-        {"two, three and four bytes", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x90\xA7",
-         "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x90\xA7"},
-        {"cut off", "a\xE2\x82", absl::StrCat("a", kBad, kBad)},
-        {"lone continuation", "\x80z", absl::StrCat(kBad, "z")},
-        {"overlong slash", "\xC0\xAF", absl::StrCat(kBad, kBad)},
-        {"overlong in three bytes", "\xE0\x80\xAF", absl::StrCat(kBad, kBad, kBad)},
-        {"surrogate", "\xED\xA0\x80", absl::StrCat(kBad, kBad, kBad)},
-        {"beyond U+10FFFF", "\xF4\x90\x80\x80", absl::StrCat(kBad, kBad, kBad, kBad)},
-    }));
 
 }  // namespace
 }  // namespace kipt::skew

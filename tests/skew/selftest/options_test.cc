@@ -57,14 +57,12 @@ TEST(OptionsTest, TakeColoursUnderBothNames) {
 }
 
 TEST(OptionsTest, TakeAnUpgrade) {
-  const Options options =
-      Parsed({"advise", "--from", "1.24", "--to=1.27", "--proxy=1.25", "--live"});
+  const Options options = Parsed({"advise", "--from", "1.24", "--to=1.27", "--proxy=1.25"});
   EXPECT_EQ(options.command, Options::Command::kAdvise);
   EXPECT_EQ(options.plan.from.version, (Version{1, 24}));
   EXPECT_EQ(options.plan.to.version, (Version{1, 27}));
   ASSERT_TRUE(options.plan.proxy_to.has_value());
   EXPECT_EQ(options.plan.proxy_to->version, (Version{1, 25}));
-  EXPECT_TRUE(options.live);
 }
 
 struct SideRow {

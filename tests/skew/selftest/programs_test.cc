@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -21,126 +22,63 @@ const HarnessOptions kOptions = {.chroot_dir = "/chroots"};
 
 struct ProgramRow {
   const char* name;
-  Path path;
-  IptablesMode mode;
-  ProxyMode proxy;
-  Company company;
   // What is not there: all whose paths have this in them.
   const char* missing;
   // Parts of the message; no parts: it can run.
   std::vector<const char*> message;
+  Cell cell;
 };
 
+ProgramRow Row(const char* name, const char* missing, std::vector<const char*> message,
+               Company company = Company::kNobody, ProxyMode proxy = ProxyMode::kIptables,
+               IptablesMode mode = IptablesMode::kNft, Path path = Path::kBoot) {
+  Cell cell;
+  cell.path = path;
+  cell.mode = mode;
+  cell.company = company;
+  cell.pair.proxy.mode = proxy;
+  return {name, missing, std::move(message), cell};
+}
+
+ProgramRow OfProxy(const char* name, const char* missing, std::vector<const char*> message,
+                   ProxyMode proxy) {
+  return Row(name, missing, std::move(message), Company::kNobody, proxy);
+}
+
+ProgramRow OfMode(const char* name, const char* missing, std::vector<const char*> message,
+                  IptablesMode mode, Path path) {
+  return Row(name, missing, std::move(message), Company::kNobody, ProxyMode::kIptables, mode, path);
+}
+
 const ProgramRow kPrograms[] = {
-    {"all is there",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "nothing",
-     {}},
-    {"ip",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "ip",
-     {"ip (Debian package iproute2)"}},
-    {"iptables of nf_tables",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "ip6tables-nft-save",
-     {"/usr/sbin/ip6tables-nft-save (Debian package iptables)"}},
-    {"legacy iptables",
-     Path::kBoot,
-     IptablesMode::kLegacy,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "-legacy",
-     {"/usr/sbin/iptables-legacy, ", "ip6tables-legacy-restore"}},
-    {"legacy iptables for nft alone",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "-legacy",
-     {}},
-    {"legacy iptables for a move to nft",
-     Path::kToNft,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "-legacy",
-     {"Debian package iptables"}},
-    {"ipset",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIpvs,
-     Company::kNobody,
-     "ipset",
-     {"/usr/sbin/ipset (Debian package ipset)"}},
-    {"nft",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kNftables,
-     Company::kNobody,
-     "sbin/nft",
-     {"/usr/sbin/nft (Debian package nftables)"}},
-    {"ipset where nobody names sets",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kNobody,
-     "ipset",
-     {}},
-    {"portmap",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kThirdParties,
-     "portmap",
-     {"/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
-      "containernetworking-plugins)"}},
-    {"portmap in its first place",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kThirdParties,
-     "/opt/cni",
-     {}},
-    {"portmap in its second",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kThirdParties,
-     "/usr/lib/cni",
-     {}},
-    {"another Debian release",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kProxy1_8_7,
-     "/chroots/bullseye",
-     {"/chroots/bullseye/usr/sbin/iptables-nft, ", "Debian's release bullseye there"}},
-    {"the other one",
-     Path::kBoot,
-     IptablesMode::kNft,
-     ProxyMode::kIptables,
-     Company::kProxy1_8_7,
-     "/chroots/trixie",
-     {}},
+    Row("all is there", "nothing", {}),
+    Row("ip", "ip", {"ip (Debian package iproute2)"}),
+    Row("iptables of nf_tables", "ip6tables-nft-save",
+        {"/usr/sbin/ip6tables-nft-save (Debian package iptables)"}),
+    OfMode("legacy iptables", "-legacy",
+           {"/usr/sbin/iptables-legacy, ", "ip6tables-legacy-restore"}, IptablesMode::kLegacy,
+           Path::kBoot),
+    OfMode("legacy iptables for nft alone", "-legacy", {}, IptablesMode::kNft, Path::kBoot),
+    OfMode("legacy iptables for a move to nft", "-legacy", {"Debian package iptables"},
+           IptablesMode::kNft, Path::kToNft),
+    OfProxy("ipset", "ipset", {"/usr/sbin/ipset (Debian package ipset)"}, ProxyMode::kIpvs),
+    OfProxy("nft", "sbin/nft", {"/usr/sbin/nft (Debian package nftables)"}, ProxyMode::kNftables),
+    OfProxy("ipset where nobody names sets", "ipset", {}, ProxyMode::kIptables),
+    Row("portmap", "portmap",
+        {"/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
+         "containernetworking-plugins)"},
+        Company::kThirdParties),
+    Row("portmap in its first place", "/opt/cni", {}, Company::kThirdParties),
+    Row("portmap in its second", "/usr/lib/cni", {}, Company::kThirdParties),
+    Row("another Debian release", "/chroots/bullseye",
+        {"/chroots/bullseye/usr/sbin/iptables-nft, ", "Debian's release bullseye there"},
+        Company::kProxy1_8_7),
+    Row("the other one", "/chroots/trixie", {}, Company::kProxy1_8_7),
 };
 
 TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
   for (const ProgramRow& row : kPrograms) {
-    Cell cell;
-    cell.path = row.path;
-    cell.mode = row.mode;
-    cell.company = row.company;
-    cell.pair.proxy.mode = row.proxy;
-    const absl::Status status = HasPrograms({cell}, kOptions, [&row](const std::string& path) {
+    const absl::Status status = HasPrograms({row.cell}, kOptions, [&row](const std::string& path) {
       return row.missing == absl::string_view("ip") ? path != "ip"
                                                     : !absl::StrContains(path, row.missing);
     });

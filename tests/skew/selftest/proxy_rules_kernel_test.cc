@@ -172,49 +172,6 @@ TEST_P(NfacctTest, ARuleWithoutItsCounterIsRefusedAndNothingOfItsTableIsWritten)
   }
 }
 
-TEST_P(NfacctTest, PartialSyncsAndTheirEndAreTheSameWithTheCounters) {
-  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
-  const ProxySettings settings = Settings(IpFamily::kIpv4);
-  const std::vector<ServicePort> all = ServicesOf(Fixture::kA);
-  ASSERT_TRUE(EnsureCounters());
-  Ensure(iptables, JumpsOf(settings));
-  Restore(iptables, FullSync(settings, all));
-  const Lines full = Saved(iptables);
-  Restore(iptables, PartialSync(settings, all, all));
-  EXPECT_EQ(Saved(iptables), full);
-  std::vector<ServicePort> changed = all;
-  changed[0].endpoints.pop_back();
-  Restore(iptables, PartialSync(settings, changed, all));
-  const std::vector<ServicePort> rest = {changed[0], changed[2]};
-  Restore(iptables, PartialSync(settings, rest, changed));
-  const Lines partial = Saved(iptables);
-  Restore(iptables, FullSync(settings, rest, NatChains(iptables)));
-  EXPECT_EQ(Saved(iptables), partial);
-}
-
-// kube-proxy's other settings: a different bit, no localhost node ports.
-TEST_P(NfacctTest, OtherSettingsAreWhatTheRealOneLeft) {
-  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
-  ASSERT_TRUE(EnsureCounters());
-  ProxySettings settings = Settings(IpFamily::kIpv4);
-  settings.masquerade_bit = 20;
-  Ensure(iptables, JumpsOf(settings));
-  Restore(iptables, FullSync(settings, ServicesOf(Fixture::kA)));
-  MakeCanaries(iptables);
-  EXPECT_EQ(Saved(iptables), ComparableLines(ReadOwnCapture("1.31-A-v4.bit20.save")));
-}
-
-TEST_P(NfacctTest, WithoutLocalhostNodePortsKubeFirewallStaysEmpty) {
-  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
-  ASSERT_TRUE(EnsureCounters());
-  ProxySettings settings = Settings(IpFamily::kIpv4);
-  settings.localhost_node_ports = false;
-  Ensure(iptables, JumpsOf(settings));
-  Restore(iptables, FullSync(settings, ServicesOf(Fixture::kA)));
-  MakeCanaries(iptables);
-  EXPECT_EQ(Saved(iptables), ComparableLines(ReadOwnCapture("1.31-A-v4.nolocalhost.save")));
-}
-
 INSTANTIATE_TEST_SUITE_P(Modes, NfacctTest,
                          ::testing::Values(IptablesMode::kNft, IptablesMode::kLegacy),
                          [](const auto& row) {

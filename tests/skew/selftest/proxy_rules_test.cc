@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 
 namespace kipt::skew {
@@ -310,17 +309,6 @@ INSTANTIATE_TEST_SUITE_P(
         LocalhostRow{"UnknownIn1_25", {1, 25}, IpFamily::kIpv4, false, false, ""},
         LocalhostRow{"Ipv6In1_25", {1, 25}, IpFamily::kIpv6, true, false, ""}),
     [](const auto& row) { return std::string(row.param.name); });
-
-TEST(ProxyRulesTest, TheMasqueradeBitIsTheOneOfTheSettings) {
-  ProxySettings settings = CapturedSettings({1, 27}, IpFamily::kIpv4);
-  settings.masquerade_bit = 20;
-  const std::string text = FullSync(settings, {});
-  EXPECT_THAT(text, HasSubstr("-A KUBE-MARK-MASQ -j MARK --or-mark 0x00100000\n"));
-  EXPECT_THAT(text,
-              HasSubstr("-A KUBE-POSTROUTING -m mark ! --mark 0x00100000/0x00100000 -j RETURN\n"));
-  EXPECT_THAT(text, HasSubstr("-m mark --mark 0x00100000/0x00100000 -j ACCEPT\n"));
-  EXPECT_THAT(text, Not(HasSubstr("0x00004000")));
-}
 
 }  // namespace
 }  // namespace kipt::skew

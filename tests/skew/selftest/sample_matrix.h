@@ -20,10 +20,6 @@ CellReport SampleCell(const std::string& id, Verdict verdict);
 // Every field of it set, to something of its own.
 CellReport CellWithEveryField();
 
-// A matrix of the size of the default one: `checks` at each of three or four steps, rules out of
-// `rulesets` (a folder of iptables-save outputs, kube-proxy-1.28-A-v4.save).
-MatrixReport LargeMatrix(const std::string& rulesets, int checks);
-
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_SELFTEST_SAMPLE_MATRIX_H_

@@ -2,9 +2,7 @@
 #include "tests/skew/probes/stream.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <iostream>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -209,28 +207,6 @@ TEST_P(StreamTest, CountsMartians) {
   const StreamCount shut = streams_->Take()[0];
   EXPECT_GT(shut.sent, 20U);
   EXPECT_EQ(Received(shut), 0U) << Shown(shut);
-}
-
-TEST_P(StreamTest, CostsLittle) {
-  std::vector<Probe> probes;
-  for (int i = 0; i < 6; ++i) {
-    probes.push_back(To(absl::StrCat("stream ", i), Place::kRefusedClient,
-                        AddressOf(Place::kPodA, family()), family()));
-  }
-  Start(probes);
-  rusage before = {};
-  rusage after = {};
-  getrusage(RUSAGE_SELF, &before);
-  absl::SleepFor(absl::Seconds(1));
-  getrusage(RUSAGE_SELF, &after);
-  const auto spent =
-      absl::DurationFromTimeval(after.ru_utime) + absl::DurationFromTimeval(after.ru_stime) -
-      absl::DurationFromTimeval(before.ru_utime) - absl::DurationFromTimeval(before.ru_stime);
-  std::cout << "6 streams of " << kPerSecond << "/s: " << spent << " of CPU a second\n";
-  EXPECT_LT(spent, absl::Milliseconds(500));
-  for (const StreamCount& count : streams_->Take()) {
-    EXPECT_EQ(count.served, count.sent) << Shown(count);
-  }
 }
 
 }  // namespace

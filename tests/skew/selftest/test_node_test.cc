@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/node/test_node.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -15,7 +13,6 @@
 #include <cstring>
 #include <iostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/files.h"
+#include "tests/skew/probes/sockets.h"
 #include "tests/support/background_program.h"
 #include "tests/support/child.h"
 #include "tests/support/netns_fixture.h"
@@ -80,48 +78,20 @@ class TestNodeFamilyTest : public TestNodeTest, public ::testing::WithParamInter
 INSTANTIATE_TEST_SUITE_P(Both, TestNodeFamilyTest,
                          ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6), Name);
 
-TEST_F(TestNodeTest, IsMadeInTime) {
-  const absl::Time start = absl::Now();
-  const std::unique_ptr<TestNode> node = MustCreate();
-  ASSERT_NE(node, nullptr);
-  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
-  std::cout << "made in " << absl::Now() - start << "\n";
-}
-
 // What a socket at `to` gets of one packet from `from`: the first that is sent there must come.
 bool OnePacketComes(const TestNode& node, Place from, Place to, const std::string& address,
                     IpFamily family) {
-  constexpr uint16_t kPort = 7;
+  constexpr int kPort = 7;
   const auto open_at = [&](Place place) {
     const InNetns inside(node.At(place));
-    return agent::OwnedFd(
-        socket(family == IpFamily::kIpv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  };
-  const auto at = [&](const std::string& text) {
-    std::pair<sockaddr_storage, socklen_t> result = {{}, 0};
-    if (family == IpFamily::kIpv6) {
-      auto* ipv6 = reinterpret_cast<sockaddr_in6*>(&result.first);
-      *ipv6 = {.sin6_family = AF_INET6,
-               .sin6_port = htons(kPort),
-               .sin6_flowinfo = 0,
-               .sin6_addr = {},
-               .sin6_scope_id = 0};
-      EXPECT_EQ(inet_pton(AF_INET6, text.c_str(), &ipv6->sin6_addr), 1);
-      result.second = sizeof(sockaddr_in6);
-    } else {
-      auto* ipv4 = reinterpret_cast<sockaddr_in*>(&result.first);
-      *ipv4 = {.sin_family = AF_INET, .sin_port = htons(kPort), .sin_addr = {}, .sin_zero = {}};
-      EXPECT_EQ(inet_pton(AF_INET, text.c_str(), &ipv4->sin_addr), 1);
-      result.second = sizeof(sockaddr_in);
-    }
-    return result;
+    return agent::OwnedFd(socket(DomainOf(family), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   };
   const agent::OwnedFd receiver = open_at(to);
   const agent::OwnedFd sender = open_at(from);
-  const auto here = at(address);
-  if (bind(receiver.get(), reinterpret_cast<const sockaddr*>(&here.first), here.second) != 0 ||
-      sendto(sender.get(), "?", 1, 0, reinterpret_cast<const sockaddr*>(&here.first),
-             here.second) != 1) {
+  const absl::StatusOr<SocketAddress> here = AddressAt(family, address, kPort);
+  EXPECT_TRUE(here.ok()) << here.status();
+  if (!here.ok() || bind(receiver.get(), here->get(), here->size) != 0 ||
+      sendto(sender.get(), "?", 1, 0, here->get(), here->size) != 1) {
     ADD_FAILURE() << std::strerror(errno);
     return false;
   }

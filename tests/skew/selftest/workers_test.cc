@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,7 +14,6 @@
 #include <vector>
 
 #include "tests/support/background_program.h"
-#include "tests/support/child.h"
 
 namespace kipt::skew {
 namespace {
@@ -97,30 +95,6 @@ TEST(WorkersTest, HaveARunOfTheirOwn) {
   });
   for (const CellReport& report : reports) EXPECT_EQ(report.about, "");
   EXPECT_FALSE(std::filesystem::exists("/run/kipt-skew-was-here"));
-}
-
-TEST(WorkersTest, DieWithTheHarness) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t parent = getpid();
-  const pid_t harness = fork();
-  if (harness == 0) {
-    testing::DieWithParent(parent);
-    close(ends[0]);
-    RunThree([](const Cell& cell) {
-      sleep(60);
-      return Plain(cell);
-    });
-    _exit(0);
-  }
-  close(ends[1]);
-  usleep(300'000);
-  kill(harness, SIGKILL);
-  waitpid(harness, nullptr, 0);
-  // Every process that held the other end is gone when this ends.
-  char byte = 0;
-  EXPECT_EQ(read(ends[0], &byte, 1), 0);
-  close(ends[0]);
 }
 
 }  // namespace

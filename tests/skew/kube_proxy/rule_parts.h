@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of which the rules of a sync are made: its text, the words of a port, the chains of
+// endpoints, and what each sync writes, whatever the services are.
+#ifndef KIPT_TESTS_SKEW_KUBE_PROXY_RULE_PARTS_H_
+#define KIPT_TESTS_SKEW_KUBE_PROXY_RULE_PARTS_H_
+
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/skew/kube_proxy/proxy_rules.h"
+#include "tests/skew/kube_proxy/services.h"
+
+namespace kipt::skew {
+
+class TableText {
+ public:
+  explicit TableText(std::string table) : table_(std::move(table)) {}
+
+  // The chain's line, which makes it or empties it. A second call for one chain adds nothing.
+  void Chain(const std::string& chain);
+  // The pieces are what follows "-A CHAIN", in their order; empty ones are left out.
+  void Rule(const std::string& chain, std::initializer_list<std::string> pieces);
+  // Empties a chain and deletes it. Other chains' rules that still name it make the whole table
+  // fail.
+  void Delete(const std::string& chain);
+
+  // Every chain that has a line and is not deleted.
+  const std::set<std::string>& chains() const { return chains_; }
+  // "*TABLE" to "COMMIT".
+  std::string Text() const;
+
+ private:
+  std::string table_;
+  std::set<std::string> chains_;
+  std::string chain_lines_;
+  std::string rule_lines_;
+};
+
+// The two tables that a kube-proxy restores; filter stands first, and is committed first.
+struct SyncTables {
+  TableText filter{"filter"};
+  TableText nat{"nat"};
+
+  std::string Text() const { return filter.Text() + nat.Text(); }
+};
+
+// "-m comment --comment TEXT": in quotes where it has a space, as kube-proxy does.
+std::string Comment(const std::string& text);
+// "-j TARGET".
+std::string Jump(const std::string& target);
+
+// The pieces of which the rules of one port are made, in the spelling of a version.
+
+// "10.0.0.1:80", "[fd00::1]:80".
+std::string AddressAndPort(const Endpoint& endpoint);
+
+// "ns/svc:name", or of an unnamed port "ns/svc": up to 1.19 "ns/svc:". (1.18.6 captured so, 1.20
+// otherwise; 1.19 itself was not seen.)
+std::string PortName(Version version, const ServicePort& port);
+
+// Holds references: for the time of one sync.
+class PortWords {
+ public:
+  PortWords(const ProxySettings& settings, const ServicePort& port);
+
+  Version version() const { return settings_.version; }
+  const ServicePort& port() const { return port_; }
+  const std::string& name() const { return name_; }
+
+  std::string Chain(const std::string& prefix) const;
+  std::string ChainOf(const Endpoint& endpoint) const;
+  // In the order in which they are balanced: as given, from 1.20 on sorted as text (endpoint
+  // slices).
+  std::vector<Endpoint> Endpoints() const;
+  static std::vector<Endpoint> LocalOf(const std::vector<Endpoint>& endpoints);
+
+  // A comment of the name and what follows it.
+  std::string Named(const std::string& rest) const;
+  // "-m tcp -p tcp".
+  std::string OfProtocol() const;
+  // "-m tcp -p tcp -d ADDRESS --dport PORT".
+  std::string To(const std::string& address) const;
+  std::string ToNodePort() const;
+  std::string From(const std::string& address) const;
+  // Empty where there is no local detector.
+  std::string FromPod() const;
+  std::string NotFromPod() const;
+
+ private:
+  // Up to 1.22 a single address is written as a prefix.
+  std::string Spelled(const std::string& address) const;
+
+  const ProxySettings& settings_;
+  const ServicePort& port_;
+  std::string name_;
+};
+
+// What all layouts have in common: the chains of endpoints, and how one of them is chosen.
+
+// The endpoint's own chain: its traffic to itself is masqueraded (hairpin), and all is sent to it.
+void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat);
+
+// In a chain of the service: who was here before goes where it was (affinity), all others at
+// random.
+void WriteBalancing(const PortWords& words, const std::string& chain,
+                    const std::vector<Endpoint>& endpoints, TableText* nat);
+
+// filter KUBE-NODEPORTS lets the port of the health check in: from 1.21 on.
+void WriteHealthCheck(const PortWords& words, TableText* filter);
+
+// What each sync writes, whatever the services are. All of these chains are emptied by it: what
+// others put there is gone.
+
+// nat KUBE-POSTROUTING and KUBE-MARK-MASQ, with their lines; both modes have them.
+void WriteMasquerade(const ProxySettings& settings, TableText* nat);
+
+// filter KUBE-FORWARD lets masqueraded traffic, and what belongs to known connections, through.
+void WriteForwardAccepts(const ProxySettings& settings, TableText* filter);
+
+// Before the services: the chains, the masquerade, and the martian rule where there is one.
+void BeginSync(const ProxySettings& settings, SyncTables* tables);
+// After them: the way from KUBE-SERVICES to the node ports, and KUBE-FORWARD.
+void EndSync(const ProxySettings& settings, SyncTables* tables);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_KUBE_PROXY_RULE_PARTS_H_

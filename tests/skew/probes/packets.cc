@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/probes/packets.h"
+
+#include <arpa/inet.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/skew/probes/sockets.h"
+
+namespace kipt::skew {
+namespace {
+
+template <typename Bytes, typename Value>
+Bytes Copy(const Value& value) {
+  Bytes bytes = {};
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+template <typename Value>
+std::optional<Value> ValueIn(const void* bytes, size_t size) {
+  if (size != sizeof(Value)) return std::nullopt;
+  Value value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+using agent::OwnedFd;
+using testing::InNetns;
+using testing::IpFamily;
+
+constexpr size_t kIpv4Header = 20;
+constexpr size_t kIpv6Header = 40;
+constexpr size_t kUdpHeader = 8;
+constexpr size_t kTcpHeader = 20;
+constexpr uint8_t kTimeToLive = 64;
+
+void Put16(FrameBytes& bytes, uint32_t value) {
+  bytes.push_back(static_cast<uint8_t>(value >> 8 & 0xff));
+  bytes.push_back(static_cast<uint8_t>(value & 0xff));
+}
+
+void Put32(FrameBytes& bytes, uint32_t value) {
+  Put16(bytes, value >> 16);
+  Put16(bytes, value & 0xffff);
+}
+
+void Append(FrameBytes& bytes, const FrameBytes& more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+void Append(FrameBytes& bytes, const void* more, size_t size) {
+  const auto* start = static_cast<const uint8_t*>(more);
+  bytes.insert(bytes.end(), start, start + size);
+}
+
+// RFC 1071.
+uint16_t Checksum(const FrameBytes& bytes) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < bytes.size(); i += 2) {
+    const uint32_t low = i + 1 < bytes.size() ? bytes[i + 1] : 0;
+    sum += static_cast<uint32_t>(bytes[i]) << 8 | low;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<uint16_t>(~sum & 0xffff);
+}
+
+void SetChecksum(FrameBytes& bytes, size_t offset, uint16_t checksum) {
+  bytes[offset] = static_cast<uint8_t>(checksum >> 8);
+  bytes[offset + 1] = static_cast<uint8_t>(checksum & 0xff);
+}
+
+FrameBytes AddressBytes(IpFamily family, const std::string& address) {
+  FrameBytes bytes(family == IpFamily::kIpv6 ? 16 : 4);
+  inet_pton(DomainOf(family), address.c_str(), bytes.data());
+  return bytes;
+}
+
+FrameBytes Addresses(const FrameEnds& ends) {
+  FrameBytes bytes = AddressBytes(ends.family, ends.source);
+  Append(bytes, AddressBytes(ends.family, ends.destination));
+  return bytes;
+}
+
+// Fills in the checksum at `offset` of `segment`, which covers the addresses too.
+void SetTransportChecksum(const FrameEnds& ends, uint8_t protocol, size_t offset,
+                          FrameBytes& segment) {
+  FrameBytes covered = Addresses(ends);
+  Put32(covered, static_cast<uint32_t>(segment.size()));
+  Put32(covered, protocol);
+  Append(covered, segment);
+  const uint16_t checksum = Checksum(covered);
+  // Zero would say that there is none (RFC 768); all ones is the same number.
+  SetChecksum(segment, offset, checksum == 0 ? 0xffff : checksum);
+}
+
+FrameBytes WithIpHeader(const FrameEnds& ends, uint8_t protocol, const FrameBytes& segment) {
+  FrameBytes packet;
+  if (ends.family == IpFamily::kIpv6) {
+    Put32(packet, 6U << 28);
+    Put16(packet, static_cast<uint32_t>(segment.size()));
+    packet.push_back(protocol);
+    packet.push_back(kTimeToLive);
+    Append(packet, Addresses(ends));
+  } else {
+    Put16(packet, 0x4500);
+    Put16(packet, static_cast<uint32_t>(kIpv4Header + segment.size()));
+    Put32(packet, 0);
+    packet.push_back(kTimeToLive);
+    packet.push_back(protocol);
+    Put16(packet, 0);
+    Append(packet, Addresses(ends));
+    SetChecksum(packet, 10, Checksum(packet));
+  }
+  Append(packet, segment);
+  return packet;
+}
+
+}  // namespace
+
+MessageBytes BytesOf(const Message& message) { return Copy<MessageBytes>(message); }
+
+std::optional<Message> MessageIn(const void* bytes, size_t size) {
+  return ValueIn<Message>(bytes, size);
+}
+
+StreamMessageBytes BytesOf(const StreamMessage& message) {
+  return Copy<StreamMessageBytes>(message);
+}
+
+std::optional<StreamMessage> StreamMessageIn(const void* bytes, size_t size) {
+  return ValueIn<StreamMessage>(bytes, size);
+}
+
+uint64_t FreshNumber() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
+FrameBytes UdpFrame(const FrameEnds& ends, const void* payload, size_t size) {
+  FrameBytes segment;
+  Put16(segment, ends.source_port);
+  Put16(segment, ends.destination_port);
+  Put16(segment, static_cast<uint32_t>(kUdpHeader + size));
+  Put16(segment, 0);
+  Append(segment, payload, size);
+  SetTransportChecksum(ends, IPPROTO_UDP, 6, segment);
+  return WithIpHeader(ends, IPPROTO_UDP, segment);
+}
+
+FrameBytes TcpFrame(const FrameEnds& ends, uint32_t sequence, uint8_t flags, const void* payload,
+                    size_t size) {
+  constexpr uint8_t kHeaderWords = kTcpHeader / 4 << 4;
+  FrameBytes segment;
+  Put16(segment, ends.source_port);
+  Put16(segment, ends.destination_port);
+  Put32(segment, sequence);
+  Put32(segment, 0);
+  segment.push_back(kHeaderWords);
+  segment.push_back(flags);
+  Put16(segment, 65535);  // window
+  Put32(segment, 0);      // checksum, urgent pointer
+  Append(segment, payload, size);
+  SetTransportChecksum(ends, IPPROTO_TCP, 16, segment);
+  return WithIpHeader(ends, IPPROTO_TCP, segment);
+}
+
+size_t UdpLength(IpFamily family, size_t payload) {
+  return (family == IpFamily::kIpv6 ? kIpv6Header : kIpv4Header) + kUdpHeader + payload;
+}
+
+size_t KernelSynLength(IpFamily family) {
+  constexpr size_t kOptions = 20;  // MSS, SACK permitted, timestamps, window scale
+  return (family == IpFamily::kIpv6 ? kIpv6Header : kIpv4Header) + kTcpHeader + kOptions;
+}
+
+size_t TcpFrameLength(size_t payload) { return kIpv4Header + kTcpHeader + payload; }
+
+absl::StatusOr<FrameSender> FrameSender::OnWire(const TestNode& node, Place from) {
+  const std::string mac = node.NodeMacTowards(from);
+  if (mac.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a packet on the wire from the ", NameOf(from), ", which is no neighbour"));
+  }
+  const InNetns inside(node.At(from));
+  OwnedFd fd(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "a packet socket");
+  SocketAddress to;
+  auto* link = reinterpret_cast<sockaddr_ll*>(&to.storage);
+  link->sll_family = AF_PACKET;
+  link->sll_protocol = htons(ETHERTYPE_IP);
+  link->sll_ifindex = static_cast<int>(if_nametoindex("eth0"));
+  link->sll_halen = static_cast<uint8_t>(mac.size());
+  mac.copy(reinterpret_cast<char*>(link->sll_addr), mac.size());
+  to.size = sizeof(sockaddr_ll);
+  return FrameSender(std::move(fd), to);
+}
+
+absl::StatusOr<FrameSender> FrameSender::Routed(const TestNode& node, Place from, IpFamily family,
+                                                const std::string& destination) {
+  absl::StatusOr<SocketAddress> to = AddressAt(family, destination, IPPROTO_RAW);
+  if (!to.ok()) return to.status();
+  const InNetns inside(node.At(from));
+  // IPPROTO_RAW: the header comes along, and nothing is received.
+  OwnedFd fd(socket(DomainOf(family), SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_RAW));
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "a raw socket");
+  return FrameSender(std::move(fd), *to);
+}
+
+size_t FrameSender::Send(const std::vector<FrameBytes>& frames) const {
+  size_t taken = 0;
+  for (const FrameBytes& frame : frames) {
+    const ssize_t sent = sendto(fd_.get(), frame.data(), frame.size(), 0, to_.get(), to_.size);
+    if (sent < 0 && errno != EPERM) break;
+    ++taken;
+  }
+  return taken;
+}
+
+}  // namespace kipt::skew

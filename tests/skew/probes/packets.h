@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What packets of a battery and of streams carry, by which those who receive them know them again.
+// Lengths matter: whose packets a rule has counted shows in its counter of bytes (drop_counters.h).
+#ifndef KIPT_TESTS_SKEW_PROBES_PACKETS_H_
+#define KIPT_TESTS_SKEW_PROBES_PACKETS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/process/files.h"
+#include "tests/skew/node/test_node.h"
+#include "tests/skew/probes/sockets.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// Of a battery: one connection of a probe. Bytes only ever come back to this machine.
+struct Message {
+  // The battery, and how many rounds of questions it has asked.
+  uint64_t battery = 0;
+  uint32_t round = 0;
+  uint32_t probe = 0;
+  uint32_t connection = 0;
+  // Of an answer: 1 + the Place that gives it. Of a question: 0.
+  uint32_t answerer = 0;
+
+  bool operator==(const Message&) const = default;
+};
+inline constexpr size_t kMessageBytes = sizeof(Message);
+static_assert(kMessageBytes == 24);
+using MessageBytes = std::array<uint8_t, kMessageBytes>;
+MessageBytes BytesOf(const Message& message);
+// Nothing where it is of another length.
+std::optional<Message> MessageIn(const void* bytes, size_t size);
+
+// Of a stream.
+struct StreamMessage {
+  uint64_t streams = 0;
+  uint32_t stream = 0;
+  uint32_t number = 0;
+};
+inline constexpr size_t kStreamMessageBytes = sizeof(StreamMessage);
+static_assert(kStreamMessageBytes == 16);
+using StreamMessageBytes = std::array<uint8_t, kStreamMessageBytes>;
+StreamMessageBytes BytesOf(const StreamMessage& message);
+std::optional<StreamMessage> StreamMessageIn(const void* bytes, size_t size);
+
+// A number that no other battery or stream has, on any node.
+uint64_t FreshNumber();
+
+// Packets made byte by byte, from the IP header on: to addresses that no socket of a neighbour
+// sends to, and many a second without a socket for each.
+
+struct FrameEnds {
+  testing::IpFamily family = testing::IpFamily::kIpv4;
+  // As inet_pton reads them.
+  std::string source;
+  std::string destination;
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+};
+
+using FrameBytes = std::vector<uint8_t>;
+
+// With all checksums.
+FrameBytes UdpFrame(const FrameEnds& ends, const void* payload, size_t size);
+inline constexpr uint8_t kSynFlag = 0x02;
+inline constexpr uint8_t kRstFlag = 0x04;
+// IPv4. A SYN may carry a payload (RFC 9293, 3.4), which the kernel disregards and hands to raw
+// sockets.
+FrameBytes TcpFrame(const FrameEnds& ends, uint32_t sequence, uint8_t flags, const void* payload,
+                    size_t size);
+
+// Lengths of packets with a payload of that many bytes, as iptables counts them.
+size_t UdpLength(testing::IpFamily family, size_t payload);
+// Of the kernel's own SYN: with its usual 20 bytes of options.
+size_t KernelSynLength(testing::IpFamily family);
+size_t TcpFrameLength(size_t payload);
+
+// Where frames go to. Move-only.
+class FrameSender {
+ public:
+  // What `from` puts on the wire to the node as it is, past its own routing and hooks. IPv4.
+  // InvalidArgument: it is no neighbour of the node.
+  static absl::StatusOr<FrameSender> OnWire(const TestNode& node, Place from);
+  // What `from` routes to `destination`, through all its hooks.
+  static absl::StatusOr<FrameSender> Routed(const TestNode& node, Place from,
+                                            testing::IpFamily family,
+                                            const std::string& destination);
+
+  // How many of these the kernel has taken, from the first on: fewer where it has no room. What one
+  // of its output hooks drops is taken too.
+  size_t Send(const std::vector<FrameBytes>& frames) const;
+
+ private:
+  FrameSender(agent::OwnedFd fd, const SocketAddress& to) : fd_(std::move(fd)), to_(to) {}
+  agent::OwnedFd fd_;
+  SocketAddress to_;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_PROBES_PACKETS_H_
