@@ -63,9 +63,9 @@ struct Fault {
   std::string call;
   // "EIO", or "retval=1": the call does nothing and returns that. Of a program: what it does.
   std::string effect;
-  unsigned places = 0;
-  // Those in which the default run tries it.
+  // Those that the default run tries.
   unsigned sample = 0;
+  unsigned places = 0;
   // "$real" "$@" is the program.
   std::string script = {};
   // What may be done where `sync` ends in an error on iptables-legacy.
@@ -75,92 +75,89 @@ struct Fault {
   bool slow() const { return absl::StartsWith(effect, "hangs"); }
 };
 
+struct CallRow {
+  const char* call;
+  // The first one in `sample`, too.
+  std::vector<const char*> effects;
+  unsigned places;
+  unsigned sample = 0;
+};
+
+const CallRow kCalls[] = {
+    {"socket", {"EMFILE", "ENOMEM", "EPERM"}, kNft, kNftSync},
+    {"bind", {"ENOMEM"}, kNft, kNftSync},
+    {"getsockname", {"ENOBUFS"}, kNft},
+    {"setsockopt", {"EPERM", "ENOMEM"}, kNft},
+    {"getsockopt", {"ENOBUFS"}, kNftDaemon},
+    {"sendto",
+     {"ENOBUFS", "EINTR", "EAGAIN", "ENOMEM", "EPERM", "ECONNREFUSED"},
+     kNft | kLegacy,
+     kNftSync},
+    // The request is lost: the kernel never answers.
+    {"sendto", {"retval=1"}, kNft},
+    {"recvmmsg", {"ENOBUFS", "EINTR", "EAGAIN", "ENOMEM", "EIO"}, kNft, kNft},
+    {"recvfrom", {"EINTR", "EAGAIN", "EIO"}, kLegacy},
+    {"socketpair", {"EMFILE", "ENOMEM"}, kLegacy},
+    // Under its filter, the daemon's C library takes clone for clone3.
+    {"clone3", {"EAGAIN", "ENOMEM"}, kLegacySync, kLegacySync},
+    {"clone", {"EAGAIN", "ENOMEM"}, kLegacyDaemon, kLegacyDaemon},
+    {"poll", {"EINTR", "ENOMEM"}, kLegacy},
+    {"wait4", {"ECHILD", "EINTR"}, kLegacy, kLegacySync},
+    {"openat", {"EMFILE", "EACCES", "EIO"}, kNft | kLegacy},
+    {"read", {"EINTR", "EIO"}, kNft | kLegacy},
+    {"newfstatat", {"EACCES", "ENOMEM"}, kNft | kLegacy},
+    {"access", {"EACCES", "ENOMEM"}, kNft | kLegacy, kNftSync},
+    {"flock", {"ENOLCK", "EINTR", "EAGAIN"}, kLegacy, kLegacySync},
+    {"getdents64", {"EIO"}, kDaemon},
+    {"epoll_create1", {"EMFILE"}, kDaemon},
+    {"epoll_wait", {"EINTR"}, kDaemon},
+    {"epoll_ctl", {"ENOMEM"}, kDaemon},
+    {"timerfd_create", {"EMFILE"}, kDaemon},
+    {"signalfd4", {"EMFILE"}, kDaemon},
+    {"inotify_init1", {"EMFILE"}, kDaemon},
+    {"inotify_add_watch", {"ENOSPC"}, kDaemon},
+};
+
+// What takes longest comes first.
+const Fault kPrograms[] = {
+    {"program", "hangs", 0, kLegacySync, "trap '' TERM; sleep 600"},
+    {"program", "hangs_after_its_work", 0, kLegacySync,
+     "\"$real\" \"$@\"; trap '' TERM; sleep 600"},
+    {"program", "ends_with_1", 0, kLegacySync, "exit 1"},
+    {"program", "ends_with_2", 0, kLegacySync, "exit 2"},
+    {"program", "ends_with_3", 0, kLegacySync, "exit 3"},
+    {"program", "ends_with_4", kLegacySync, kLegacySync, "exit 4"},
+    {"program", "is_killed_before_its_work", 0, kLegacySync, "kill -KILL $$"},
+    {"program", "is_killed_after_its_work", kLegacySync, kLegacySync,
+     "\"$real\" \"$@\"; kill -SEGV $$"},
+    {"program", "is_killed_after_one_table", kLegacySync, kLegacySync,
+     "sed '/^COMMIT/q' | \"$real\" \"$@\"; kill -KILL $$", Unit::kTable},
+    {"program", "ends_with_1_after_its_work", 0, kLegacySync, "\"$real\" \"$@\"; exit 1"},
+    {"program", "ends_with_4_after_its_work", 0, kLegacySync, "\"$real\" \"$@\"; exit 4"},
+    {"program", "prints_nothing", 0, kLegacySync, "\"$real\" \"$@\" >/dev/null"},
+    {"program", "prints_half", kLegacySync, kLegacySync,
+     "out=$(\"$real\" \"$@\"); printf %s \"$out\" | head --bytes=$((${#out} / 2))"},
+    {"program", "prints_one_table", 0, kLegacySync, "\"$real\" \"$@\" | sed '/^COMMIT/q'"},
+    {"program", "prints_garbage", 0, kLegacySync, "\"$real\" \"$@\" | tr '\\n-z' '\\201-\\360'"},
+    {"program", "prints_megabytes", 0, kLegacySync, "\"$real\" \"$@\"; head --bytes=8M /dev/zero"},
+    {"program", "prints_to_standard_error", 0, kLegacySync, "\"$real\" \"$@\" >&2"},
+};
+
 std::string NameOf(const Fault& fault) {
   return absl::StrCat(fault.call, "_", fault.effect == "retval=1" ? "lost" : fault.effect);
 }
 
 const std::vector<Fault>& Faults() {
-  static const std::vector<Fault> rows = {
-      // What takes longest comes first.
-      {"program", "hangs", kLegacySync, 0, "trap '' TERM; sleep 600"},
-      {"program", "hangs_after_its_work", kLegacySync, 0,
-       "\"$real\" \"$@\"; trap '' TERM; sleep 600"},
-      {"program", "ends_with_1", kLegacySync, 0, "exit 1"},
-      {"program", "ends_with_2", kLegacySync, 0, "exit 2"},
-      {"program", "ends_with_3", kLegacySync, 0, "exit 3"},
-      {"program", "ends_with_4", kLegacySync, kLegacySync, "exit 4"},
-      {"program", "is_killed_before_its_work", kLegacySync, 0, "kill -KILL $$"},
-      {"program", "is_killed_after_its_work", kLegacySync, kLegacySync,
-       "\"$real\" \"$@\"; kill -SEGV $$"},
-      {"program", "is_killed_after_one_table", kLegacySync, kLegacySync,
-       "sed '/^COMMIT/q' | \"$real\" \"$@\"; kill -KILL $$", Unit::kTable},
-      {"program", "ends_with_1_after_its_work", kLegacySync, 0, "\"$real\" \"$@\"; exit 1"},
-      {"program", "ends_with_4_after_its_work", kLegacySync, 0, "\"$real\" \"$@\"; exit 4"},
-      {"program", "prints_nothing", kLegacySync, 0, "\"$real\" \"$@\" >/dev/null"},
-      {"program", "prints_half", kLegacySync, kLegacySync,
-       "out=$(\"$real\" \"$@\"); printf %s \"$out\" | head --bytes=$((${#out} / 2))"},
-      {"program", "prints_one_table", kLegacySync, 0, "\"$real\" \"$@\" | sed '/^COMMIT/q'"},
-      {"program", "prints_garbage", kLegacySync, 0, "\"$real\" \"$@\" | tr '\\n-z' '\\201-\\360'"},
-      {"program", "prints_megabytes", kLegacySync, 0,
-       "\"$real\" \"$@\"; head --bytes=8M /dev/zero"},
-      {"program", "prints_to_standard_error", kLegacySync, 0, "\"$real\" \"$@\" >&2"},
-      {"socket", "EMFILE", kNft, kNftSync},
-      {"socket", "ENOMEM", kNft},
-      {"socket", "EPERM", kNft},
-      {"bind", "ENOMEM", kNft, kNftSync},
-      {"getsockname", "ENOBUFS", kNft},
-      {"setsockopt", "EPERM", kNft},
-      {"setsockopt", "ENOMEM", kNft},
-      {"getsockopt", "ENOBUFS", kNftDaemon},
-      {"sendto", "EINTR", kNft | kLegacy},
-      {"sendto", "EAGAIN", kNft | kLegacy},
-      {"sendto", "ENOBUFS", kNft | kLegacy, kNftSync},
-      {"sendto", "ENOMEM", kNft | kLegacy, kLegacySync},
-      {"sendto", "EPERM", kNft | kLegacy},
-      {"sendto", "ECONNREFUSED", kNft | kLegacy},
-      // The request is lost: the kernel never answers.
-      {"sendto", "retval=1", kNft},
-      {"recvmmsg", "EINTR", kNft},
-      {"recvmmsg", "EAGAIN", kNft},
-      {"recvmmsg", "ENOBUFS", kNft, kNft},
-      {"recvmmsg", "ENOMEM", kNft},
-      {"recvmmsg", "EIO", kNft},
-      {"recvfrom", "EINTR", kLegacy},
-      {"recvfrom", "EAGAIN", kLegacy},
-      {"recvfrom", "EIO", kLegacy},
-      {"socketpair", "EMFILE", kLegacy},
-      {"socketpair", "ENOMEM", kLegacy},
-      {"clone3", "EAGAIN", kLegacySync, kLegacySync},
-      {"clone3", "ENOMEM", kLegacySync},
-      // Its filter makes the C library take clone for clone3.
-      {"clone", "EAGAIN", kLegacyDaemon, kLegacyDaemon},
-      {"clone", "ENOMEM", kLegacyDaemon},
-      {"poll", "EINTR", kLegacy},
-      {"poll", "ENOMEM", kLegacy},
-      {"wait4", "EINTR", kLegacy},
-      {"wait4", "ECHILD", kLegacy, kLegacySync},
-      {"openat", "EMFILE", kNft | kLegacy},
-      {"openat", "EACCES", kNft | kLegacy},
-      {"openat", "EIO", kNft | kLegacy},
-      {"read", "EINTR", kNft | kLegacy},
-      {"read", "EIO", kNft | kLegacy},
-      {"newfstatat", "EACCES", kNft | kLegacy},
-      {"newfstatat", "ENOMEM", kNft | kLegacy},
-      {"access", "EACCES", kNft | kLegacy, kNftSync},
-      {"access", "ENOMEM", kNft | kLegacy},
-      {"flock", "EINTR", kLegacy},
-      {"flock", "EAGAIN", kLegacy},
-      {"flock", "ENOLCK", kLegacy, kLegacySync},
-      {"getdents64", "EIO", kDaemon},
-      {"epoll_create1", "EMFILE", kDaemon},
-      {"epoll_wait", "EINTR", kDaemon},
-      {"epoll_ctl", "ENOMEM", kDaemon},
-      {"timerfd_create", "EMFILE", kDaemon},
-      {"signalfd4", "EMFILE", kDaemon},
-      {"inotify_init1", "EMFILE", kDaemon},
-      {"inotify_add_watch", "ENOSPC", kDaemon},
-  };
-  return rows;
+  static const std::vector<Fault> faults = [] {
+    std::vector<Fault> all(std::begin(kPrograms), std::end(kPrograms));
+    for (const CallRow& row : kCalls) {
+      for (const char* effect : row.effects) {
+        all.push_back({row.call, effect, effect == row.effects[0] ? row.sample : 0, row.places});
+      }
+    }
+    return all;
+  }();
+  return faults;
 }
 
 struct FaultCase {
@@ -435,9 +432,13 @@ absl::Status PrepareDaemon(const Incident& incident) {
   return status;
 }
 
+Arguments DaemonFlags(const Incident& incident) {
+  return {absl::StrCat("--config=", kConfig),
+          absl::StrCat("--iptables-mode=", NameOf(incident.iptables))};
+}
+
 Arguments DaemonCommand(const Incident& incident) {
-  return {KIPT_AGENT_PROGRAM, "run", absl::StrCat("--config=", kConfig),
-          "--iptables-sync-period=3s", absl::StrCat("--iptables-mode=", NameOf(incident.iptables))};
+  return Arguments{KIPT_AGENT_PROGRAM, "run", "--iptables-sync-period=3s"} + DaemonFlags(incident);
 }
 
 // Until the kernel has `desired`, or the daemon has ended. When that was asked last in vain.
@@ -448,6 +449,7 @@ absl::Time LastMissing(IptablesMode mode, const KernelText& desired, BackgroundP
         const absl::Time asked = absl::Now();
         if (ReadKernel(mode) == desired) return true;
         last = asked;
+        absl::SleepFor(kRest / 2);
         return !daemon.Running();
       },
       kDaemonPatience);
@@ -473,7 +475,8 @@ Baseline MeasureIncident(const Incident& incident, const std::string& call) {
   if (legacy || incident.strike == nullptr) trace.resize(trace.find(kMain));
   baseline.first += CallsOf(call, trace);
   if (incident.strike != nullptr) EXPECT_EQ(incident.strike(daemon.pid()), absl::OkStatus());
-  absl::SleepFor(kHeld + 3 * kRest);
+  const Arguments plan = Arguments{KIPT_AGENT_PROGRAM, "plan"} + DaemonFlags(incident);
+  EXPECT_TRUE(WaitUntil([&] { return RunProgram(plan).exit_code == kExitOk; }));
   baseline.desired = ReadKernel(incident.iptables);
   return baseline;
 }
