@@ -172,6 +172,10 @@ absl::StatusOr<End> JudgeSync(const SyncEnd& end, const KernelText& before,
 
 absl::StatusOr<End> JudgeDaemon(const DaemonEnd& end) {
   if (absl::Status status = NotCrashed(end.exit_code, end.log); !status.ok()) return status;
+  // It cannot go on without the descriptors of its event loop, reports that and is started again.
+  const bool no_loop = end.exit_code == kExitFailed &&
+                       absl::StrContains(end.log, "the event loop failed: Input/output error");
+  if (no_loop && end.difference.empty()) return End::kClearError;
   if (end.ended && end.at_start) {
     if (end.exit_code != kExitFailed && end.exit_code != kExitUsage) {
       return Failed(absl::StrCat("ended with ", end.exit_code), end.log);

@@ -23,6 +23,7 @@ constexpr char kInformation[] = "I1122 13:54:12.088896  6003 round_log.cc:82] Ma
 constexpr char kQuick[] = "W1122 13:54:12.088896  6003 a.cc:72] Repaired in 2999999 us (...)\n";
 constexpr char kSlow[] = "W1122 13:54:12.088896  6003 a.cc:72] Repaired in 3000000 us (...)\n";
 constexpr char kError[] = "E1122 13:54:12.088896  6003 daemon.cc:290] cannot make a timer\n";
+constexpr char kNoLoop[] = "E1122 13:54:12 1 a.cc:7] the event loop failed: Input/output error\n";
 constexpr absl::Duration kAtTheLimit = absl::Seconds(4);
 constexpr absl::Duration kLate = absl::Milliseconds(4001);
 
@@ -48,6 +49,10 @@ INSTANTIATE_TEST_SUITE_P(
         DaemonRow{"EndsWithAnError", {.exit_code = 1}, "asked to end, it ended with 1"},
         DaemonRow{"HangsAtItsEnd", {.exit_code = -1}, "asked to end, it ended with -1"},
         DaemonRow{"ASanitizersReport", {.log = "x.cc:1:2: runtime error: null"}, "crashed"},
+        DaemonRow{"WithoutAnEventLoop", {.ended = true, .exit_code = 1, .log = kNoLoop}},
+        DaemonRow{"WithoutAnEventLoopAndNotInPlaceLater",
+                  {.ended = true, .exit_code = 1, .log = kNoLoop, .difference = "--- ip filter"},
+                  "ended by itself with 1"},
         DaemonRow{"NoStartWithAnError",
                   {.ended = true, .at_start = true, .exit_code = 1, .log = kError}},
         DaemonRow{"NoStartInSilence",
