@@ -457,10 +457,16 @@ absl::Time LastMissing(IptablesMode mode, const KernelText& desired, BackgroundP
   return last;
 }
 
-// Until it waits for events, or has ended.
+// Until all is in place and it waits for events, or has ended.
 void WaitForStart(BackgroundProgram& daemon) {
-  WaitUntil([&] { return daemon.Prints("Watching: ", 1, kRest) || !daemon.Running(); },
-            kDaemonPatience);
+  WaitUntil(
+      [&] {
+        const std::string log = daemon.Output();
+        return !daemon.Running() || (absl::StrContains(log, "] ip is in place") &&
+                                     absl::StrContains(log, "] ip6 is in place") &&
+                                     absl::StrContains(log, "Watching: "));
+      },
+      kDaemonPatience);
   absl::SleepFor(kRest);
 }
 
