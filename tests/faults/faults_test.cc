@@ -1,374 +1,687 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// That the layer injects and that a damaged kernel is noticed; then some of the faults, at every
-// occurrence. All of them, all over: label `long`, and tests/faults/run.
+// One thing fails under the real program, each time it happens: README.md. The tests of the default
+// run take some of the faults; those named Long take all of them.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <functional>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
-#include "tests/faults/daemon_faults.h"
-#include "tests/faults/sync_faults.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "tests/faults/judges.h"
+#include "tests/support/background_program.h"
+#include "tests/support/in_place_of.h"
+#include "tests/support/netns.h"
 #include "tests/support/private_run.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using Arguments = std::vector<std::string>;
 
-constexpr Scene kWarm = {IptablesMode::kNft, true, StartState::kWarm};
-constexpr Scene kDamaged = {IptablesMode::kNft, true, StartState::kDamaged};
-constexpr Scene kLegacyDamaged = {IptablesMode::kLegacy, true, StartState::kDamaged};
+// In the /run of each test (PrivateRun).
+constexpr char kTrace[] = "/run/trace";
+constexpr char kConfig[] = "/run/config.yaml";
+constexpr char kStarts[] = "/run/starts";
+constexpr char kStandIns[] = "/run/stand-ins";
+constexpr char kLock[] = "/run/xtables.lock";
+// The first call of main(). The dynamic loader's come before.
+constexpr char kMain[] = " fcntl(0, F_GETFD";
 
-// On a thread that may move to other namespaces.
-void Apart(const std::function<void()>& work) {
-  std::jthread([&] {
-    const PrivateRun private_run;
-    work();
-  }).join();
+// A program that hangs is ended after 60 s, and may be tried again.
+constexpr absl::Duration kSyncPatience = absl::Seconds(220);
+// The daemon's deadline for an answer is 5 s, for a program 20 s; it may meet each more than once.
+constexpr absl::Duration kDaemonPatience = absl::Seconds(30);
+constexpr absl::Duration kRest = absl::Milliseconds(100);
+constexpr absl::Duration kHeld = absl::Milliseconds(700);
+
+// ---- the faults
+
+// Where a fault happens.
+enum Place : unsigned { kNftSync = 1, kLegacySync = 2, kNftDaemon = 4, kLegacyDaemon = 8 };
+constexpr unsigned kNft = kNftSync | kNftDaemon;
+constexpr unsigned kLegacy = kLegacySync | kLegacyDaemon;
+constexpr unsigned kDaemon = kNftDaemon | kLegacyDaemon;
+
+struct Fault {
+  // A system call; or a program of iptables-legacy, which then is a `script` for /bin/sh.
+  std::string call;
+  // "EIO", or "retval=1": the call does nothing and returns that. Of a program: what it does.
+  std::string effect;
+  // Those that the default run tries.
+  unsigned sample = 0;
+  unsigned places = 0;
+  // "$real" "$@" is the program.
+  std::string script = {};
+  // What may be done where `sync` ends in an error on iptables-legacy.
+  Unit unit = Unit::kFamily;
+
+  // Each run takes minutes. It is then tried where the rules are damaged only.
+  bool slow() const { return absl::StartsWith(effect, "hangs"); }
+};
+
+struct CallRow {
+  const char* call;
+  // The first one in `sample`, too.
+  std::vector<const char*> effects;
+  unsigned places;
+  unsigned sample = 0;
+};
+
+const CallRow kCalls[] = {
+    {"socket", {"EMFILE", "ENOMEM", "EPERM"}, kNft, kNftSync},
+    {"bind", {"ENOMEM"}, kNft, kNftSync},
+    {"getsockname", {"ENOBUFS"}, kNft},
+    {"setsockopt", {"EPERM", "ENOMEM"}, kNft},
+    {"getsockopt", {"ENOBUFS"}, kNftDaemon},
+    {"sendto",
+     {"ENOBUFS", "EINTR", "EAGAIN", "ENOMEM", "EPERM", "ECONNREFUSED"},
+     kNft | kLegacy,
+     kNftSync},
+    // The request is lost: the kernel never answers.
+    {"sendto", {"retval=1"}, kNft},
+    {"recvmmsg", {"ENOBUFS", "EINTR", "EAGAIN", "ENOMEM", "EIO"}, kNft, kNft},
+    {"recvfrom", {"EINTR", "EAGAIN", "EIO"}, kLegacy},
+    {"socketpair", {"EMFILE", "ENOMEM"}, kLegacy},
+    // Under its filter, the daemon's C library takes clone for clone3.
+    {"clone3", {"EAGAIN", "ENOMEM"}, kLegacySync, kLegacySync},
+    {"clone", {"EAGAIN", "ENOMEM"}, kLegacyDaemon, kLegacyDaemon},
+    {"poll", {"EINTR", "ENOMEM"}, kLegacy},
+    {"wait4", {"ECHILD", "EINTR"}, kLegacy, kLegacySync},
+    {"openat", {"EMFILE", "EACCES", "EIO"}, kNft | kLegacy},
+    {"read", {"EINTR", "EIO"}, kNft | kLegacy},
+    {"newfstatat", {"EACCES", "ENOMEM"}, kNft | kLegacy},
+    {"access", {"EACCES", "ENOMEM"}, kNft | kLegacy, kNftSync},
+    {"flock", {"ENOLCK", "EINTR", "EAGAIN"}, kLegacy, kLegacySync},
+    {"getdents64", {"EIO"}, kDaemon},
+    {"epoll_create1", {"EMFILE"}, kDaemon},
+    {"epoll_wait", {"EINTR"}, kDaemon},
+    {"epoll_ctl", {"ENOMEM"}, kDaemon},
+    {"timerfd_create", {"EMFILE"}, kDaemon},
+    {"signalfd4", {"EMFILE"}, kDaemon},
+    {"inotify_init1", {"EMFILE"}, kDaemon},
+    {"inotify_add_watch", {"ENOSPC"}, kDaemon},
+};
+
+// What takes longest comes first.
+const Fault kPrograms[] = {
+    {"program", "hangs", 0, kLegacySync, "trap '' TERM; sleep 600"},
+    {"program", "hangs_after_its_work", 0, kLegacySync,
+     "\"$real\" \"$@\"; trap '' TERM; sleep 600"},
+    {"program", "ends_with_1", 0, kLegacySync, "exit 1"},
+    {"program", "ends_with_2", 0, kLegacySync, "exit 2"},
+    {"program", "ends_with_3", 0, kLegacySync, "exit 3"},
+    {"program", "ends_with_4", kLegacySync, kLegacySync, "exit 4"},
+    {"program", "is_killed_before_its_work", 0, kLegacySync, "kill -KILL $$"},
+    {"program", "is_killed_after_its_work", kLegacySync, kLegacySync,
+     "\"$real\" \"$@\"; kill -SEGV $$"},
+    {"program", "is_killed_after_one_table", kLegacySync, kLegacySync,
+     "sed '/^COMMIT/q' | \"$real\" \"$@\"; kill -KILL $$", Unit::kTable},
+    {"program", "ends_with_1_after_its_work", 0, kLegacySync, "\"$real\" \"$@\"; exit 1"},
+    {"program", "ends_with_4_after_its_work", 0, kLegacySync, "\"$real\" \"$@\"; exit 4"},
+    {"program", "prints_nothing", 0, kLegacySync, "\"$real\" \"$@\" >/dev/null"},
+    {"program", "prints_half", kLegacySync, kLegacySync,
+     "out=$(\"$real\" \"$@\"); printf %s \"$out\" | head --bytes=$((${#out} / 2))"},
+    {"program", "prints_one_table", 0, kLegacySync, "\"$real\" \"$@\" | sed '/^COMMIT/q'"},
+    {"program", "prints_garbage", 0, kLegacySync, "\"$real\" \"$@\" | tr '\\n-z' '\\201-\\360'"},
+    {"program", "prints_megabytes", 0, kLegacySync, "\"$real\" \"$@\"; head --bytes=8M /dev/zero"},
+    {"program", "prints_to_standard_error", 0, kLegacySync, "\"$real\" \"$@\" >&2"},
+};
+
+std::string NameOf(const Fault& fault) {
+  return absl::StrCat(fault.call, "_", fault.effect == "retval=1" ? "lost" : fault.effect);
 }
 
-const FaultRow& RowOf(Point point, absl::string_view name) {
-  const FaultRow* row = std::find_if(kFaults, kFaults + kFaultCount, [&](const FaultRow& each) {
-    return each.point == point && each.name == name;
-  });
-  EXPECT_NE(row, kFaults + kFaultCount) << "there is no fault " << std::string(name);
-  return *row;
+const std::vector<Fault>& Faults() {
+  static const std::vector<Fault> faults = [] {
+    std::vector<Fault> all(std::begin(kPrograms), std::end(kPrograms));
+    for (const CallRow& row : kCalls) {
+      for (const char* effect : row.effects) {
+        all.push_back({row.call, effect, effect == row.effects[0] ? row.sample : 0, row.places});
+      }
+    }
+    return all;
+  }();
+  return faults;
 }
 
-bool IsOneOf(const FaultRow& row, const std::vector<std::pair<Point, std::string>>& faults) {
-  return std::any_of(faults.begin(), faults.end(), [&](const auto& fault) {
-    return fault.first == row.point && fault.second == row.name;
-  });
+struct FaultCase {
+  const Fault* fault;
+  IptablesMode mode;
+};
+
+// Of the faults that are tried at the places `nft` and `legacy`.
+std::vector<FaultCase> Cases(unsigned Fault::*places, Place nft, Place legacy) {
+  std::vector<FaultCase> cases;
+  for (const Fault& fault : Faults()) {
+    if ((fault.*places & nft) != 0) cases.push_back({&fault, IptablesMode::kNft});
+    if ((fault.*places & legacy) != 0) cases.push_back({&fault, IptablesMode::kLegacy});
+  }
+  return cases;
 }
 
-void ExpectSurvived(const Tally& tally, size_t fewest_runs, Scope scope = Scope::kPart) {
-  EXPECT_THAT(tally.Problems(scope), IsEmpty());
-  EXPECT_GE(tally.Total().made, fewest_runs) << "too few for the layer to be where it should be";
-  ::testing::Test::RecordProperty("runs", static_cast<int>(tally.Total().made));
+// ---- the kernel and the program
+
+// Rules of others: in tables of ours, in a chain of ours, and in a table of their own.
+constexpr char kForeignRules[] = R"(*nat
+:FOREIGN - [0:0]
+-A FOREIGN -p tcp -m tcp --dport 7 -m comment --comment foreign -j ACCEPT
+-A POSTROUTING -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
+COMMIT
+*filter
+:FOREIGN - [0:0]
+:KUBE-FIREWALL - [0:0]
+-A FOREIGN -p tcp -m tcp --dport 7 -m comment --comment foreign -j DROP
+-A INPUT -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
+-A FORWARD -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
+-A KUBE-FIREWALL -p tcp -m tcp --dport 7 -m comment --comment foreign -j RETURN
+COMMIT
+)";
+constexpr char kForeignTable[] =
+    "add table inet foreign\n"
+    "add chain inet foreign input { type filter hook input priority 10; }\n"
+    "add rule inet foreign input tcp dport 7 drop comment \"foreign\"\n";
+
+absl::Status Done(const ProgramResult& result) {
+  if (result.exit_code == kExitOk) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("exit code ", result.exit_code, ": ", result.err));
 }
 
-// ---- does it notice?
-
-TEST(FaultLayerTest, AFaultThatIsNeverReachedIsAFailure) {
-  Apart([] {
-    const Programs programs = BuiltPrograms();
-    const Baseline baseline = MeasureSync(kWarm, programs);
-    ASSERT_EQ(baseline.problem, "");
-    const Verdict verdict =
-        SyncWithFault(kWarm, programs, baseline, RowOf(Point::kSend, "ENOBUFS"), 100000);
-    EXPECT_EQ(verdict.end, End::kNotReached);
-    EXPECT_TRUE(verdict.failed());
-  });
+absl::Status Restore(IptablesMode mode, IpFamily family, const std::string& text) {
+  return Done(Iptables{.family = family, .mode = mode}.Restore(text));
 }
 
-TEST(FaultLayerTest, WhatIsInjectedIsWhatTheProgramFailsWith) {
-  Apart([] {
-    const Programs programs = BuiltPrograms();
-    const Baseline baseline = MeasureSync(kDamaged, programs);
-    ASSERT_EQ(baseline.problem, "");
-    const Verdict verdict =
-        SyncWithFault(kDamaged, programs, baseline, RowOf(Point::kSocket, "EMFILE"), 1);
-    EXPECT_EQ(verdict.end, End::kError) << verdict.text;
-    EXPECT_THAT(verdict.text, HasSubstr("Too many open files"));
-  });
+absl::Status PutForeignRules(IptablesMode mode) {
+  absl::Status status = Netns::MoveToNew();
+  for (const IpFamily family : kBothFamilies) status.Update(Restore(mode, family, kForeignRules));
+  if (mode == IptablesMode::kNft)
+    status.Update(Done(RunProgram({"nft", "-f", "-"}, kForeignTable)));
+  return status;
 }
 
-// A script in the agent's place, where nothing of ours exists.
-Verdict ColdSyncOf(const std::string& script) {
-  Verdict verdict;
-  Apart([&] {
-    Scene cold = kDamaged;
-    cold.state = StartState::kCold;
-    const Baseline baseline = MeasureSync(cold, BuiltPrograms());
-    ASSERT_EQ(baseline.problem, "");
-    const ScratchDirectory directory;
-    ASSERT_TRUE(directory.WriteFile("agent", "#!/bin/sh\n" + script, /*executable=*/true));
-    Programs impostor = BuiltPrograms();
-    impostor.agent = directory.Path("agent");
-    verdict = SyncWithFault(cold, impostor, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
-  });
-  return verdict;
+Arguments operator+(Arguments one, const Arguments& two) {
+  one.insert(one.end(), two.begin(), two.end());
+  return one;
+}
+
+// `-D`: strace is no parent of the program, whose signals and exit code are then its own.
+// `-b execve`: programs that the agent starts are not traced.
+Arguments Traced(const std::string& call, const Arguments& inject = {}) {
+  std::filesystem::remove(kTrace);
+  if (call == "program") return {};
+  return Arguments{"strace", "-D", "-f",   "-b", "execve",
+                   "-qq",    "-o", kTrace, "-e", absl::StrCat("trace=fcntl,", call)} +
+         inject;
+}
+
+// The agent finds its programs there before those in /usr/sbin. The start number `nth` is bad.
+void PutStandIns(const std::string& script, int nth) {
+  std::filesystem::create_directory(kStarts);
+  for (const char* name : {"iptables", "ip6tables"}) {
+    for (const char* suffix : {"", "-save", "-restore"}) {
+      const std::string path = absl::StrCat(kStandIns, "/", name, "-legacy", suffix);
+      std::ofstream(path) << "#!/bin/sh\nreal=/usr/sbin/${0##*/}\nn=1\n"
+                          << "[ -d " << kStarts << " ] || exec \"$real\" \"$@\"\n"
+                          << "until mkdir " << kStarts << "/$n 2>/dev/null; do n=$((n + 1)); done\n"
+                          << "[ $n = " << nth << " ] || exec \"$real\" \"$@\"\n"
+                          << script << "\n";
+      std::filesystem::permissions(path, std::filesystem::perms(0755));
+    }
+  }
+}
+
+// What comes before the agent's command line, for the fault to happen at its occurrence `nth`.
+Arguments With(const Fault& fault, int nth) {
+  if (!fault.script.empty()) PutStandIns(fault.script, nth);
+  const bool returns = absl::StartsWith(fault.effect, "retval=");
+  return Traced(fault.call, {"-e", absl::StrCat("inject=", fault.call, returns ? ":" : ":error=",
+                                                fault.effect, ":when=", nth)});
+}
+
+std::string Trace() {
+  std::ifstream file(kTrace);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Whether the fault of the last run happened. Ends it for programs that run later.
+bool Happened(const Fault& fault, int nth) {
+  const bool started = std::filesystem::exists(absl::StrCat(kStarts, "/", nth));
+  std::filesystem::remove_all(kStarts);
+  if (!fault.script.empty()) return started;
+  return WaitUntil([] { return absl::StrContains(Trace(), "(INJECTED)"); }, kRest);
+}
+
+// How often the first thread of `trace` makes `call`.
+int CallsOf(const std::string& call, absl::string_view trace) {
+  const absl::string_view thread = trace.substr(0, trace.find(' '));
+  int calls = 0;
+  for (absl::string_view line : absl::StrSplit(trace, '\n')) {
+    // strace pads short numbers with spaces.
+    if (!absl::ConsumePrefix(&line, absl::StrCat(thread, " "))) continue;
+    calls += absl::StartsWith(absl::StripLeadingAsciiWhitespace(line), absl::StrCat(call, "("));
+  }
+  return calls;
+}
+
+// LeakSanitizer traces its process, which it cannot where strace does.
+const Arguments kEnvironment = {"ASAN_OPTIONS=detect_leaks=0"};
+
+// What the kernel has before and after a run without a fault, and which call of a name is the first
+// that is to fail.
+struct Baseline {
+  KernelText before;
+  KernelText desired;
+  int first = 1;
+};
+
+// ---- `sync`
+
+enum class StartState { kCold, kWarm, kDamaged };
+
+struct Scene {
+  IptablesMode iptables = IptablesMode::kNft;
+  bool cleanup = true;
+  StartState state = StartState::kDamaged;
+};
+
+Arguments SyncFlags(const Scene& scene) {
+  const Arguments flags = {
+      "sync", absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=", scene.cleanup)};
+  // Where rules of ours exist, the program has to find out.
+  if (scene.state != StartState::kCold) return flags;
+  return flags + Arguments{absl::StrCat("--iptables-mode=", NameOf(scene.iptables))};
+}
+
+absl::Status Damage(const Scene& scene, IpFamily family) {
+  std::string text = "*mangle\n-X KUBE-IPTABLES-HINT\nCOMMIT\n";
+  if (!scene.cleanup || family == IpFamily::kIpv4) {
+    absl::StrAppend(&text,
+                    "*filter\n-D KUBE-FIREWALL 1\n-D INPUT -j KUBE-FIREWALL\n"
+                    "-A FORWARD -p tcp -m tcp --dport 9 -j FOREIGN\nCOMMIT\n");
+  }
+  if (!scene.cleanup) absl::StrAppend(&text, "*nat\n-F KUBE-POSTROUTING\nCOMMIT\n");
+  return Restore(scene.iptables, family, text);
+}
+
+absl::Status Prepare(const Scene& scene) {
+  absl::Status status = PutForeignRules(scene.iptables);
+  if (scene.state == StartState::kCold) return status;
+  const Scene cold = {scene.iptables, scene.cleanup, StartState::kCold};
+  status.Update(Done(RunProgram(Arguments{KIPT_AGENT_PROGRAM} + SyncFlags(cold))));
+  if (scene.state == StartState::kWarm) return status;
+  for (const IpFamily family : kBothFamilies) status.Update(Damage(scene, family));
+  return status;
+}
+
+SyncEnd RunSync(const Scene& scene, const Arguments& program) {
+  BackgroundProgram sync(program + SyncFlags(scene), kEnvironment);
+  const int exit_code = sync.Wait(kSyncPatience);
+  return {.exit_code = exit_code, .output = sync.Output(), .now = ReadKernel(scene.iptables)};
+}
+
+// Leaves the scene prepared.
+Baseline MeasureSync(const Scene& scene, const std::string& call) {
+  EXPECT_EQ(Prepare(scene), absl::OkStatus());
+  Baseline baseline = {.before = ReadKernel(scene.iptables)};
+  const SyncEnd end = RunSync(scene, Traced(call) + Arguments{KIPT_AGENT_PROGRAM});
+  EXPECT_EQ(end.exit_code, kExitOk) << end.output;
+  baseline.desired = end.now;
+  EXPECT_EQ(baseline.before == baseline.desired, scene.state == StartState::kWarm);
+  const std::string trace = Trace();
+  baseline.first += CallsOf(call, absl::string_view(trace).substr(0, trace.find(kMain)));
+  EXPECT_EQ(Prepare(scene), absl::OkStatus());
+  return baseline;
+}
+
+struct Tally {
+  int runs = 0;
+  int in_place = 0;
+};
+
+// The end of a `sync`, after which one without a fault must put everything in place.
+void Judge(const Scene& scene, const Baseline& baseline, const SyncEnd& end, Unit unit,
+           Tally& tally) {
+  ++tally.runs;
+  const absl::StatusOr<End> verdict = JudgeSync(end, baseline.before, baseline.desired, unit);
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  tally.in_place += *verdict == End::kInPlace ? 1 : 0;
+  if (*verdict == End::kInPlace) return;
+  const SyncEnd again = RunSync(scene, {KIPT_AGENT_PROGRAM});
+  EXPECT_EQ(again.exit_code, kExitOk) << again.output;
+  EXPECT_EQ(Difference(again.now, baseline.desired), "") << "after: " << end.output;
+}
+
+// Each time that it can happen in `scene`.
+void TrySync(const Scene& scene, const Fault& fault, Tally& tally) {
+  const Baseline baseline = MeasureSync(scene, fault.call);
+  const Unit unit = scene.iptables == IptablesMode::kNft ? Unit::kKernel : fault.unit;
+  for (int nth = baseline.first; !::testing::Test::HasFailure(); ++nth) {
+    SCOPED_TRACE(absl::StrCat(NameOf(fault), " number ", nth));
+    ASSERT_EQ(Prepare(scene), absl::OkStatus());
+    const SyncEnd end = RunSync(scene, With(fault, nth) + Arguments{KIPT_AGENT_PROGRAM});
+    if (!Happened(fault, nth)) return;
+    Judge(scene, baseline, end, unit, tally);
+  }
+}
+
+// ---- the daemon
+
+struct Incident {
+  const char* name;
+  IptablesMode iptables = IptablesMode::kNft;
+  // Null: it is started where no rule of ours exists.
+  absl::Status (*strike)(pid_t daemon) = nullptr;
+};
+
+absl::Status WriteConfig(bool cleanup) {
+  std::ofstream file(kConfig);
+  file << "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n"
+          "featureGates:\n  IPTablesOwnershipCleanup: "
+       << (cleanup ? "true\n" : "false\n");
+  file.close();
+  return file ? absl::OkStatus() : absl::InternalError("the configuration cannot be written");
+}
+
+absl::Status FlushRuleset(pid_t /*daemon*/) {
+  return Done(RunProgram({"nft", "flush", "ruleset"}));
+}
+
+absl::Status FlipGate(pid_t daemon) {
+  absl::Status written = WriteConfig(/*cleanup=*/false);
+  kill(daemon, SIGHUP);
+  return written;
+}
+
+// Another process damages legacy rules and holds the lock for a while. (It damages them under a
+// lock of its own, or the daemon might be quicker than we.)
+absl::Status HoldLock(pid_t /*daemon*/) {
+  const int held = open(kLock, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (held < 0 || flock(held, LOCK_EX) != 0) return absl::InternalError("no lock");
+  absl::Status status = Done(RunProgram(
+      {"env", "XTABLES_LOCKFILE=/run/another.lock", "iptables-legacy-restore", "--noflush"},
+      "*filter\n-D KUBE-FIREWALL 1\nCOMMIT\n"));
+  // Closing the lock file wakes the daemon.
+  close(open(kLock, O_RDONLY | O_CLOEXEC));
+  absl::SleepFor(kHeld);
+  close(held);
+  return status;
+}
+
+const Incident kStarted = {"Started"};
+const Incident kRulesetFlushed = {"RulesetFlushed", IptablesMode::kNft, FlushRuleset};
+const Incident kGateFlipped = {"GateFlipped", IptablesMode::kNft, FlipGate};
+const Incident kLockHeld = {"LockHeld", IptablesMode::kLegacy, HoldLock};
+
+absl::Status PrepareDaemon(const Incident& incident) {
+  absl::Status status = PutForeignRules(incident.iptables);
+  status.Update(WriteConfig(/*cleanup=*/true));
+  return status;
+}
+
+Arguments DaemonFlags(const Incident& incident) {
+  return {absl::StrCat("--config=", kConfig),
+          absl::StrCat("--iptables-mode=", NameOf(incident.iptables))};
+}
+
+Arguments DaemonCommand(const Incident& incident) {
+  return Arguments{KIPT_AGENT_PROGRAM, "run", "--iptables-sync-period=3s"} + DaemonFlags(incident);
+}
+
+// Until the kernel has `desired`, or the daemon has ended. When that was asked last in vain.
+absl::Time LastMissing(IptablesMode mode, const KernelText& desired, BackgroundProgram& daemon) {
+  absl::Time last = absl::Now();
+  WaitUntil(
+      [&] {
+        const absl::Time asked = absl::Now();
+        if (ReadKernel(mode) == desired) return true;
+        last = asked;
+        absl::SleepFor(kRest / 2);
+        return !daemon.Running();
+      },
+      kDaemonPatience);
+  return last;
+}
+
+// Until all is in place and it waits for events, or has ended.
+void WaitForStart(BackgroundProgram& daemon) {
+  WaitUntil(
+      [&] {
+        const std::string log = daemon.Output();
+        return !daemon.Running() || (absl::StrContains(log, "] ip is in place") &&
+                                     absl::StrContains(log, "] ip6 is in place") &&
+                                     absl::StrContains(log, "Watching: "));
+      },
+      kDaemonPatience);
+  absl::SleepFor(kRest);
+}
+
+// `first` of what it returns is the first call after the incident, on nftables.
+Baseline MeasureIncident(const Incident& incident, const std::string& call) {
+  EXPECT_EQ(PrepareDaemon(incident), absl::OkStatus());
+  Baseline baseline = {.before = ReadKernel(incident.iptables)};
+  BackgroundProgram daemon(Traced(call) + DaemonCommand(incident), kEnvironment);
+  WaitForStart(daemon);
+  std::string trace = Trace();
+  // On iptables-legacy other threads make calls, too, whose occurrences begin at 1.
+  const bool legacy = incident.iptables == IptablesMode::kLegacy;
+  if (legacy || incident.strike == nullptr) trace.resize(trace.find(kMain));
+  baseline.first += CallsOf(call, trace);
+  if (incident.strike != nullptr) EXPECT_EQ(incident.strike(daemon.pid()), absl::OkStatus());
+  const Arguments plan = Arguments{KIPT_AGENT_PROGRAM, "plan"} + DaemonFlags(incident);
+  EXPECT_TRUE(WaitUntil([&] { return RunProgram(plan).exit_code == kExitOk; }));
+  baseline.desired = ReadKernel(incident.iptables);
+  return baseline;
+}
+
+// One that ended while it started must have left the kernel as it was. Another one must put all in
+// place.
+std::string AfterItsEnd(const Incident& incident, const Baseline& baseline, bool at_start) {
+  const bool nft = incident.iptables == IptablesMode::kNft;
+  std::string half;
+  if (at_start) {
+    half = HalfDone(ReadKernel(incident.iptables), baseline.before, baseline.desired,
+                    nft ? Unit::kKernel : Unit::kFamily);
+  }
+  BackgroundProgram again(DaemonCommand(incident), kEnvironment);
+  LastMissing(incident.iptables, baseline.desired, again);
+  return absl::StrCat(half, Difference(ReadKernel(incident.iptables), baseline.desired));
+}
+
+DaemonEnd RunIncident(const Incident& incident, const Arguments& tracer, const Baseline& baseline) {
+  EXPECT_EQ(PrepareDaemon(incident), absl::OkStatus());
+  DaemonEnd end;
+  absl::Time struck = absl::Now();
+  BackgroundProgram daemon(tracer + DaemonCommand(incident), kEnvironment);
+  if (incident.strike != nullptr) WaitForStart(daemon);
+  end.at_start = incident.strike == nullptr || !daemon.Running();
+  if (!end.at_start) {
+    struck = absl::Now();
+    EXPECT_EQ(incident.strike(daemon.pid()), absl::OkStatus());
+  }
+  end.missing = LastMissing(incident.iptables, baseline.desired, daemon) - struck;
+  end.difference = Difference(ReadKernel(incident.iptables), baseline.desired);
+  // Faults of the event loop come just after.
+  absl::SleepFor(kRest);
+  end.ended = !daemon.Running();
+  daemon.Signal(SIGTERM);
+  end.exit_code = daemon.Wait(kDaemonPatience);
+  end.log = daemon.Output();
+  if (end.ended) end.difference = AfterItsEnd(incident, baseline, end.at_start);
+  return end;
+}
+
+// Each time that it can happen in the incident, until SIGTERM ends the daemon.
+void TryDaemon(const Incident& incident, const Fault& fault, Tally& tally) {
+  const Baseline baseline = MeasureIncident(incident, fault.call);
+  for (int nth = baseline.first; !::testing::Test::HasFailure(); ++nth) {
+    SCOPED_TRACE(absl::StrCat(incident.name, ", ", NameOf(fault), " number ", nth));
+    const DaemonEnd end = RunIncident(incident, With(fault, nth), baseline);
+    if (!Happened(fault, nth)) return;
+    ++tally.runs;
+    const absl::StatusOr<End> verdict = JudgeDaemon(end);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    tally.in_place += *verdict == End::kInPlace ? 1 : 0;
+  }
+}
+
+// ---- the tests
+
+class FaultTest : public ::testing::TestWithParam<FaultCase> {
+ protected:
+  FaultTest() {
+    std::filesystem::create_directory(kStandIns);
+    stand_ins_.emplace(kStandIns, "/usr/local/sbin");
+  }
+
+  // tests/faults/run makes a table of it.
+  static void Report(const std::string& subject, const Fault& fault, const Tally& tally) {
+    EXPECT_GT(tally.runs, 0) << "the fault never happened";
+    if (const char* path = std::getenv("KIPT_FAULT_RUNS"); path != nullptr && !HasFailure()) {
+      std::ofstream(path, std::ios::app) << subject << '\t' << NameOf(fault) << '\t' << tally.runs
+                                         << '\t' << tally.in_place << '\n';
+    }
+  }
+
+ private:
+  const PrivateRun run_;
+  std::optional<InPlaceOf> stand_ins_;
+};
+
+class SyncFaultsTest : public FaultTest {};
+class SyncFaultsLongTest : public FaultTest {};
+class DaemonFaultsTest : public FaultTest {};
+class DaemonFaultsLongTest : public FaultTest {};
+class FaultHappensTest : public FaultTest {};
+
+TEST_P(SyncFaultsTest, ArePutRightOrReportedWhereRulesAreDamaged) {
+  Tally tally;
+  TrySync({.iptables = GetParam().mode}, *GetParam().fault, tally);
+  Report("sync", *GetParam().fault, tally);
+}
+
+TEST_P(SyncFaultsLongTest, ArePutRightOrReportedEverywhere) {
+  Tally tally;
+  for (const bool cleanup : {true, false}) {
+    for (const StartState state : {StartState::kDamaged, StartState::kWarm, StartState::kCold}) {
+      TrySync({GetParam().mode, cleanup, state}, *GetParam().fault, tally);
+      if (GetParam().fault->slow()) return Report("sync", *GetParam().fault, tally);
+    }
+  }
+  Report("sync", *GetParam().fault, tally);
+}
+
+TEST_P(DaemonFaultsTest, AreSurvivedInOneIncident) {
+  Tally tally;
+  TryDaemon(GetParam().mode == IptablesMode::kNft ? kRulesetFlushed : kLockHeld, *GetParam().fault,
+            tally);
+  Report("daemon", *GetParam().fault, tally);
+}
+
+TEST_P(DaemonFaultsLongTest, AreSurvivedInEveryIncident) {
+  Tally tally;
+  for (const Incident& incident : {kStarted, kRulesetFlushed, kGateFlipped, kLockHeld}) {
+    if (incident.iptables == GetParam().mode) TryDaemon(incident, *GetParam().fault, tally);
+  }
+  Report("daemon", *GetParam().fault, tally);
+}
+
+const auto kCaseName = [](const auto& row) {
+  return absl::StrCat(NameOf(row.param.mode), "_", NameOf(*row.param.fault));
+};
+INSTANTIATE_TEST_SUITE_P(Some, SyncFaultsTest,
+                         ::testing::ValuesIn(Cases(&Fault::sample, kNftSync, kLegacySync)),
+                         kCaseName);
+INSTANTIATE_TEST_SUITE_P(All, SyncFaultsLongTest,
+                         ::testing::ValuesIn(Cases(&Fault::places, kNftSync, kLegacySync)),
+                         kCaseName);
+INSTANTIATE_TEST_SUITE_P(Some, DaemonFaultsTest,
+                         ::testing::ValuesIn(Cases(&Fault::sample, kNftDaemon, kLegacyDaemon)),
+                         kCaseName);
+INSTANTIATE_TEST_SUITE_P(All, DaemonFaultsLongTest,
+                         ::testing::ValuesIn(Cases(&Fault::places, kNftDaemon, kLegacyDaemon)),
+                         kCaseName);
+
+TEST_F(FaultHappensTest, WhatIsInjectedIsWhatTheProgramReports) {
+  const Fault fault = {"socket", "EMFILE"};
+  const Baseline baseline = MeasureSync({}, fault.call);
+  const SyncEnd end = RunSync({}, With(fault, baseline.first) + Arguments{KIPT_AGENT_PROGRAM});
+  EXPECT_THAT(end.output, HasSubstr("Too many open files"));
+  EXPECT_TRUE(Happened(fault, baseline.first));
+}
+
+TEST_F(FaultHappensTest, ACallThatIsNeverMadeIsNoRun) {
+  Tally tally;
+  TrySync({}, {"swapon", "EPERM"}, tally);
+  EXPECT_EQ(tally.runs, 0) << "which Report() takes for a failure";
 }
 
 struct ImpostorRow {
   std::string name;
+  // In the agent's place; "$agent" "$@" is the agent.
   std::string script;
-  std::string text;
+  std::string why;
 };
 
-class SyncJudgeTest : public ::testing::TestWithParam<ImpostorRow> {};
+class ImpostorTest : public ::testing::TestWithParam<ImpostorRow> {
+  const PrivateRun run_;
+};
 
-TEST_P(SyncJudgeTest, IsNoticed) {
-  const Verdict verdict = ColdSyncOf(GetParam().script);
-  EXPECT_EQ(verdict.end, End::kFailed);
-  EXPECT_THAT(verdict.text, HasSubstr(GetParam().text));
+TEST_P(ImpostorTest, IsFound) {
+  const Baseline baseline = MeasureSync({}, "socket");
+  std::ofstream("/run/impostor") << "#!/bin/sh\nagent=" << KIPT_AGENT_PROGRAM << "\n"
+                                 << GetParam().script << "\n";
+  std::filesystem::permissions("/run/impostor", std::filesystem::perms(0755));
+  const absl::StatusOr<End> verdict =
+      JudgeSync(RunSync({}, {"/run/impostor"}), baseline.before, baseline.desired, Unit::kKernel);
+  ASSERT_FALSE(verdict.ok());
+  EXPECT_THAT(std::string(verdict.status().message()), HasSubstr(GetParam().why));
+}
+
+// An error after `done`; a success after all of it and `damage` to it.
+std::string Refused(const std::string& done) {
+  return done + "\necho 'Error: the kernel refused the transaction' >&2; exit 1";
+}
+std::string Damaged(const std::string& damage) {
+  return "\"$agent\" \"$@\"; iptables-nft " + damage;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, SyncJudgeTest,
-    ::testing::Values(
-        ImpostorRow{"SuccessWithNothingDone", "exit 0", "exit code 0, but not in place"},
-        ImpostorRow{"AnErrorInSilence", "exit 1", "no clear error"},
-        ImpostorRow{"ALibrarysError",
-                    "echo 'Error: basic_filebuf::underflow error reading' >&2; exit 1",
-                    "a library's"},
-        ImpostorRow{"AnotherExitCode", "echo 'Error: the kernel refused it' >&2; exit 3",
-                    "exit code 3"},
-        ImpostorRow{"ACrash", "kill -SEGV $$", "crashed, 139"},
-        ImpostorRow{"ASanitizersWord", "echo 'AddressSanitizer: heap-use-after-free'; exit 1",
-                    "crashed, 1"},
-        ImpostorRow{"AnErrorWithHalfOfItDone",
-                    "LD_PRELOAD= /usr/sbin/iptables-nft -N HALF-DONE\n"
-                    "echo 'Error: the kernel refused the transaction' >&2; exit 1",
-                    "neither as before nor as desired"}),
+    All, ImpostorTest,
+    ::testing::ValuesIn(std::vector<ImpostorRow>{
+        {"SuccessWithNothingDone", "exit 0", "exit code 0, but not in place"},
+        {"OneRuleMissing", Damaged("-D KUBE-FIREWALL 1"), "not in place"},
+        {"AJumpTwice", Damaged("-A INPUT -j KUBE-FIREWALL"), "not in place"},
+        {"AForeignRuleGone", Damaged("-F FOREIGN"), "not in place"},
+        {"AnotherOrder",
+         Damaged("-D INPUT -j KUBE-FIREWALL; iptables-nft -A INPUT -j KUBE-FIREWALL"),
+         "not in place"},
+        {"APolicy", Damaged("-P FORWARD DROP"), "not in place"},
+        {"AChainTooMany", Damaged("-t mangle -N KUBE-KUBELET-CANARY"), "not in place"},
+        {"AnErrorInSilence", "exit 1", "no clear error"},
+        {"ALibrarysError", "echo 'Error: basic_filebuf::underflow error reading'; exit 1",
+         "a library's"},
+        {"AnotherExitCode", "echo 'Error: the kernel refused it' >&2; exit 3", "exit code 3"},
+        {"ACrash", "kill -SEGV $$", "crashed, 139"},
+        {"ASanitizersReport", "echo 'AddressSanitizer: heap-use-after-free'; exit 1", "crashed, 1"},
+        {"AnErrorWithHalfOfItDone", Refused("iptables-nft -N HALF-DONE"),
+         "neither as before nor as desired"},
+        {"AnErrorWithAllOfItDone", Refused("\"$agent\" \"$@\""), "an error, but all is done"}}),
     [](const auto& row) { return row.param.name; });
-
-// ---- what happens to the daemon
-
-const Incident& IncidentNamed(absl::string_view name) {
-  const std::vector<Incident>& all = Incidents();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Incident& each) { return each.name == name; });
-  EXPECT_NE(found, all.end()) << "there is no incident " << name;
-  return *found;
-}
-
-struct DaemonRow {
-  std::string name;
-  // The incident; hint-deleted is part of each.
-  std::string (*strike)(const Site& site);
-  uint32_t nth;  // of send: EINTR
-  End end;
-  bool timing;
-  std::string text;
-};
-
-std::string DeleteHint(const Site& site) { return IncidentNamed("hint-deleted").strike(site); }
-
-std::string DeleteHintAndKill(const Site& site) {
-  std::string problem = DeleteHint(site);
-  kill(site.daemon, SIGKILL);
-  return problem;
-}
-
-// The log warns of the damage, and not of the delay.
-std::string DeleteHintWhileItIsStopped(const Site& site) {
-  kill(site.daemon, SIGSTOP);
-  std::string problem = DeleteHint(site);
-  if (fork() == 0) {
-    sleep(static_cast<unsigned>(absl::ToInt64Seconds(kSilent)) + 1);
-    kill(site.daemon, SIGCONT);
-    _exit(0);
-  }
-  return problem;
-}
-
-// It reads the kernel so seldom that it may not see how long the rules were missing.
-Verdict OnABusyMachine(const std::function<Verdict()>& try_it) {
-  Verdict verdict = {.end = End::kInPlace};
-  for (int i = 0; i < 5 && verdict.end == End::kInPlace; ++i) verdict = try_it();
-  return verdict;
-}
-
-// All at once, for they wait.
-TEST(DaemonJudgeTest, NoticesAFaultThatIsNeverReachedADaemonThatIsKilledAndOneThatIsLateInSilence) {
-  const std::vector<DaemonRow> rows = {
-      {"never reached", DeleteHint, 100000, End::kNotReached, false, ""},
-      {"killed", DeleteHintAndKill, 1, End::kFailed, false, "the daemon ended with 137"},
-      {"late in silence", DeleteHintWhileItIsStopped, 1, End::kFailed, true, "said nothing"}};
-  const Programs programs = BuiltPrograms();
-  Baseline baseline;
-  Apart([&] { baseline = MeasureIncident(IncidentNamed("hint-deleted"), programs); });
-  ASSERT_EQ(baseline.problem, "");
-  std::vector<Verdict> verdicts(rows.size());
-  std::vector<std::function<void()>> jobs;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    jobs.emplace_back([&, i] {
-      Incident incident = IncidentNamed("hint-deleted");
-      incident.strike = rows[i].strike;
-      verdicts[i] = OnABusyMachine([&] {
-        return IncidentWithFault(incident, programs, baseline, RowOf(Point::kSend, "EINTR"),
-                                 rows[i].nth);
-      });
-    });
-  }
-  DoApart(jobs, jobs.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(verdicts[i].end, rows[i].end) << rows[i].name << ": " << verdicts[i].text;
-    EXPECT_EQ(verdicts[i].timing, rows[i].timing) << rows[i].name;
-    EXPECT_TRUE(verdicts[i].failed()) << rows[i].name;
-    EXPECT_THAT(verdicts[i].text, HasSubstr(rows[i].text)) << rows[i].name;
-  }
-}
-
-TEST(DaemonJudgeTest, NoticesAnIncidentThatDoesNotReachTheDaemon) {
-  Incident nothing = IncidentNamed("hint-deleted");
-  nothing.strike = [](const Site&) { return std::string(); };
-  Tally tally(Subject::kDaemon);
-  TryDaemonFaults(
-      {nothing}, BuiltPrograms(), [](const FaultRow&) { return true; }, tally);
-  EXPECT_THAT(tally.Problems(Scope::kPart), Contains(HasSubstr("did not reach it")));
-}
-
-struct BrokenRow {
-  std::string name;
-  std::string restore;  // what is done to the rules that stand
-};
-
-class BrokenKernelTest : public ::testing::TestWithParam<BrokenRow> {};
-
-TEST_P(BrokenKernelTest, IsNeitherAsBeforeNorAsDesired) {
-  Apart([] {
-    const Programs programs = BuiltPrograms();
-    const Baseline baseline = MeasureSync(kDamaged, programs);
-    ASSERT_EQ(baseline.problem, "");
-    ASSERT_EQ(Prepare(kWarm, programs), "");
-    ASSERT_EQ(Restore(IptablesMode::kNft, IpFamily::kIpv4,
-                      "*filter\n-A FORWARD -p tcp -m tcp --dport 9 -j FOREIGN\nCOMMIT\n"),
-              "");
-    ASSERT_EQ(Difference(ReadKernel(IptablesMode::kNft), baseline.desired), "");
-    ASSERT_EQ(Restore(IptablesMode::kNft, IpFamily::kIpv4, GetParam().restore), "");
-    const KernelText now = ReadKernel(IptablesMode::kNft);
-    EXPECT_NE(HalfDone(now, baseline.before, baseline.desired, Atomicity::kWhole), "");
-    EXPECT_EQ(HalfDone(baseline.before, baseline.before, baseline.desired, Atomicity::kWhole), "");
-    EXPECT_EQ(HalfDone(baseline.desired, baseline.before, baseline.desired, Atomicity::kWhole), "");
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BrokenKernelTest,
-    ::testing::Values(
-        BrokenRow{"OneRuleMissing", "*filter\n-D KUBE-FIREWALL 1\nCOMMIT\n"},
-        BrokenRow{"AJumpTwice", "*filter\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n"},
-        BrokenRow{"AForeignRuleGone", "*filter\n-F FOREIGN\nCOMMIT\n"},
-        BrokenRow{"AnotherOrder",
-                  "*filter\n-D INPUT -j KUBE-FIREWALL\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n"},
-        BrokenRow{"APolicy", "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"},
-        BrokenRow{"AChainTooMany", "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n"}),
-    [](const auto& row) { return row.param.name; });
-
-// ---- some faults, at every occurrence
-
-TEST(SyncFaultsTest, AreSurvivedBySyncOnNftables) {
-  const Programs programs = BuiltPrograms();
-  Tally tally(Subject::kSync);
-  TrySyncFaults(
-      {kDamaged}, programs,
-      [](const FaultRow& row) {
-        return IsOneOf(row, {{Point::kSend, "lost on the way"},
-                             {Point::kReceive, "overflow: all lost, ENOBUFS"},
-                             {Point::kDatagram, "twice"},
-                             {Point::kSocket, "EMFILE"},
-                             {Point::kAccess, "EACCES"}});
-      },
-      tally);
-  ExpectSurvived(tally, 100);
-}
-
-TEST(SyncFaultsTest, AreSurvivedBySyncOnLegacyIptables) {
-  const Programs programs = BuiltPrograms();
-  Tally tally(Subject::kSync);
-  TrySyncFaults(
-      {kLegacyDamaged}, programs,
-      [](const FaultRow& row) {
-        return IsOneOf(row, {{Point::kProgram, "no process (EAGAIN)"},
-                             {Point::kProgram, "dies behind its first table"},
-                             {Point::kProgram, "done, but exit code 1"},
-                             {Point::kProgram, "exit code 4"},
-                             {Point::kProgram, "prints its first table only"},
-                             {Point::kFeed, "ENOMEM"},
-                             {Point::kThread, "EAGAIN"},
-                             {Point::kFlock, "ENOLCK"}});
-      },
-      tally);
-  ExpectSurvived(tally, 40);
-}
-
-TEST(DaemonFaultsTest, AreSurvivedByTheDaemon) {
-  Tally tally(Subject::kDaemon);
-  TryDaemonFaults(
-      {IncidentNamed("hint-deleted"), IncidentNamed("lock-held")}, BuiltPrograms(),
-      [](const FaultRow& row) {
-        return IsOneOf(row, {{Point::kReceive, "overflow: all lost, ENOBUFS"},
-                             {Point::kThread, "EAGAIN"},
-                             {Point::kProgram, "dies when it is done"}});
-      },
-      tally);
-  ExpectSurvived(tally, 20);
-}
-
-TEST(DaemonFaultsTest, AStartThatALostAnswerHeldUpIsExplainedInTheLog) {
-  Apart([] {
-    const Programs programs = BuiltPrograms();
-    const Incident& start = IncidentNamed("agent-started");
-    const Baseline baseline = MeasureIncident(start, programs);
-    ASSERT_EQ(baseline.problem, "");
-    const Verdict verdict = OnABusyMachine([&] {
-      return IncidentWithFault(start, programs, baseline, RowOf(Point::kSend, "lost on the way"),
-                               1);
-    });
-    // Late, and explained: JudgeIncident.
-    EXPECT_EQ(verdict.end, End::kError) << verdict.text;
-  });
-}
-
-// What a whole run requires of the faults, for their points: each is reached where control.cc says
-// so, and only there.
-TEST(PointsTest, AreReachedBySyncAndByTheDaemonAsListed) {
-  const Programs programs = BuiltPrograms();
-  std::vector<Baseline> counted(4);
-  DoApart({[&] { counted[0] = MeasureSync(kDamaged, programs); },
-           [&] { counted[1] = MeasureSync(kLegacyDamaged, programs); },
-           [&] { counted[2] = MeasureIncident(IncidentNamed("agent-started"), programs); },
-           [&] { counted[3] = MeasureIncident(IncidentNamed("lock-held"), programs); }},
-          /*threads=*/4);
-  for (const Baseline& baseline : counted) ASSERT_EQ(baseline.problem, "");
-  for (size_t i = 0; i < kPointCount; ++i) {
-    const auto point = static_cast<Point>(i);
-    EXPECT_EQ(counted[0].occurrences[i] + counted[1].occurrences[i] > 0,
-              Uses(Subject::kSync, point))
-        << PointName(point);
-    EXPECT_EQ(counted[2].occurrences[i] + counted[3].occurrences[i] > 0,
-              Uses(Subject::kDaemon, point))
-        << PointName(point);
-  }
-}
-
-TEST(EveryFaultLongTest, ASyncThatDoesNotEndIsNoticed) {
-  const Verdict verdict = ColdSyncOf("exec sleep 600");
-  EXPECT_EQ(verdict.end, End::kFailed);
-  EXPECT_TRUE(verdict.timing);
-  EXPECT_THAT(verdict.text, HasSubstr("still runs after"));
-}
-
-TEST(EveryFaultLongTest, IsSurvivedBySync) {
-  const Programs programs = BuiltPrograms();
-  Tally tally(Subject::kSync);
-  TrySyncFaults(
-      AllScenes(), programs, [](const FaultRow&) { return true; }, tally);
-  ExpectSurvived(tally, 15000, Scope::kWhole);
-}
-
-TEST(EveryFaultLongTest, IsSurvivedByTheDaemon) {
-  const Programs programs = BuiltPrograms();
-  Tally tally(Subject::kDaemon);
-  TryDaemonFaults(
-      Incidents(), programs, [](const FaultRow&) { return true; }, tally);
-  ExpectSurvived(tally, 12000, Scope::kWhole);
-}
 
 }  // namespace
 }  // namespace kipt::testing
