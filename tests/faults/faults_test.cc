@@ -100,9 +100,9 @@ const CallRow kCalls[] = {
     {"socketpair", {"EMFILE", "ENOMEM"}, kLegacy},
     // Under its filter, the daemon's C library takes clone for clone3.
     {"clone3", {"EAGAIN", "ENOMEM"}, kLegacySync, kLegacySync},
-    {"clone", {"EAGAIN", "ENOMEM"}, kLegacyDaemon, kLegacyDaemon},
+    {"clone", {"EAGAIN", "ENOMEM"}, kLegacyDaemon},
     {"poll", {"EINTR", "ENOMEM"}, kLegacy},
-    {"wait4", {"ECHILD", "EINTR"}, kLegacy, kLegacySync},
+    {"wait4", {"ECHILD", "EINTR"}, kLegacy, kLegacy},
     {"openat", {"EMFILE", "EACCES", "EIO"}, kNft | kLegacy},
     {"read", {"EINTR", "EIO"}, kNft | kLegacy},
     {"newfstatat", {"EACCES", "ENOMEM"}, kNft | kLegacy},
