@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/policy/known_owners.h"
 #include "agent/policy/nft_copies.h"

@@ -22,6 +22,8 @@
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
+#include "agent/loop/pace.h"
 #include "agent/node/node.h"
 #include "agent/node_agent.h"
 #include "agent/process/origin.h"

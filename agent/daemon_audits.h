@@ -15,7 +15,7 @@
 #include "agent/endpoints/audit_watch.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 
 namespace kipt::agent {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/config/config.h"
-#include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "agent/node/node.h"
 
 namespace kipt::agent {

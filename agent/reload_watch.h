@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "agent/process/config_watch.h"
 
 namespace kipt::agent {

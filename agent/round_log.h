@@ -10,7 +10,7 @@
 #include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
 #include "agent/loop/events.h"
-#include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {

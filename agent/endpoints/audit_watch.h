@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "agent/audit/node_audit.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 
 namespace kipt::agent {
 

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "netlink/conntrack.h"
 
 namespace kipt::agent {

@@ -29,6 +29,7 @@
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "agent/loop/events.h"
 #include "agent/process/files.h"
 

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "agent/detect/rule_support.h"
 #include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"

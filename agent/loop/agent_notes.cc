@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "agent/loop/agent.h"
 #include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/ownership.h"

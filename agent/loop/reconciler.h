@@ -15,6 +15,7 @@
 #include "agent/detect/rule_support.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "netlink/backend.h"

@@ -21,6 +21,7 @@
 #include "agent/loop/events.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
+#include "agent/loop/retirer.h"
 
 namespace kipt::agent {
 

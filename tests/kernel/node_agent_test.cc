@@ -26,6 +26,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "agent/node/node.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/support/legacy_tables.h"

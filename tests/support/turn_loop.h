@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
 #include "tests/support/patience.h"
 
 namespace kipt::testing {

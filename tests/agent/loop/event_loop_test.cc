@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/event_loop.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +21,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "agent/loop/clock.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/status_matchers.h"
 

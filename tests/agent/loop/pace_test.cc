@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/pace.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
+#include "agent/loop/retirer.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"

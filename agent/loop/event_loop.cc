@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/event_loop.h"
+
+#include <sys/epoll.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "agent/loop/clock.h"
+
+namespace kipt::agent {
+namespace {
+
+// How late a timer may be, so that the kernel can combine wake-ups. Timers are of 50 ms and more.
+constexpr uint64_t kTimerAccuracyMicros = 1000;
+
+absl::Status Error(int result, absl::string_view what) {
+  return absl::ErrnoToStatus(std::max(-result, 0), what);
+}
+
+template <typename... Event>
+int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
+  // A copy: the handler may destroy the source that holds it.
+  const EventHandler handler = *static_cast<EventHandler*>(data);
+  *handler.busy = true;
+  handler.run();
+  *handler.busy = false;
+  return 0;
+}
+
+}  // namespace
+
+EventSource::~EventSource() { sd_event_source_disable_unref(source_); }
+
+absl::Status EventSource::Enable(bool enabled) {
+  return Error(sd_event_source_set_enabled(source_, enabled ? SD_EVENT_ON : SD_EVENT_OFF),
+               "cannot change what the event loop waits for");
+}
+
+absl::Status EventSource::FireAfter(absl::Duration delay) {
+  // From now: the loop's own time is that of the beginning of its turn.
+  const absl::Duration at = SteadyNow() - SteadyTime() + std::max(delay, absl::ZeroDuration());
+  int result =
+      sd_event_source_set_time(source_, static_cast<uint64_t>(absl::ToInt64Microseconds(at)));
+  if (result >= 0) result = sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT);
+  return Error(result, "cannot set a timer");
+}
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  sd_event* event = nullptr;
+  const int result = sd_event_new(&event);
+  if (result < 0) return Error(result, "cannot make an event loop");
+  return std::unique_ptr<EventLoop>(new EventLoop(event));
+}
+
+EventLoop::~EventLoop() {
+  watchdog_.reset();
+  sd_event_unref(event_);
+}
+
+int EventLoop::fd() const { return sd_event_get_fd(event_); }
+
+absl::Status EventLoop::Dispatch() {
+  for (;;) {
+    const int result = sd_event_run(event_, 0);
+    if (result == -ESTALE) return absl::OkStatus();                  // Exit() ran
+    if (result <= 0) return Error(result, "the event loop failed");  // 0: nothing is ready
+  }
+}
+
+absl::StatusOr<int> EventLoop::Run() {
+  const int result = sd_event_loop(event_);
+  if (result < 0) return Error(result, "the event loop failed");
+  return result;
+}
+
+void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
+
+EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> handler) {
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
+                                     RunHandler<int, uint32_t>, &source->handler_);
+  if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
+  return source;
+}
+
+EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler) {
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
+                                       std::numeric_limits<int64_t>::max(), kTimerAccuracyMicros,
+                                       RunHandler<uint64_t>, &source->handler_);
+  if (result < 0) return Error(result, "cannot make a timer");
+  return source;
+}
+
+EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> handler) {
+  sigset_t mask{};
+  sigaddset(&mask, signal);
+  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
+  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  const int result = sd_event_add_signal(event_, &source->source_, signal,
+                                         RunHandler<const signalfd_siginfo*>, &source->handler_);
+  if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));
+  return source;
+}
+
+absl::StatusOr<bool> EventLoop::EnableWatchdog(std::function<void()> feed) {
+  uint64_t microseconds = 0;
+  const int result = sd_watchdog_enabled(/*unset_environment=*/0, &microseconds);
+  if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
+  if (result == 0) return false;
+  // sd_event's own would wait for a service manager that does not read.
+  const absl::Duration period = absl::Microseconds(microseconds) / 3;
+  SourceOrError timer = AddTimer([this, period, feed = std::move(feed)] {
+    feed();
+    watchdog_->FireAfter(period).IgnoreError();
+  });
+  if (!timer.ok()) return timer.status();
+  watchdog_ = *std::move(timer);
+  absl::Status armed = watchdog_->FireAfter(absl::ZeroDuration());
+  if (!armed.ok()) return armed;
+  return true;
+}
+
+}  // namespace kipt::agent
