@@ -12,13 +12,13 @@
 
 #include "absl/time/clock.h"
 #include "netlink/transaction.h"
-#include "tests/support/figures.h"
-#include "tests/support/service_rules.h"
 #include "tests/interop/audited_host.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/figures.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/process_cost.h"
+#include "tests/support/service_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

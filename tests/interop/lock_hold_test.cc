@@ -19,8 +19,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/support/service_rules.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/service_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

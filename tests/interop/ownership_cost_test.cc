@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/support/service_rules.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/process_cost.h"
+#include "tests/support/service_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
