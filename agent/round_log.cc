@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/loop/damping.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"

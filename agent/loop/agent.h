@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/attribution.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/damping.h"
 #include "agent/loop/event_loop.h"
 #include "agent/loop/events.h"
 #include "agent/loop/foreign_rules.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/loop/agent.h"
+#include "agent/loop/damping.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"

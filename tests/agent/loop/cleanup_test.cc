@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/loop/agent.h"
-#include "agent/loop/round.h"
+#include "agent/loop/damping.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/loop/damping_plans.h"

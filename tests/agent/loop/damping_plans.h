@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/loop/round.h"
+#include "agent/loop/damping.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/damping.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/loop/round.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/damping_plans.h"
 #include "tests/support/observed.h"
