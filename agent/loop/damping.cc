@@ -17,8 +17,6 @@ namespace {
 
 using netlink::AddRule;
 using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteRule;
 
 // A repair that is undone this soon was undone on purpose, or by a loop.
 constexpr absl::Duration kSoon = absl::Seconds(1);
