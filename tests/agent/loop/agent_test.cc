@@ -203,7 +203,8 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
     EXPECT_LE(rounds_.size(), rounds + 2);
     EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
   }
-  EXPECT_LE(refusal.count - refused_before, 2);
+  // An attempt that the pause has made due is one transaction of all, and one for each table.
+  EXPECT_LE(refusal.count - refused_before, 5) << "two attempts";
 }
 
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
