@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -217,9 +216,10 @@ ExitOrError Run(const CommandLine& command_line, const Config& config,
   if (command == Command::kAudit) return RunAudit(flags, node);
   if (command == Command::kMarks) return RunMarks(flags, node);
   if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
-  const auto* const on_rules = absl::c_find_if(
-      kRuleCommands, [&](const RuleCommand& each) { return each.command == command; });
-  return RunOnRules(*on_rules, flags, node);
+  for (const RuleCommand& on_rules : kRuleCommands) {
+    if (on_rules.command == command) return RunOnRules(on_rules, flags, node);
+  }
+  return absl::UnimplementedError("this command has no row in kRuleCommands");
 }
 
 // `unwritten`: the exit status where the output cannot be written.

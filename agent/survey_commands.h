@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one-shot commands that read the rules of every iptables mode, whoever wrote them. Each takes
+// The one-shot commands that read the rules of every iptables mode and of every program. Each takes
 // away what it does not need of the process's privileges, and prints to standard output.
 #ifndef KIPT_AGENT_SURVEY_COMMANDS_H_
 #define KIPT_AGENT_SURVEY_COMMANDS_H_

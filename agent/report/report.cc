@@ -73,8 +73,9 @@ auto CountOf(const std::vector<Change>& changes, Family family) {
 
 // The releases of kubelet that make the same rules as the emulated one does.
 std::string KubeletsText(const Subject& subject) {
-  constexpr featuregates::Version kFirstWithGate = {1, 25};
-  constexpr featuregates::Version kFirstWithGateOn = {1, 27};
+  constexpr featuregates::Version kFirstWithGate =
+      featuregates::kIPTablesOwnershipCleanupLife[0].since;
+  constexpr featuregates::Version kFirstWithGateOn = featuregates::kDefaultEmulatedVersion;
   const featuregates::Version emulated = subject.emulated_version;
   if (subject.input.mode == Mode::kOff) return "";
   if (subject.input.mode == Mode::kCleanup) {

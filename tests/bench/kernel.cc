@@ -148,41 +148,29 @@ void Incidents(State& state, IptablesMode mode, int services) {
   daemon->Wait();
 }
 
-// What a transaction of many rules takes another program, without the daemon (`watch` empty) or
-// with one that watches in this way.
+// What a transaction of many rules takes another program, next to the daemon that watches in this
+// way, or without it (`watch` empty). And what each takes of the daemon's time; with events also
+// its wake-ups afterwards, while nothing happens, and its memory.
 void OthersCommit(State& state, const std::string& watch) {
   const absl::StatusOr<Node*> node = NodeOf(IptablesMode::kNft, 0);
   if (!node.ok()) return state.SkipWithError(std::string(node.status().message()).c_str());
   const auto daemon = watch.empty() ? nullptr : StartDaemon(IptablesMode::kNft, watch);
-  Figures figures;
-  for (auto _ : state) {
-    const auto took = (*node)->other_program().CommitRules(kStormRules);
-    if (!took.ok()) return state.SkipWithError("the transaction failed");
-    state.SetIterationTime(absl::ToDoubleSeconds(*took));
-    figures.Add(*took);
-    (*node)->other_program().RemoveRules().IgnoreError();
-    absl::SleepFor(absl::Milliseconds(500));
-  }
-  Tell(state, figures);
-}
-
-// The daemon's own time for a transaction of many rules of another program, its wake-ups while
-// nothing happens, and its memory then.
-void Bystander(State& state) {
-  const absl::StatusOr<Node*> node = NodeOf(IptablesMode::kNft, 0);
-  if (!node.ok()) return state.SkipWithError(std::string(node.status().message()).c_str());
-  const auto daemon = StartDaemon(IptablesMode::kNft);
+  const bool measures_daemon = watch == "events";
+  Figures commits;
   Figures cpu;
   for (auto _ : state) {
-    ComesToRest(daemon->pid());
-    const auto before = ThreadCosts(daemon->pid());
+    if (measures_daemon) ComesToRest(daemon->pid());
+    const auto before = ThreadCosts(measures_daemon ? daemon->pid() : 0);
     const auto took = (*node)->other_program().CommitRules(kStormRules);
     if (!took.ok()) return state.SkipWithError("the transaction failed");
     absl::SleepFor(absl::Milliseconds(500));
-    cpu.Add(Spent(before, ThreadCosts(daemon->pid())).cpu);
+    if (measures_daemon) cpu.Add(Spent(before, ThreadCosts(daemon->pid())).cpu);
     state.SetIterationTime(absl::ToDoubleSeconds(*took));
+    commits.Add(*took);
     (*node)->other_program().RemoveRules().IgnoreError();
   }
+  Tell(state, commits);
+  if (!measures_daemon) return;
   state.counters["storm_cpu_us"] = absl::ToDoubleMicroseconds(cpu.Median());
   ComesToRest(daemon->pid());
   const auto before = ThreadCosts(daemon->pid());
@@ -192,8 +180,6 @@ void Bystander(State& state) {
   const Memory memory = MemoryOf(daemon->pid());
   state.counters["rss_anon_kib"] = static_cast<double>(memory.anonymous_kib);
   state.counters["rss_kib"] = static_cast<double>(memory.resident_kib);
-  daemon->Signal(SIGTERM);
-  daemon->Wait();
 }
 
 // ---- all of them ----
@@ -241,9 +227,6 @@ int main(int argc, char** argv) {
   for (const int services : {0, 1000, 10000}) {
     kipt::testing::Register(IptablesMode::kLegacy, services);
   }
-  benchmark::RegisterBenchmark("nft/0/bystander", kipt::testing::Bystander)
-      ->UseManualTime()
-      ->Iterations(9);
   for (const std::string watch : {"", "events", "poll"}) {
     const std::string name = "nft/0/40,000 rules of another program, " +
                              (watch.empty() ? "no daemon" : "--watch=" + watch);

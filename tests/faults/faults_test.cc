@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -24,6 +23,7 @@
 #include "tests/faults/judges.h"
 #include "tests/support/background_program.h"
 #include "tests/support/in_place_of.h"
+#include "tests/support/lock_holder.h"
 #include "tests/support/netns.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -410,15 +410,13 @@ absl::Status FlipGate(pid_t daemon) {
 // Another process damages legacy rules and holds the lock for a while. (It damages them under a
 // lock of its own, or the daemon might be quicker than we.)
 absl::Status HoldLock(pid_t /*daemon*/) {
-  const int held = open(kLock, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (held < 0 || flock(held, LOCK_EX) != 0) return absl::InternalError("no lock");
+  const LockHolder holder(kLock, absl::InfiniteDuration());
   absl::Status status = Done(RunProgram(
       {"env", "XTABLES_LOCKFILE=/run/another.lock", "iptables-legacy-restore", "--noflush"},
       "*filter\n-D KUBE-FIREWALL 1\nCOMMIT\n"));
   // Closing the lock file wakes the daemon.
   close(open(kLock, O_RDONLY | O_CLOEXEC));
   absl::SleepFor(kHeld);
-  close(held);
   return status;
 }
 

@@ -118,12 +118,12 @@ KernelText ReadKernel(IptablesMode mode) {
   return text;
 }
 
-std::string Difference(const KernelText& is, const KernelText& wanted) {
+std::string Difference(const KernelText& is, const KernelText& desired) {
   std::string text;
-  for (const std::string& name : NamesOf({is, wanted})) {
-    if (PartOf(is, name) == PartOf(wanted, name)) continue;
+  for (const std::string& name : NamesOf({is, desired})) {
+    if (PartOf(is, name) == PartOf(desired, name)) continue;
     absl::StrAppend(&text, "--- ", name, " is\n", PartOf(is, name), "--- and should be\n",
-                    PartOf(wanted, name));
+                    PartOf(desired, name));
   }
   return text;
 }

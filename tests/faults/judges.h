@@ -25,7 +25,7 @@ using KernelText = std::map<std::string, std::string>;
 // Of the calling thread's network namespace.
 KernelText ReadKernel(IptablesMode mode);
 // Where two differ, for people.
-std::string Difference(const KernelText& is, const KernelText& wanted);
+std::string Difference(const KernelText& is, const KernelText& desired);
 
 // What is written at once. iptables-legacy writes a table at once, and the agent gives it a family.
 enum class Unit { kKernel, kFamily, kTable };

@@ -6,27 +6,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/soak/writers.h"
+#include "tests/support/figures.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/process_cost.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -95,12 +95,6 @@ struct Course {
   Cripple cripple = Cripple::kNone;
 };
 
-absl::Duration Quantile(std::vector<absl::Duration> all, double part) {
-  if (all.empty()) return absl::ZeroDuration();
-  std::sort(all.begin(), all.end());
-  return all[static_cast<size_t>(std::floor(part * static_cast<double>(all.size() - 1)))];
-}
-
 class SoakTest : public DaemonTest {
  protected:
   // Ends with the first violation; "" where there is none.
@@ -125,7 +119,6 @@ class SoakTest : public DaemonTest {
   void StartDaemon();
   std::vector<std::string> PlanArguments() const;
   std::string Summary() const;
-  IpFamily DrawFamily() { return kBothFamilies[Draw(random_, 2)]; }
   Iptables Ip4() const { return {.mode = course_.mode}; }
 
   Course course_;
@@ -141,7 +134,7 @@ class SoakTest : public DaemonTest {
   // For the summary.
   std::map<std::string, int> done_;
   std::map<std::string, Counted> packets_;
-  std::vector<absl::Duration> in_place_;
+  Figures in_place_;
   std::vector<Sample> samples_;
 };
 
@@ -173,7 +166,6 @@ void SoakTest::PutThirdParties() {
     const ProgramResult added = Ip4().Run(
         {"-w", "-t", "nat", "-A", chain, "-p", "udp", "--dport", absl::StrCat(port), "-j", target});
     ASSERT_EQ(added.exit_code, 0) << added;
-    const std::vector<std::string> jump = {"PREROUTING", "-j", chain};
     for (const char* what : {"-C", "-A"}) {
       if (Ip4().Run({"-w", "-t", "nat", what, "PREROUTING", "-j", chain}).exit_code == 0) return;
     }
@@ -359,7 +351,7 @@ std::string SoakTest::JudgeInPlace() {
   if (!WaitUntil(clean, cleanup_ ? kRetiredBound : kInPlaceBound)) {
     return absl::StrCat("not in place: ", Agent(PlanArguments()).out, Readyz(), daemon().Output());
   }
-  in_place_.push_back(absl::Now() - start);
+  in_place_.Add(absl::Now() - start);
   if (course_.cripple == Cripple::kDamagedUnseen) {
     daemon().Stop();
     Ip4().Run({"-w", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
@@ -420,8 +412,8 @@ std::string SoakTest::Summary() const {
                     counted.judged, ", ", counted.lost, " |\n");
   }
   absl::StrAppend(&text, "| until all was in place: median, longest | ",
-                  absl::FormatDuration(Quantile(in_place_, 0.5)), ", ",
-                  absl::FormatDuration(Quantile(in_place_, 1)), " |\n");
+                  absl::FormatDuration(in_place_.Median()), ", ",
+                  absl::FormatDuration(in_place_.Quantile(1)), " |\n");
   if (!samples_.empty()) {
     absl::StrAppend(&text, "| RssAnon, first and last | ", samples_.front().anonymous_kib, " KiB, ",
                     samples_.back().anonymous_kib, " KiB |\n");

@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tests/support/checksum.h"
+
 namespace kipt::testing {
 namespace {
 
@@ -30,22 +32,6 @@ void Put16(PacketBytes& bytes, uint16_t value) {
 void Put32(PacketBytes& bytes, uint32_t value) {
   Put16(bytes, static_cast<uint16_t>(value >> 16));
   Put16(bytes, static_cast<uint16_t>(value & 0xffff));
-}
-
-// RFC 1071.
-uint16_t Checksum(const PacketBytes& bytes) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i < bytes.size(); i += 2) {
-    const uint32_t low = i + 1 < bytes.size() ? bytes[i + 1] : 0;
-    sum += static_cast<uint32_t>(bytes[i]) << 8 | low;
-  }
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(~sum & 0xffff);
-}
-
-void SetChecksum(PacketBytes& bytes, size_t offset, uint16_t checksum) {
-  bytes[offset] = static_cast<uint8_t>(checksum >> 8);
-  bytes[offset + 1] = static_cast<uint8_t>(checksum & 0xff);
 }
 
 PacketBytes Ip(IpEnds ends, uint16_t id, int protocol, const PacketBytes& payload) {

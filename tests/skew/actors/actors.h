@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who writes iptables rules on the test node. An actor acts when it is told to: what a real one
-// does once a minute it does when that minute is said to be over. All act in the calling thread's
-// network namespace, which is the node's.
+// The programs that write iptables rules on the test node. An actor acts on request: what a real
+// one does once a minute it does when the test says that the minute is over. All act in the calling
+// thread's network namespace, which is the node's.
 #ifndef KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
 #define KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
 

@@ -52,8 +52,8 @@ std::vector<std::string> PathWith(const testing::ScratchDirectory& directory) {
 class StoppedProgram {
  public:
   void Start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
-  // It goes on until `done`, and is stopped again. Not ok: it has ended, or `done` does not become
-  // true in time, which is told with `complaint`.
+  // It continues until `done`, and is stopped again. Not ok: it has ended, or `done` does not
+  // become true in time, which `complaint` reports.
   Act RunUntil(const std::function<bool()>& done, absl::Duration patience,
                const std::string& complaint);
   void Kill() { program_ = nullptr; }

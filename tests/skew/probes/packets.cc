@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/skew/probes/sockets.h"
+#include "tests/support/checksum.h"
 
 namespace kipt::skew {
 namespace {
@@ -35,8 +36,10 @@ std::optional<Value> ValueIn(const void* bytes, size_t size) {
 }
 
 using agent::OwnedFd;
+using testing::Checksum;
 using testing::InNetns;
 using testing::IpFamily;
+using testing::SetChecksum;
 
 constexpr size_t kIpv4Header = 20;
 constexpr size_t kIpv6Header = 40;
@@ -61,22 +64,6 @@ void Append(FrameBytes& bytes, const FrameBytes& more) {
 void Append(FrameBytes& bytes, const void* more, size_t size) {
   const auto* start = static_cast<const uint8_t*>(more);
   bytes.insert(bytes.end(), start, start + size);
-}
-
-// RFC 1071.
-uint16_t Checksum(const FrameBytes& bytes) {
-  uint32_t sum = 0;
-  for (size_t i = 0; i < bytes.size(); i += 2) {
-    const uint32_t low = i + 1 < bytes.size() ? bytes[i + 1] : 0;
-    sum += static_cast<uint32_t>(bytes[i]) << 8 | low;
-  }
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<uint16_t>(~sum & 0xffff);
-}
-
-void SetChecksum(FrameBytes& bytes, size_t offset, uint16_t checksum) {
-  bytes[offset] = static_cast<uint8_t>(checksum >> 8);
-  bytes[offset + 1] = static_cast<uint8_t>(checksum & 0xff);
 }
 
 FrameBytes AddressBytes(IpFamily family, const std::string& address) {
