@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/audit/mark_map.h"
 #include "agent/confinement.h"
 #include "agent/detect/host_files.h"

@@ -9,9 +9,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/chain_future.h"
 #include "agent/audit/change_advice.h"
+#include "agent/audit/family_audit.h"
+#include "agent/audit/mark_walk.h"
 #include "agent/policy/nft_copies.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

@@ -7,7 +7,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/family_audit.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/chain_meaning.h"
+#include "agent/audit/finding.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {

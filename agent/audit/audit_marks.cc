@@ -10,8 +10,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/chain_future.h"
+#include "agent/audit/family_audit.h"
 #include "agent/audit/mark_path.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

@@ -7,8 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/finding.h"
 #include "agent/audit/json.h"
+#include "agent/audit/kube_proxy_facts.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {
@@ -90,10 +93,6 @@ Json GroupJson(const PurposeGroup& group) {
 }
 
 }  // namespace
-
-std::string Counted(uint64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
 
 std::string FindingText(const AuditFinding& finding, size_t columns) {
   std::string text;

@@ -3,8 +3,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/chain_owner.h"
+#include "agent/audit/finding.h"
 
 namespace kipt::agent {
 namespace {

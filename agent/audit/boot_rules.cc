@@ -14,7 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/change_facts.h"
+#include "agent/audit/finding.h"
 #include "agent/process/files.h"
 
 namespace kipt::agent {

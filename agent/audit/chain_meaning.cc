@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What the chains of Kubernetes are, who made them, and where packets go from them.
+#include "agent/audit/chain_meaning.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -10,7 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/kube_proxy_facts.h"
+#include "agent/audit/mark_walk.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

@@ -6,7 +6,7 @@
 #ifndef KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 #define KIPT_AGENT_AUDIT_CHANGE_ADVICE_H_
 
-#include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 
 namespace kipt::agent::advice {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What a change depends on beyond rules: kernel, modules, counters, IPVS, files of the host. Files
-// and netlink only; nothing is run and no module is loaded.
+#include "agent/audit/change_facts.h"
+
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_acct.h>
 #include <sys/socket.h>
@@ -20,7 +19,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "agent/audit/audit_parts.h"
 #include "agent/detect/capabilities.h"
 #include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_programs.h"

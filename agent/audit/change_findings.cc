@@ -14,8 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/chain_future.h"
 #include "agent/audit/change_advice.h"
+#include "agent/audit/family_audit.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/explain.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -13,7 +15,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/chain_future.h"
+#include "agent/audit/chain_meaning.h"
+#include "agent/audit/family_audit.h"
 #include "agent/audit/rule_words.h"
 
 namespace kipt::agent {

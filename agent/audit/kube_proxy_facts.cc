@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/kube_proxy_facts.h"
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -7,8 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/chain_owner.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -313,6 +314,11 @@ std::vector<KubeProxyFacts> FindKubeProxy(const netlink::Survey& survey) {
                                        FindInFamily(FamilyChains(survey, Family::kIPv6))};
   Join(facts[0], facts[1]);
   return facts;
+}
+
+std::string ProxyText(const KubeProxyFacts& proxy) {
+  return absl::StrCat("kube-proxy ", GenerationText(proxy), " (", KubeProxyModeName(proxy.mode),
+                      " mode)");
 }
 
 }  // namespace kipt::agent

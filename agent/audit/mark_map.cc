@@ -13,7 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/chain_meaning.h"
+#include "agent/audit/finding.h"
+#include "agent/audit/kube_proxy_facts.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

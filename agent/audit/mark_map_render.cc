@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/finding.h"
 #include "agent/audit/json.h"
 #include "agent/audit/mark_map.h"
 #include "featuregates/go_text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Which rules act on a mark: a walk along the way of a packet that bears it.
+#include "agent/audit/mark_walk.h"
+
 #include <linux/netfilter.h>
 
 #include <iterator>
@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit_parts.h"
 #include "agent/audit/mark_path.h"
 
 namespace kipt::agent {

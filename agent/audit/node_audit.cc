@@ -10,7 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 
 namespace kipt::agent {
 

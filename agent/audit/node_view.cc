@@ -7,9 +7,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit_parts.h"
 #include "agent/audit/audit_sieve.h"
+#include "agent/audit/change_facts.h"
 #include "agent/policy/martians.h"
+#include "agent/policy/rule_forms.h"
 #include "agent/process/network_namespaces.h"
 
 namespace kipt::agent {

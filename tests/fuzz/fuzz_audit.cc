@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/finding.h"
 #include "agent/audit/rule_words.h"
 #include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"

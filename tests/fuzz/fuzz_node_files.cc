@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit.h"
+#include "agent/audit/allow_list.h"
 #include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"

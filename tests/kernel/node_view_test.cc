@@ -2,6 +2,8 @@
 //
 // What an audit is given, of real namespaces: both iptables modes, `ip rule`, and no trace of the
 // looking.
+#include "agent/audit/node_view.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/audit/audit.h"
 #include "agent/process/command.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"

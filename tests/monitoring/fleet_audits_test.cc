@@ -20,7 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/audit/audit.h"
+#include "agent/audit/family_audit.h"
 #include "agent/audit/node_audit.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/allow_list.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
-
-#include "agent/audit/audit.h"
 
 namespace kipt::agent {
 namespace {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/finding.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
 

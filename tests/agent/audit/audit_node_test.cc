@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

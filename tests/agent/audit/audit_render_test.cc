@@ -6,7 +6,7 @@
 #include <string>
 
 #include "agent/audit/audit.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

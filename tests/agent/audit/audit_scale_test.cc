@@ -12,6 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/finding.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/surveyed.h"

@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
+#include "agent/audit/kube_proxy_facts.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/status_matchers.h"
 

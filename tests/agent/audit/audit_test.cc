@@ -13,6 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/finding.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 

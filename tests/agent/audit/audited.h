@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
 #include "tests/support/surveyed.h"

@@ -15,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
+#include "agent/audit/kube_proxy_facts.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/temporary_tree.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/explain.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/kube_proxy_facts.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
 #include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "agent/audit/audit.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 

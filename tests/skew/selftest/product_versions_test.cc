@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit.h"
+#include "agent/audit/kube_proxy_facts.h"
 #include "agent/config/config.h"
 #include "agent/detect/capabilities.h"
 #include "featuregates/known_features.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/mode_meetings.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every rule that leads to a chain, by purpose, and what the chain does.
+#ifndef KIPT_AGENT_AUDIT_EXPLAIN_H_
+#define KIPT_AGENT_AUDIT_EXPLAIN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "agent/audit/chain_owner.h"
+#include "agent/audit/finding.h"
+#include "netlink/ruleset.h"
+#include "netlink/survey.h"
+
+namespace kipt::agent {
+
+// Rules that lead to the chain for one reason.
+struct PurposeGroup {
+  absl::string_view id = {};  // "OutsidePodRange", "Hairpin", ...
+  std::string title = {};
+  absl::string_view reason = {};  // may be empty
+  Owner owner = Owner::kUnknown;
+  size_t count = 0;
+  std::optional<uint64_t> packets = {};  // as AuditFinding::packets
+  std::vector<AuditedRule> examples = {};
+};
+
+struct Explanation {
+  std::string iptables_mode = {};
+  std::string family = {};  // "ip", "ip6"
+  std::string chain = {};   // "nat/KUBE-MARK-MASQ"
+  Owner owner = Owner::kUnknown;
+  std::string what = {};                   // what the chain is, in a sentence or two
+  std::string maker = {};                  // who put it here
+  std::vector<std::string> in_short = {};  // the answer, point by point
+  size_t users = 0;                        // rules that lead to it
+  std::vector<PurposeGroup> purposes = {};
+  size_t rule_count = 0;
+  std::vector<AuditedRule> rules = {};  // its own, in order: the first ten
+  std::vector<std::string> next = {};   // where packets go from here
+};
+
+// `chain` is TABLE/CHAIN, or a name that only one table has. `surveys` are all of the network
+// namespace, whose rules may act on a mark; empty: `survey` alone.
+//
+// NotFound: no such chain; the message names similar chains. InvalidArgument: several tables have
+// the name. FailedPrecondition: the survey is of a text that lacks the table.
+absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
+                                    absl::string_view chain,
+                                    absl::Span<const netlink::Survey> surveys = {});
+
+// "There is no chain nat/KUBE-MARK-DROP here: kubelet makes none since 1.27, ...": for a chain that
+// Explain did not find. Empty where programs of today make it, or none ever did.
+std::string NoLongerMade(absl::string_view chain);
+
+std::string ExplainText(const Explanation& explanation);
+std::string ExplainJson(const Explanation& explanation);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_AUDIT_EXPLAIN_H_
