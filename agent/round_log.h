@@ -9,7 +9,7 @@
 
 #include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
-#include "agent/loop/events.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 

@@ -28,9 +28,9 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/http_server.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/events.h"
 #include "agent/process/files.h"
 
 namespace kipt::agent {

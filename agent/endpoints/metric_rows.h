@@ -14,7 +14,7 @@
 #include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
-#include "agent/loop/events.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/round.h"
 #include "agent/process/own_process.h"
 

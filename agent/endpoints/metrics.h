@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "agent/audit/node_audit.h"
 #include "agent/config/config.h"
-#include "agent/loop/events.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/writer_watch.h"
 #include "netlink/backend.h"

@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "agent/loop/attribution.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/loop/plan.h"
 #include "agent/policy/diff.h"
 #include "netlink/ruleset.h"

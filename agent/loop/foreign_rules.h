@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/policy/expected_rules.h"
 #include "netlink/ruleset.h"
 

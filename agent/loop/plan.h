@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/martians.h"
 #include "agent/policy/policy.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {

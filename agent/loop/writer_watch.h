@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/loop/writer.h"
 #include "netlink/backend.h"
 

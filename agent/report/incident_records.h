@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/process/origin.h"
 
 namespace kipt::agent {

@@ -12,7 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "agent/audit/json.h"
-#include "agent/loop/events.h"
+#include "agent/loop/incident.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/retirement.h"
 #include "netlink/ruleset.h"

@@ -11,7 +11,7 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/events.h"
+#include "agent/loop/agent_state.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/report/report.h"
 #include "nlohmann/json.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/mode_meetings.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "agent/audit/mode_meetings.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/loop/events.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"

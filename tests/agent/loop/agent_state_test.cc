@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/agent_state.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
-
-#include "agent/loop/events.h"
 
 namespace kipt::agent {
 namespace {
