@@ -13,12 +13,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
 #include "netlink/nftnl.h"
 #include "netlink/rule_codec.h"
-#include "netlink/statement.h"
-
 namespace kipt::netlink {
 namespace {
 

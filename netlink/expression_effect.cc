@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What expressions outside the vocabulary of statement.h do to a packet, and to registers.
+#include "netlink/expression_effect.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>

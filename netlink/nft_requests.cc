@@ -16,7 +16,6 @@
 #include "netlink/nf_tables.h"
 #include "netlink/rule_codec.h"
 #include "netlink/statement.h"
-
 namespace kipt::netlink {
 namespace {
 

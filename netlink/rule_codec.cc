@@ -17,7 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/nf_tables.h"
 #include "netlink/nftnl.h"
+#include "netlink/rule_display.h"
 #include "netlink/statement.h"
+#include "netlink/translation.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {

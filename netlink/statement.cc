@@ -11,7 +11,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "netlink/comparison.h"
+#include "netlink/expression_effect.h"
 #include "netlink/nf_tables.h"
+#include "netlink/xt_statement.h"
 
 namespace kipt::netlink {
 namespace {
@@ -463,6 +466,15 @@ class Resolver {
 };
 
 }  // namespace
+
+std::optional<VerdictStatement> ParseVerdict(const Attributes& data) {
+  if (data.U32(NFTA_IMMEDIATE_DREG) != NFT_REG_VERDICT) return std::nullopt;
+  const Attributes verdict = data.Nest(NFTA_IMMEDIATE_DATA).Nest(NFTA_DATA_VERDICT);
+  const std::optional<uint32_t> code = verdict.U32(NFTA_VERDICT_CODE);
+  if (!code) return std::nullopt;
+  return VerdictStatement{.code = static_cast<int32_t>(*code),
+                          .chain = verdict.Text(NFTA_VERDICT_CHAIN).value_or("")};
+}
 
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions) {

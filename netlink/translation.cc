@@ -2,6 +2,8 @@
 //
 // What nft(8) makes of its own listing of iptables' rules. Exact: one expression more or less, or
 // in another place, is another program's rule.
+#include "netlink/translation.h"
+
 #include <netinet/in.h>
 // Then the kernel's.
 #include <linux/netfilter/nf_nat.h>
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "netlink/comparison.h"
 #include "netlink/nf_tables.h"
 #include "netlink/statement.h"
 
@@ -173,6 +176,75 @@ std::optional<Target> TargetOf(Expressions target, const Rule& rule) {
   return std::nullopt;
 }
 
+// ---- what iptables-nft can list: by 1.8.9 and 1.8.11, which agree but for `meta mark set` ----
+
+// These depend on nothing. Those of xtables among them: their names are iptables' own.
+constexpr absl::string_view kListed[] = {"bitwise", "cmp",   "counter", "immediate",
+                                         "lookup",  "match", "range",   "target"};
+
+bool ListsMeta(const Attributes& data) {
+  const uint32_t key = data.U32(NFTA_META_KEY).value_or(UINT32_MAX);
+  // 1.8.11 also lists some that set the mark, and 1.8.9 none.
+  if (data.Bytes(NFTA_META_SREG)) return key == NFT_META_NFTRACE;
+  constexpr uint32_t kKeys[] = {NFT_META_PROTOCOL, NFT_META_MARK,    NFT_META_IIF,
+                                NFT_META_OIF,      NFT_META_IIFNAME, NFT_META_OIFNAME,
+                                NFT_META_PKTTYPE,  NFT_META_L4PROTO};
+  return absl::c_linear_search(kKeys, key);
+}
+
+// Offsets in struct iphdr (fragments, TTL, protocol, addresses) and struct ipv6hdr.
+bool ListsNetworkHeader(Family family, uint32_t offset) {
+  constexpr uint32_t k4[] = {6, 8, 9, 12, 16};
+  constexpr uint32_t k6[] = {6, 7, 8, 24};
+  return family == Family::kIPv4 ? absl::c_linear_search(k4, offset)
+                                 : absl::c_linear_search(k6, offset);
+}
+
+// Of TCP and UDP everything, of ICMP the type, and in IPv4 the code.
+bool ListsTransportHeader(uint8_t protocol, uint32_t offset) {
+  switch (protocol) {
+    case IPPROTO_TCP:
+    case IPPROTO_UDP:
+      return true;
+    case IPPROTO_ICMP:
+      return offset <= 1;
+    case IPPROTO_ICMPV6:
+      return offset == 0;
+    default:
+      return false;
+  }
+}
+
+// Whether an expression loads the protocol, which a comparison then names.
+bool LoadsProtocol(Family family, const Expression& expression) {
+  const Attributes& data = *expression.data;
+  if (expression.name == "meta") return data.U32(NFTA_META_KEY) == NFT_META_L4PROTO;
+  return expression.name == "payload" &&
+         data.U32(NFTA_PAYLOAD_BASE) == NFT_PAYLOAD_NETWORK_HEADER &&
+         data.U32(NFTA_PAYLOAD_OFFSET) == (family == Family::kIPv4 ? 9 : 6);
+}
+
+// `protocol`: which the expressions before have named; 0 for none.
+bool IsListed(Family family, const Expression& expression, uint8_t protocol) {
+  const Attributes& data = *expression.data;
+  if (expression.name == "meta") return ListsMeta(data);
+  if (expression.name == "payload") {
+    if (data.Bytes(NFTA_PAYLOAD_SREG)) return true;
+    const uint32_t base = data.U32(NFTA_PAYLOAD_BASE).value_or(UINT32_MAX);
+    const uint32_t offset = data.U32(NFTA_PAYLOAD_OFFSET).value_or(UINT32_MAX);
+    return base == NFT_PAYLOAD_NETWORK_HEADER     ? ListsNetworkHeader(family, offset)
+           : base == NFT_PAYLOAD_TRANSPORT_HEADER ? ListsTransportHeader(protocol, offset)
+                                                  : base == NFT_PAYLOAD_LL_HEADER;
+  }
+  if (expression.name == "limit") {
+    return data.U32(NFTA_LIMIT_TYPE).value_or(NFT_LIMIT_PKTS) == NFT_LIMIT_PKTS &&
+           data.U32(NFTA_LIMIT_FLAGS).value_or(0) == 0;
+  }
+  // So iptables since 1.8.8 writes the target NFLOG. 1.8.7 does not list that.
+  if (expression.name == "log") return data.Bytes(NFTA_LOG_GROUP).has_value();
+  return absl::c_linear_search(kListed, expression.name);
+}
+
 }  // namespace
 
 std::optional<Rule> ReadTranslation(Family family, Expressions expressions) {
@@ -186,6 +258,20 @@ std::optional<Rule> ReadTranslation(Family family, Expressions expressions) {
   if (!target) return std::nullopt;
   rule.target = *target;
   return rule;
+}
+
+bool IsListable(Family family, absl::Span<const Expression> expressions) {
+  uint8_t protocol = 0;
+  bool compares_protocol = false;
+  for (const Expression& each : expressions) {
+    if (!each.data || !IsListed(family, each, protocol)) return false;
+    if (each.name == "cmp" && compares_protocol) {
+      const auto value = DataValue(*each.data, NFTA_CMP_DATA);
+      if (value && value->size() == 1) protocol = value->front();
+    }
+    compares_protocol = LoadsProtocol(family, each);
+  }
+  return true;
 }
 
 }  // namespace kipt::netlink

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
+#include "netlink/comparison.h"
 #include "netlink/xt_display.h"
 // Then the kernel's.
 #include <linux/netfilter/x_tables.h>
@@ -31,8 +32,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "netlink/statement.h"
-
 namespace kipt::netlink {
 namespace {
 

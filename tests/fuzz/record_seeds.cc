@@ -26,7 +26,7 @@
 #include "agent/policy/rule_forms.h"
 #include "netlink/attributes.h"
 #include "netlink/backend.h"
-#include "netlink/statement.h"
+#include "netlink/expression.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/fuzz/wire_messages.h"

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "netlink/expression_effect.h"
 #include "netlink/statement.h"
+#include "netlink/translation.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink::expression_test {

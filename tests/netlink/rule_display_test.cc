@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "netlink/rule_codec.h"
-#include "netlink/statement.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink::rule_display_test {

@@ -14,7 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "netlink/comparison.h"
 #include "netlink/rule_codec.h"
+#include "netlink/xt_statement.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink::statement_test {
