@@ -318,7 +318,7 @@ class Daemon {
       status_line_ = std::move(status_line);
       service_manager_.Status(status_line_);
     }
-    service_manager_.TellRest();
+    service_manager_.NotifyRest();
     if (Audits() && !may_audit_ && state.must_restart.empty()) {
       state.must_restart = "audit-period: 0s at start, which gave up what an audit reads";
     }

@@ -83,7 +83,7 @@ struct NodeAgentOptions {
   bool observe = false;
   StaleChains stale_chains = StaleChains::kKeep;
   HintPolicy hint_policy = HintPolicy::kUsable;
-  // Of CNI configurations; empty: the known places of the node.
+  // Directories of CNI configurations; empty: the known places of the node.
   std::vector<std::string> cni_conf_dirs = {};
   // See above. A round that gives up is tried again, after a pause.
   absl::Duration longest_retry = absl::Seconds(1);

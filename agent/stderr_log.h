@@ -26,7 +26,7 @@ class StderrLog final : private google::LogSink {
   StderrLog(const StderrLog&) = delete;
   StderrLog& operator=(const StderrLog&) = delete;
 
-  // Lines that nobody read in time.
+  // Lines that no reader took in time.
   uint64_t dropped() const { return output_.dropped(); }
 
  private:
@@ -36,7 +36,7 @@ class StderrLog final : private google::LogSink {
 
   const bool waits_;
   LossyOutput output_{STDERR_FILENO};
-  // Of the lines that were dropped, those that a later line told of.
+  // Dropped lines that a later line reported.
   std::atomic<uint64_t> told_ = 0;
 };
 

@@ -27,7 +27,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 // No commit for so long, and they need not be watched any more.
 constexpr std::chrono::seconds kQuiet(1);
-// Of so many rules, a chain is kept: those of ours are shorter, and have new counters each time.
+// A chain of so many rules is kept: those of ours are shorter, and have new counters each time.
 constexpr size_t kLongChain = 256;
 // A transaction that is given up while a chain is dumped can hide one of its rules, and no message
 // tells of it.

@@ -42,7 +42,7 @@ std::optional<AddressStatement> ReadAddress(Family family, const PayloadLoad& lo
   return AddressStatement{.is_source = is_source, .match = match};
 }
 
-// Of at least two bytes.
+// `bytes` has at least two.
 uint16_t NetworkOrder(WireBytes bytes) { return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]); }
 
 bool IsPort(const PayloadLoad& load) {

@@ -17,7 +17,7 @@ namespace kipt::netlink {
 // The length of a prefix mask. Nothing where a one follows a zero.
 std::optional<uint8_t> PrefixLength(WireBytes mask);
 
-// Of at least four bytes.
+// `bytes` has at least four.
 uint32_t HostOrder(WireBytes bytes);
 
 // payload: `length` bytes of the packet into a register.

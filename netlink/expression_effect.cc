@@ -83,7 +83,7 @@ constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SRE
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
-// Of the objects that a rule names, those that choose packets, and those that only count them.
+// Some of the objects that a rule names choose packets; others only count them.
 // NFT_OBJECT_* of linux/netfilter/nf_tables.h.
 Effect EffectOfObject(const Attributes& data) {
   // A map names the object: packets that are not in it go past the rule.

@@ -30,8 +30,8 @@ constexpr uint16_t kNewGeneration = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN
 // One event has 44 to 56 bytes; the socket's buffer holds some 2,500 (832 bytes each as the kernel
 // counts them, and it doubles what is asked for).
 constexpr size_t kEventBytes = 256;
-// Of one Drain; the rest makes the socket readable again. More than the buffer holds, so that it
-// ends even where other programs commit all the time.
+// The most in one Drain; the rest makes the socket readable again. More than the buffer holds, so
+// it ends even where other programs commit all the time.
 constexpr int kMaxReceives = 256;
 
 constexpr timespec kPollPeriod = {.tv_sec = 0, .tv_nsec = 100'000'000};

@@ -30,7 +30,7 @@ size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
       return length;
     }
   }
-  // The way may lead through chains that nobody asked for.
+  // The way may lead through chains that the query does not name.
   return chain.rules.size();
 }
 
@@ -46,7 +46,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
 
   std::set<ChainId> missing;
   std::vector<ChainId> ahead;
-  const auto look = [&](const ChainId& id, absl::Span<const ObservedRule> rules) {
+  const auto check = [&](const ChainId& id, absl::Span<const ObservedRule> rules) {
     for (const ObservedRule& rule : rules) {
       const std::string* jump = JumpTarget(rule);
       if (!IsPerhapsUnconditional(rule)) continue;
@@ -60,7 +60,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
     const auto chain = chains.find(query.chain);
     if (!query.follow || chain == chains.end()) continue;
     const size_t length = LengthOfWay(query, chain->second, asked);
-    look(query.chain, absl::MakeConstSpan(chain->second.rules).first(length));
+    check(query.chain, absl::MakeConstSpan(chain->second.rules).first(length));
   }
   while (!ahead.empty()) {
     const ChainId id = ahead.back();
@@ -69,7 +69,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
     if (read.count(id) == 0) {
       missing.insert(id);
     } else if (chain != chains.end()) {
-      look(id, chain->second.rules);
+      check(id, chain->second.rules);
     }
   }
   return missing;

@@ -47,7 +47,7 @@ class Walk {
   bool Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen);
 
   const Snapshot& snapshot_;
-  // Of the chains that were walked through, whether they keep every packet.
+  // Whether a chain keeps every packet, for the chains that were walked through.
   std::map<ChainId, bool> keeps_;
 };
 

@@ -54,7 +54,7 @@ class ExpressionWriter {
 
   // Loads `loaded` bytes of the address.
   void Address(Family family, bool is_source, const PrefixMatch& match, uint32_t loaded) {
-    // Of saddr in struct iphdr and struct ipv6hdr; daddr follows.
+    // The offset of saddr in struct iphdr and struct ipv6hdr; daddr follows.
     const uint32_t source = family == Family::kIPv4 ? 12 : 8;
     const uint32_t size = family == Family::kIPv4 ? 4 : 16;
     Add("payload", {{NFTNL_EXPR_PAYLOAD_DREG, NFT_REG_1},
@@ -101,7 +101,7 @@ class ExpressionWriter {
     nftnl_rule_add_expr(rule_, last_);
     for (const auto& [type, number] : numbers) Set(type, &number, sizeof(number));
   }
-  // Of the expression that was added last.
+  // Sets an attribute of the expression that was added last.
   void Set(uint16_t type, const void* data, size_t size) {
     ok_ = ok_ && nftnl_expr_set(last_, type, data, static_cast<uint32_t>(size)) == 0;
   }
@@ -394,7 +394,7 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
   rule.unlistable = family && !IsListable(*family, expressions);
   std::vector<Statement> statements = ResolveStatements(family, expressions);
   for (const Statement& statement : statements) {
-    // Of the last counter, as iptables-save prints it.
+    // The last counter counts, as iptables-save prints it.
     if (const auto* counters = std::get_if<RuleCounters>(&statement)) rule.counters = *counters;
   }
   for (std::string& comment :

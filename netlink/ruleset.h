@@ -262,7 +262,7 @@ struct OpaqueRule {
 // table and never reused for other content before `flush ruleset`.
 using RuleHandle = uint64_t;
 
-// Of the packets that matched a rule since it was made.
+// Counts the packets that matched a rule since it was made.
 struct RuleCounters {
   uint64_t packets = 0;
   uint64_t bytes = 0;
@@ -341,7 +341,7 @@ inline constexpr uint32_t kTableOwned = 0x2;
 struct ObservedNativeTable {
   // It differs from what we write, has more in it, or has flags (dormant, owner).
   bool altered = false;
-  // Of all rules that are ours, together.
+  // The sum over all rules that are ours.
   RuleCounters counters = {};
 
   friend bool operator==(const ObservedNativeTable& a, const ObservedNativeTable& b) {

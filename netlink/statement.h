@@ -34,7 +34,7 @@ struct ProtocolStatement {
   uint8_t protocol = 0;
 };
 
-// Of TCP, UDP and other protocols with ports at the same offsets.
+// A port of TCP, UDP and other protocols with ports at the same offsets.
 struct PortStatement {
   bool is_source = false;
   bool negated = false;
@@ -42,7 +42,7 @@ struct PortStatement {
   uint16_t last = 0;
 };
 
-// Of these bits of the TCP header's flags, exactly these are set.
+// Exactly `flags` are set among the bits `mask` of the TCP header's flags.
 struct TcpFlagsStatement {
   bool negated = false;
   uint8_t mask = 0;

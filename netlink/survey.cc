@@ -14,7 +14,7 @@ namespace kipt::netlink {
 std::string ToString(const TableId& table) { return absl::StrCat(table.family, " ", table.name); }
 
 std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain) {
-  // Of the two tables that hold nothing of ours.
+  // The base chains of the two tables that hold nothing of ours.
   struct Row {
     absl::string_view table;
     absl::string_view chain;

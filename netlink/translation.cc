@@ -200,7 +200,7 @@ bool ListsNetworkHeader(Family family, uint32_t offset) {
                                  : absl::c_linear_search(k6, offset);
 }
 
-// Of TCP and UDP everything, of ICMP the type, and in IPv4 the code.
+// Everything of TCP and UDP, the type of ICMP, and in IPv4 its code.
 bool ListsTransportHeader(uint8_t protocol, uint32_t offset) {
   switch (protocol) {
     case IPPROTO_TCP:

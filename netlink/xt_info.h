@@ -107,7 +107,7 @@ bool Selects(absl::string_view match);
 // `info` may be any bytes. All bits and labels where it does not tell which.
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
 Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
-// Of the match "set": as OpaqueRule::set_directions. Empty where `info` does not tell.
+// The match "set"'s OpaqueRule::set_directions. Empty where `info` does not have them.
 std::string XtSetDirections(uint32_t revision, XtBytes info);
 // net/netfilter/xt_connmark.c: `--restore-mark` is mark = (mark & ~nfmask) ^ (ctmark & ctmask).
 Marks MarksOfRestore(uint32_t nfmask, uint32_t ctmask);

@@ -96,7 +96,7 @@ Spelling Sctp(const SctpInfo& info) {
   return options.text();
 }
 
-// Of either family; `any` is the text of type 255: "8", "3/4", "any".
+// For both families; `any` is the text of type 255: "8", "3/4", "any".
 Spelling IcmpText(absl::string_view match, const char* option, const Spelling& any,
                   const auto& info) {
   const bool all_codes = info.code[0] == 0 && info.code[1] == 0xff;
@@ -256,7 +256,7 @@ Spelling StatesText(uint16_t states) {
 }
 
 Spelling Conntrack(Family family, const xt_conntrack_mtinfo3& info) {
-  // Of a direction, inverted is the other one.
+  // The inverse of a direction is the other one.
   const bool reply = (info.match_flags & info.invert_flags & XT_CONNTRACK_DIRECTION) != 0;
   OptionList options("-m conntrack", info.match_flags,
                      info.invert_flags & ~(reply ? uint32_t{XT_CONNTRACK_DIRECTION} : 0));

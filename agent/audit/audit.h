@@ -31,7 +31,7 @@ struct AuditReport {
   // Worst first; then in the order of the view.
   std::vector<AuditFinding> findings = {};
   NodeChange change = NodeChange::kOwnershipCleanup;
-  // Of the first view (the node's own namespace).
+  // Those of the first view, the node's own namespace.
   std::vector<KubeProxyFacts> kube_proxy = {};
   // How many of each severity are not allowed.
   size_t errors = 0;
@@ -61,7 +61,7 @@ struct AuditOptions {
   // ModeContradiction of the node.
   std::string mode_unknown = {};
 
-  // Of kubelet, and of kube-proxy after `change`.
+  // The bits that kubelet masquerades by, and kube-proxy after `change`.
   uint32_t MasqueradeMarks() const {
     const bool nftables = change == NodeChange::kKubeProxyNftables;
     return (uint32_t{1} << bits.masquerade) | (nftables ? kNftablesMasquerade : 0);

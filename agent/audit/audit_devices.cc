@@ -53,8 +53,8 @@ constexpr absl::string_view kRemedy =
     "be the same) and --iptables-drop-bit.";
 
 // Whether one of the families drops or masquerades what `device` marks.
-bool TellEffects(const DeviceMark& device, uint32_t bits, const std::vector<FamilyAudit>& families,
-                 FindingCollector& findings) {
+bool DescribeEffects(const DeviceMark& device, uint32_t bits,
+                     const std::vector<FamilyAudit>& families, FindingCollector& findings) {
   const std::string marks = absl::StrCat("marks ", HexText(device.marks.set), ": ");
   bool acted = false;
   // Those that leave have passed kubelet's chains.
@@ -95,7 +95,7 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
       AddDevice(DeviceFinding(device, ours, "may set any mark bit"), device, findings);
       continue;
     }
-    if (set != 0 && !TellEffects(device, set, families, findings)) {
+    if (set != 0 && !DescribeEffects(device, set, families, findings)) {
       AuditFinding finding =
           DeviceFinding(device, set, absl::StrCat("sets mark bit ", HexText(set)));
       const bool soon = findings.options.mode == Mode::kLegacy && !device.egress;

@@ -25,7 +25,7 @@ namespace {
 
 struct GraphNode {
   Owner owner = Owner::kUnknown;
-  size_t chains = 0;  // how many it stands for
+  size_t chains = 0;  // how many it represents
   size_t rules = 0;
 };
 
@@ -34,7 +34,7 @@ struct GraphEdge {
   uint64_t packets = 0;
 };
 
-// Of one table. Names are as ChainGroup gives them.
+// From and to, in one table. Names are as ChainGroup gives them.
 using Ends = std::pair<std::string, std::string>;
 struct ChainGraph {
   std::map<std::string, GraphNode> nodes;

@@ -38,8 +38,8 @@ bool IsHeard(const FamilyAudit& audit, uint32_t bit, bool masquerades) {
 }
 
 // Completes `finding` about a rule that sets the bits `set`. `path` has the first of ours.
-void TellSetter(uint32_t set, const MarkPath& path, bool shared, const FamilyAudit& audit,
-                AuditFinding& finding) {
+void DescribeSetter(uint32_t set, const MarkPath& path, bool shared, const FamilyAudit& audit,
+                    AuditFinding& finding) {
   const AuditOptions& options = audit.findings.options;
   const uint32_t ours = options.OurMarks();
   const std::string bits = HexText(set & ours);
@@ -86,7 +86,7 @@ void TellSetter(uint32_t set, const MarkPath& path, bool shared, const FamilyAud
 }
 
 // The same for one that tests the bits `tested`.
-void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
+void DescribeTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
   finding.kind = AuditKind::kMarkBitTested;
   if (tested == netlink::kAllMarks) {
     finding.message += " compare the whole packet mark, including kubelet's bits";
@@ -205,9 +205,9 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                 .family = family.chains.family(), .bit = first, .masquerades = masquerade != 0};
             const auto [known, is_new] = shared.try_emplace({path.family, path.bit});
             if (is_new) known->second = OthersActOnMark(survey, path);
-            TellSetter(set, path, known->second, family, finding);
+            DescribeSetter(set, path, known->second, family, finding);
           } else {
-            TellTester(tested, ours, finding);
+            DescribeTester(tested, ours, finding);
           }
           findings.AddRule(std::move(finding), Audited(table, name, rule),
                            absl::StrCat(table.name, " ", absl::Hex(bits)));

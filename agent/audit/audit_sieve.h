@@ -22,14 +22,14 @@ namespace kipt::agent {
 // For one survey.
 class AuditSieve : public netlink::SurveySieve {
  public:
-  // Of the rules that an audit needs whatever else there is, for each reason. A bound against a
+  // Keeps so many of the rules that an audit always needs, for each reason. A bound against a
   // writer that makes up rules: those of one reason push out none of another, nor those that do one
   // thing with the marks in question the rules that do another.
   static constexpr size_t kMostNeeded = 1000;
-  // Of rules of one form in a chain of kube-proxy's, and of chains that it makes one of per service
-  // or endpoint.
+  // Keeps so many rules of one form in a chain of kube-proxy's, and chains that it makes per
+  // service or endpoint.
   static constexpr size_t kSamples = 16;
-  // Of jumps between chains of other programs.
+  // Keeps so many jumps between chains of other programs.
   static constexpr size_t kMostJumps = 1000;
 
   explicit AuditSieve(const SiftOptions& options) : options_(options) {}

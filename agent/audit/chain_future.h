@@ -28,7 +28,7 @@ enum class ChainFuture : uint8_t {
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy,
                      const AuditOptions& options);
 
-// Of rules that use `chain`: an error where it will do nothing.
+// How bad a rule's use of `chain` is: an error where the chain will do nothing.
 AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy,
                             const AuditOptions& options);
 

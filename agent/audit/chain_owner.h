@@ -23,7 +23,7 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 
 // ---- the chains of a family ----
 
-// Of ip or ip6, with a name that iptables gives its tables.
+// The family is ip or ip6, and the name is one that iptables gives its tables.
 bool IsIptablesTable(const netlink::TableId& table);
 
 // The chain that `rule` jumps or goes to; empty where it does not.

@@ -13,14 +13,14 @@ namespace {
 constexpr auto kKindNames = std::to_array<absl::string_view>(
     {"ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
      "MarkBitSet", "MarkBitTested", "MarkBitCleared", "IpRuleFwmark", "DeviceMark",
-     // Of a family as a whole.
+     // About a family as a whole.
      "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard",
      "KubeProxyUsesMarkDrop", "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver",
      "KubeProxyJumpLost", "Kpng",
-     // Of a network namespace.
+     // About a network namespace.
      "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
      "TwoHints", "ModeUnknown", "IptablesProbeFails", "FamilySkipped", "TableIncompatible",
-     // Of changes.
+     // About changes.
      "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
      "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
      "NftTooOld", "IpvsInUse", "IpvsScheduler", "IpvsOfOthers", "IpsetUser", "LegacyRulesStay",

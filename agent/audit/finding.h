@@ -46,7 +46,7 @@ enum class AuditKind : uint8_t {
   kIptablesProbeFails,  // kubelet 1.33 and later will skip a family
   kFamilySkipped,       // it has
   kTableIncompatible,   // iptables cannot list a table
-  // Of changes.
+  // About changes.
   kCleanupBlocked,       // a foreign jump keeps kube-proxy's chains
   kMasqueradeBit,        // another than nftables mode's default
   kLocalhostNodePorts,   // used over 127.0.0.1
@@ -98,7 +98,7 @@ struct AuditFinding {
   // Files, routing rules, evidence: at most kMostDetails of them.
   std::vector<std::string> details = {};
   size_t count = 0;  // of rules or details
-  // Of all `count` rules together; none where the survey has no counters, or it is about no rule.
+  // All `count` rules' together; none where the survey has no counters, or it is about no rule.
   std::optional<uint64_t> packets = {};
   // What becomes of it with the change (or because the gate is on already). May be empty.
   std::string consequence = {};
@@ -108,7 +108,7 @@ struct AuditFinding {
   absl::string_view source = {};
   // Where an allow list has it: the entry's reason, or its text where it gives none.
   std::optional<std::string> allowed = {};
-  // Of our mark bits, those that it is about.
+  // Which of our mark bits it is about.
   uint32_t mark_bits = 0;
 };
 

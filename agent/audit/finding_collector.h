@@ -25,7 +25,7 @@ class FindingCollector {
   explicit FindingCollector(const AuditOptions& of) : options(of) {}
 
   const AuditOptions& options;
-  // Of what is added from now on.
+  // Both describe the findings that are added from now on.
   std::string netns;
   bool counted = false;  // HasCounters
 

@@ -39,7 +39,7 @@ struct Bounds {
   }
 
   // `is_new`: what release `since` introduced.
-  void Tell(bool is_new, int since, absl::string_view evidence, absl::string_view otherwise) {
+  void Note(bool is_new, int since, absl::string_view evidence, absl::string_view otherwise) {
     is_new ? AtLeast(since, evidence) : AtMost(since - 1, otherwise);
   }
 };
@@ -53,13 +53,13 @@ bool IsOutsideMasquerade(const SurveyRule& rule) {
          (opaque != nullptr && opaque->in_interface && opaque->in_interface->negated);
 }
 
-void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
-  bounds.Tell(chains.Has("filter", "KUBE-NODEPORTS"), 21, "filter/KUBE-NODEPORTS",
+void BoundByFilter(const FamilyChains& chains, Bounds& bounds) {
+  bounds.Note(chains.Has("filter", "KUBE-NODEPORTS"), 21, "filter/KUBE-NODEPORTS",
               "no filter/KUBE-NODEPORTS");
-  bounds.Tell(chains.HangsOnBase("filter", "KUBE-EXTERNAL-SERVICES", "FORWARD"), 20,
+  bounds.Note(chains.HangsOnBase("filter", "KUBE-EXTERNAL-SERVICES", "FORWARD"), 20,
               "FORWARD jumps to filter/KUBE-EXTERNAL-SERVICES",
               "FORWARD does not jump to filter/KUBE-EXTERNAL-SERVICES");
-  bounds.Tell(chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL"), 25, "filter/KUBE-PROXY-FIREWALL",
+  bounds.Note(chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL"), 25, "filter/KUBE-PROXY-FIREWALL",
               "nothing jumps to filter/KUBE-PROXY-FIREWALL");
   // Or this agent's.
   const bool kubelets = chains.Has("mangle", kHintChain) || chains.HasAnywhere(kCanaryChain);
@@ -72,7 +72,7 @@ void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
   }
 }
 
-void TellByForward(const FamilyChains& chains, Bounds& bounds) {
+void BoundByForward(const FamilyChains& chains, Bounds& bounds) {
   for (const SurveyRule& rule : chains.Rules("filter", "KUBE-FORWARD")) {
     const netlink::Rule& matches = KnownMatches(rule);
     if (rule.opaque() != nullptr && rule.opaque()->nfacct) {
@@ -82,13 +82,13 @@ void TellByForward(const FamilyChains& chains, Bounds& bounds) {
       bounds.AtLeast(23, "KUBE-FORWARD has one conntrack rule");
     } else if (matches.comment == "kubernetes forwarding conntrack pod source rule") {
       bounds.AtMost(22, "KUBE-FORWARD has two conntrack rules");
-      bounds.Tell(!matches.source, 18, "KUBE-FORWARD's conntrack rules name no range",
+      bounds.Note(!matches.source, 18, "KUBE-FORWARD's conntrack rules name no range",
                   "KUBE-FORWARD's conntrack rules name the pod range");
     }
   }
 }
 
-void TellByServices(const FamilyChains& chains, Bounds& bounds) {
+void BoundByServices(const FamilyChains& chains, Bounds& bounds) {
   const auto& services = chains.Rules("nat", "KUBE-SERVICES");
   if (services.empty()) return;
   if (absl::c_any_of(services, IsOutsideMasquerade)) {
@@ -104,7 +104,7 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
   }
 }
 
-void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
+void BoundByPostrouting(const FamilyChains& chains, Bounds& bounds) {
   const auto& postrouting = chains.Rules("nat", kPostroutingChain);
   if (postrouting.empty() || TargetName(postrouting.front()) != "MASQUERADE") return;
   const std::optional<netlink::MarkMatch>& mark = KnownMatches(postrouting.front()).mark;
@@ -112,15 +112,15 @@ void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
 }
 
 // By the comment of a jump to an endpoint: "ns/svc -> 10.0.0.1:80".
-void TellByEndpoint(absl::string_view comment, Bounds& bounds) {
+void BoundByEndpoint(absl::string_view comment, Bounds& bounds) {
   const bool named = absl::StrContains(comment, " -> ");
-  bounds.Tell(named, 24, "the comments of KUBE-SVC-* name the endpoints",
+  bounds.Note(named, 24, "the comments of KUBE-SVC-* name the endpoints",
               "the comments of KUBE-SVC-* do not name the endpoints");
   if (named) return;
-  bounds.Tell(!comment.empty(), 18, "KUBE-SVC-* have comments", "KUBE-SVC-* have no comments");
+  bounds.Note(!comment.empty(), 18, "KUBE-SVC-* have comments", "KUBE-SVC-* have no comments");
 }
 
-void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
+void BoundByServiceChains(const FamilyChains& chains, Bounds& bounds) {
   bool firewalls = false;
   bool closed = false;
   for (const auto& [name, chain] : chains.In("nat")) {
@@ -138,7 +138,7 @@ void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
     } else if (absl::StartsWith(name, "KUBE-SVC-") && !chain.rules.empty()) {
       const SurveyRule& last = chain.rules.back();
       if (absl::StartsWith(JumpOf(last), "KUBE-SEP-")) {
-        TellByEndpoint(KnownMatches(last).comment, bounds);
+        BoundByEndpoint(KnownMatches(last).comment, bounds);
       }
       if (IsOutsideMasquerade(chain.rules.front())) {
         bounds.AtLeast(22, "KUBE-SVC-* themselves jump to KUBE-MARK-MASQ");
@@ -148,7 +148,7 @@ void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
   if (firewalls && !closed) bounds.AtMost(26, "KUBE-FW-* without a closing comment");
 }
 
-void TellIpvs(const FamilyChains& chains, bool has_filter, Bounds& bounds) {
+void BoundByIpvs(const FamilyChains& chains, bool has_filter, Bounds& bounds) {
   if (chains.Has("nat", kFirewallChain)) {
     bounds.AtMost(24, "nat/KUBE-FIREWALL, which is IPVS mode's own");
   }
@@ -159,23 +159,23 @@ void TellIpvs(const FamilyChains& chains, bool has_filter, Bounds& bounds) {
                                                           {"KUBE-IPVS-OUT-FILTER", 29}};
   for (const auto& [chain, minor] : kSince) {
     const std::string name = absl::StrCat("filter/", chain);
-    bounds.Tell(chains.Has("filter", chain), minor, name, absl::StrCat("no ", name));
+    bounds.Note(chains.Has("filter", chain), minor, name, absl::StrCat("no ", name));
   }
 }
 
 // From one family's rules alone; adds to the evidence.
-void TellGeneration(const FamilyChains& chains, KubeProxyFacts& facts) {
+void FindGeneration(const FamilyChains& chains, KubeProxyFacts& facts) {
   Bounds bounds = {facts};
   // A file may have table nat alone; then a chain that is missing in table filter tells nothing.
   const bool has_filter = !chains.In("filter").empty();
-  TellByPostrouting(chains, bounds);
+  BoundByPostrouting(chains, bounds);
   if (facts.mode == KubeProxyMode::kIpvs) {
-    TellIpvs(chains, has_filter, bounds);
+    BoundByIpvs(chains, has_filter, bounds);
   } else {
-    if (has_filter) TellByFilter(chains, bounds);
-    TellByForward(chains, bounds);
-    TellByServices(chains, bounds);
-    TellByServiceChains(chains, bounds);
+    if (has_filter) BoundByFilter(chains, bounds);
+    BoundByForward(chains, bounds);
+    BoundByServices(chains, bounds);
+    BoundByServiceChains(chains, bounds);
   }
   // What only a newer release makes outweighs what an older one may have left.
   if (facts.newest != 0 && facts.oldest > facts.newest) {
@@ -210,7 +210,7 @@ bool FindTable(const FamilyChains& chains, absl::string_view name, KubeProxyFact
   return true;
 }
 
-// Of every generation and mode that has the chain. kube-proxy makes them when it starts, and
+// Jumps of every generation and mode that has the chain. kube-proxy makes them at its start, and
 // since 1.27 at few other times.
 struct JumpRow {
   absl::string_view table;
@@ -272,7 +272,7 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
     // IPVS mode makes no canary either.
     facts.may_be_kpng = !canary;
   }
-  TellGeneration(chains, facts);
+  FindGeneration(chains, facts);
   return facts;
 }
 

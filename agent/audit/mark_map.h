@@ -40,7 +40,7 @@ const std::vector<KnownMark>& KnownMarks();
 // Rules of one owner in one table, or what one interface or the routing rules do.
 struct MarkUser {
   std::string who;  // "nft ip nat: kubelet", "the WireGuard interface wg0", "ip rule (IPv4)"
-  // Of all together, where it is known which bits.
+  // The bits of all rules together, where they are known.
   netlink::Marks marks = {};
   // Kubelet, kube-proxy or this agent.
   bool kubernetes = false;
@@ -68,7 +68,7 @@ struct MarkMap {
   std::vector<std::string> problems = {};
 };
 
-// Of one namespace.
+// The map of one namespace.
 MarkMap MapMarks(const NodeView& view, const AuditOptions& options);
 
 // A warning or an error.

@@ -41,7 +41,7 @@ constexpr int32_t kAfterIpvs = 100;
 
 enum class Share : uint8_t { kNone, kSome, kAll };
 
-// Of the packets with `bit`, as far as the test of the mark tells.
+// How many of the packets with `bit` match, as far as the test of the mark shows.
 Share MarkShare(const netlink::MarkMatch& mark, uint32_t bit) {
   const bool differs = (mark.mask & bit) != 0 && (mark.value & bit) == 0;
   const bool equals = mark.mask == bit && mark.value == bit;
@@ -49,7 +49,7 @@ Share MarkShare(const netlink::MarkMatch& mark, uint32_t bit) {
   return (mark.negated ? differs : equals) ? Share::kAll : Share::kSome;
 }
 
-// Of the packets with `bit`, or of those without it.
+// How many of the packets with `bit`, or without it, match `rule`.
 Share ShareOf(netlink::Family family, const SurveyRule& rule, uint32_t bit, bool marked) {
   const netlink::OpaqueRule* opaque = rule.opaque();
   if (opaque != nullptr && opaque->family && opaque->family != family) return Share::kNone;

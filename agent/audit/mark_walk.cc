@@ -17,7 +17,7 @@ using netlink::SurveyChain;
 using netlink::SurveyChains;
 using netlink::SurveyRule;
 
-// Of iptables' nat PREROUTING, from where packets to this node are marked.
+// The priority of iptables' nat PREROUTING, where packets to this node are marked.
 constexpr int32_t kMarkingPriority = -100;
 
 // Packets that are masqueraded are those that leave. A drop by the mark comes after the mark.

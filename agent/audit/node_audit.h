@@ -20,9 +20,9 @@
 namespace kipt::agent {
 
 struct NodeAudit {
-  // Of a report; the others are only counted (AuditReport::more).
+  // Findings kept of a report; the others are only counted (AuditReport::more).
   static constexpr size_t kMostFindings = 100;
-  // Of `series`.
+  // Entries of `series`.
   static constexpr size_t kMostSeries = 12;
 
   // When it ended. InfinitePast: there is none yet.

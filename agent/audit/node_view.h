@@ -89,10 +89,10 @@ struct LeftOutRules {
 struct LeftOut {
   // By the family and who wrote them.
   std::map<std::pair<std::string, Owner>, LeftOutRules> rules = {};
-  // Of these, kube-proxy's that jump to a chain of kubelet's: by the family and
+  // Those of kube-proxy's that jump to a chain of kubelet's: by the family and
   // "nat/KUBE-MARK-MASQ".
   std::map<std::pair<std::string, std::string>, LeftOutRules> uses = {};
-  // Of these, those that iptables cannot list, by the family and the table.
+  // Those that iptables cannot list, by the family and the table.
   std::map<std::pair<std::string, std::string>, LeftOutRules> unlistable = {};
   // Some rule's counter is not zero.
   bool counted = false;

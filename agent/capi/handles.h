@@ -34,7 +34,7 @@ namespace kipt::agent {
 // Safe for use by several threads at once.
 class Handles {
  public:
-  // Of the process. Never destroyed, because threads may outlive main().
+  // The process' only table. Never destroyed, because threads may outlive main().
   static Handles& Of();
 
   // The calling thread becomes the owner.

@@ -170,7 +170,7 @@ enum kube_iptables_agent_severity {
  * library's and end with the callback. */
 struct kube_iptables_agent_handlers {
   size_t size;   /* sizeof(struct kube_iptables_agent_handlers) */
-  void* context; /* the first argument of the callbacks; the library never looks at it */
+  void* context; /* the first argument of the callbacks; the library never reads it */
   /* At the end of every round: one line of JSON (deploy/library/c-api.md, "Events"). */
   void (*event)(void* context, const char* json, size_t length);
   /* One sentence for the operator, which no event reports. */

@@ -82,7 +82,7 @@ class Fields {
       Fail(field, absl::StrCat("NULL with ", count, " entries"));
     return status_.ok() && count != 0;
   }
-  // Of an entry.
+  // The text of an entry.
   std::string Text(absl::string_view field, const char* text) {
     if (text == nullptr) Fail(field, "NULL");
     return text == nullptr ? std::string() : text;

@@ -189,7 +189,7 @@ std::string OtherWriters(const struct stat& about) {
   return by_group ? absl::StrCat("group ", about.st_gid) : "";
 }
 
-// Of the file at `path`, else of its directory.
+// Warns about who may write to the file at `path`, or else to its directory.
 std::string WarningOfWriters(std::string path, struct stat about) {
   std::string writers = OtherWriters(about);
   if (writers.empty()) {

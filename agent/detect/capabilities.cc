@@ -23,7 +23,7 @@ struct Feature {
   absl::string_view name;
   absl::string_view module;
   absl::string_view symbol;  // ModuleQuery's
-  // Of this family alone.
+  // Needed by this family only.
   std::optional<netlink::Family> family = {};
   // Since this release of Linux it is a part of nf_tables.
   std::pair<int, int> in_nf_tables = {};

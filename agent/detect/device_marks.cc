@@ -168,7 +168,7 @@ constexpr FilterKind kFilters[] = {{"basic", TCA_BASIC_ACT, TCA_BASIC_EMATCHES},
 constexpr absl::string_view kActions[] = {"csum",   "ct",     "gact",       "gate",   "mirred",
                                           "mpls",   "nat",    "pedit",      "police", "sample",
                                           "simple", "skbmod", "tunnel_key", "vlan"};
-// Of what is not known, a BPF program above all.
+// Unknown filters, such as BPF programs, may test and set any bit.
 constexpr Marks kAnything = {.tested = kAllMarks, .set = kAllMarks};
 
 // A filter or action, with its words.

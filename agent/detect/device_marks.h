@@ -50,14 +50,14 @@ struct DeviceMarks {
   bool operator==(const DeviceMarks&) const = default;
 };
 
-// Of the calling thread's network namespace (rtnetlink; generic netlink only where there is a
+// Reads the calling thread's network namespace (rtnetlink; generic netlink only where there is a
 // WireGuard interface, which needs CAP_NET_ADMIN over the namespace). Loads no module.
 DeviceMarks ReadDeviceMarks();
 
 // The same as retirement's claims on marks (claims.h); a problem claims all bits. A routing rule or
 // filter that selects packets with a bit shows that something sets it.
 std::vector<Marking> MarkingsOf(const DeviceMarks& devices, absl::Span<const FwmarkRule> rules);
-// Of the calling thread's network namespace.
+// Reads the calling thread's network namespace.
 std::vector<Marking> ReadMarkingsWithoutRules();
 
 }  // namespace kipt::agent

@@ -37,7 +37,7 @@ ModeTraces Unreadable(const absl::Status& status) {
 }
 
 // ModeTraces::kubelet_chain, in what KubeletQueries read. Where kube-proxy lives, a rule that both
-// write is its own; and what `kube-proxy --cleanup` leaves in table nat is nobody's.
+// write is its own; and what `kube-proxy --cleanup` leaves in table nat has no owner.
 std::string KubeletChain(const netlink::Snapshot& snapshot, Family family) {
   const bool claimed = IsClaimedByKubeProxy(snapshot, family);
   for (const DesiredChain& known : EveryKubeletChain(family)) {
@@ -63,8 +63,8 @@ std::vector<netlink::ChainQuery> KubeletQueries(Family family) {
 }
 
 // Reads hint and canary, not rules; with `kubelets` also kubelet_chain.
-absl::Status LookForMarks(const BackendOrError& backend, Family family, bool kubelets,
-                          ModeTraces& traces) {
+absl::Status FindTraces(const BackendOrError& backend, Family family, bool kubelets,
+                        ModeTraces& traces) {
   if (!backend.ok()) return backend.status();
   const auto query = [&](absl::string_view name) -> netlink::ChainQuery {
     return {.chain = {.family = family, .table = Table::kMangle, .name = std::string(name)},
@@ -84,7 +84,7 @@ ModeTraces NftMarks(Family family, const ModeSources& sources, bool kubelets) {
   ModeTraces traces = {.rules = std::nullopt};
   absl::Status status = CheckNftIsThere(sources);
   if (absl::IsFailedPrecondition(status)) return {};
-  if (status.ok()) status = LookForMarks(sources.open_nft(), family, kubelets, traces);
+  if (status.ok()) status = FindTraces(sources.open_nft(), family, kubelets, traces);
   if (absl::IsUnavailable(status)) return {.possible = false};
   return status.ok() ? traces : Unreadable(status);
 }
@@ -97,11 +97,11 @@ ModeTraces LegacyMarks(Family family, const ModeSources& sources, bool kubelets)
   if (absl::c_none_of(netlink::kTables, has)) return {};
   ModeTraces traces = {.rules = std::nullopt};
   if (!has(Table::kMangle) && !kubelets) return traces;
-  const absl::Status status = LookForMarks(sources.open_legacy(), family, kubelets, traces);
+  const absl::Status status = FindTraces(sources.open_legacy(), family, kubelets, traces);
   return status.ok() || !has(Table::kMangle) ? traces : Unreadable(status);
 }
 
-void LookForRules(const ChainsOrError& chains, ModeTraces& traces) {
+void FindRules(const ChainsOrError& chains, ModeTraces& traces) {
   if (!chains.ok()) {
     traces.problem = std::string(chains.status().message());
     return;
@@ -236,8 +236,8 @@ ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
                     IsMarked(question.legacy);
   if (told && thoroughness != Thoroughness::kAll) return question;
   const auto asks = [](const ModeTraces& traces) { return traces.hint && !traces.rules; };
-  if (asks(question.nft)) LookForRules(sources.list_nft(family), question.nft);
-  if (asks(question.legacy)) LookForRules(sources.list_legacy(family), question.legacy);
+  if (asks(question.nft)) FindRules(sources.list_nft(family), question.nft);
+  if (asks(question.legacy)) FindRules(sources.list_legacy(family), question.legacy);
   return question;
 }
 
@@ -323,14 +323,14 @@ std::string ReadWhoDropsMartians(const ModeSources& sources) {
   };
   const bool lo_is_loopback = LoopbackName() == "lo";
   std::string found;
-  const auto look = [&](netlink::Backend& backend) {
+  const auto read = [&](netlink::Backend& backend) {
     const absl::StatusOr<netlink::Survey> survey =
         TakeSettled([&] { return backend.TakeSurvey(keep); });
     if (survey.ok()) found = WhoDropsMartians(*survey, lo_is_loopback);
     return survey.status();
   };
   for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {
-    const absl::Status status = VisitMode(kind, netlink::kFamilies, sources, look);
+    const absl::Status status = VisitMode(kind, netlink::kFamilies, sources, read);
     if (status.ok() && !found.empty()) break;
   }
   return found;

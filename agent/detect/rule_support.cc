@@ -108,9 +108,9 @@ bool LoadsModules(const KernelPaths& paths) {
 
 // Reads the kernel's symbols only if nothing else decides, and once for all queries, because that
 // takes some 40 ms.
-std::vector<ModuleEvidence> LookForModules(const KernelPaths& paths,
-                                           absl::Span<const ModuleQuery> queries,
-                                           KernelSymbols reading) {
+std::vector<ModuleEvidence> FindModules(const KernelPaths& paths,
+                                        absl::Span<const ModuleQuery> queries,
+                                        KernelSymbols reading) {
   std::vector<ModuleEvidence> evidence;
   std::set<absl::string_view> symbols;
   for (const ModuleQuery& query : queries) {
@@ -164,7 +164,7 @@ XtCompat CompatOf(ModuleState state) {
 std::vector<ModuleReading> JudgeEach(const KernelPaths& paths,
                                      absl::Span<const ModuleQuery> queries, KernelSymbols symbols) {
   const bool loads_modules = LoadsModules(paths);
-  const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries, symbols);
+  const std::vector<ModuleEvidence> evidence = FindModules(paths, queries, symbols);
   std::vector<ModuleReading> readings;
   for (size_t i = 0; i < queries.size(); ++i) {
     readings.push_back(Judge(queries[i].module, evidence[i], loads_modules));

@@ -32,7 +32,7 @@ absl::Duration CpuOf(clockid_t clock) {
   return absl::DurationFromTimespec(time);
 }
 
-// Of this process and the programs that it ran: more than an audit's, if a repair runs meanwhile.
+// Counts this process and the programs that it ran: more than the audit's, if a repair runs too.
 absl::Duration CpuSpent() {
   rusage programs = {};
   getrusage(RUSAGE_CHILDREN, &programs);
@@ -148,7 +148,7 @@ void AuditWatch::OnEnd() {
     status = Wait(std::max(period - (SteadyNow() - began_), kRestFactor * run->cpu));
   }
   if (run->cancelled) {
-    // Of no interest any more.
+    // A result that no longer matters.
   } else if (run->result.ok()) {
     handlers_.done(*std::move(run->result));
   } else {

@@ -23,7 +23,7 @@
 
 namespace kipt::agent {
 
-// Of this process' network namespace.
+// Counters of this process' network namespace.
 struct ConntrackCounters {
   uint64_t entries = 0;
   uint64_t limit = 0;  // net.netfilter.nf_conntrack_max; 0: none

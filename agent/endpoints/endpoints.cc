@@ -189,7 +189,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       state.observing ? ", observed only: nothing is written" : "",
       "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
       "\nWatching: ", state.watching.empty() ? "not yet" : Printable(state.watching),
-      "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast check: ", TimeText(state.last_look),
+      "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast check: ", TimeText(state.last_check),
       "\nLast success: ", TimeText(state.last_success), "\nChecks: ", state.checks,
       "\nMartian packets: ", Printable(MartianText(state)), "\nConfiguration: ",
       state.config_problem.empty()

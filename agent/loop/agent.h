@@ -146,7 +146,7 @@ class Agent {
   WriterAttribution attribution_;
   std::map<netlink::Family, FamilyRecord> records_;
   Trigger next_trigger_ = Trigger::kStart;
-  // Of the last check that succeeded.
+  // As the last check that succeeded found them.
   std::vector<ForeignJump> foreign_jumps_;
   std::optional<ForeignRules> foreign_rules_;
   Retirer retirer_;

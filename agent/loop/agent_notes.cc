@@ -160,7 +160,7 @@ void Agent::NoteState(const Round& round) {
   const absl::Time now = absl::Now();
   const SyncReport& report = round.report;
   state_.heartbeat = now;
-  state_.last_look = now;
+  state_.last_check = now;
   state_.checks += static_cast<uint64_t>(report.checks);
   if (report.FirstError().ok()) state_.last_success = now;
   Retirement retired;

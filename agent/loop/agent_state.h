@@ -68,7 +68,7 @@ struct AgentState {
   std::string watching;
   // In the order of the configuration; never empty.
   std::vector<FamilyState> families;
-  // Of the last check, without the native table.
+  // As the last check found them, without the native table.
   std::vector<Finding> findings;
   std::vector<ExistingItem> in_place;
   std::vector<ExistingItem> stale;
@@ -86,7 +86,7 @@ struct AgentState {
   bool martian_protection = false;
   std::string martians_dropped_elsewhere;
   uint64_t martians_dropped = 0;
-  absl::Time last_look = absl::InfinitePast();
+  absl::Time last_check = absl::InfinitePast();
   absl::Time last_success = absl::InfinitePast();
   // When the event loop last turned.
   absl::Time heartbeat = absl::InfinitePast();

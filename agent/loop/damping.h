@@ -76,7 +76,7 @@ class Damping {
   std::vector<Fight> TakeEnded() { return std::exchange(ended_, {}); }
 
  private:
-  // Of one item, and the fight over it, if `fighting`.
+  // The repairs of one item, and the fight over it, if `fighting`.
   struct Repair {
     SteadyTime repaired = SteadyTime::InfinitePast();
     // When it was found undone; nothing while it is in place.
@@ -91,7 +91,7 @@ class Damping {
     Fight fight;
   };
 
-  // Of `plan`'s families; of the others nothing is known.
+  // Considers `plan`'s families only; nothing is known of the others.
   void NoteUndone(const Plan& plan, SteadyTime now);
   void NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair);
   void Forget(SteadyTime now);

@@ -13,7 +13,7 @@ using netlink::ObservedRule;
 // A bound against a writer that makes up rules; some hours' worth of honest ones, and more than can
 // be present.
 constexpr size_t kMostRemembered = 2048;
-// Of a rule's text, which may have some 60 kB. Rules that differ only after that are one.
+// Keeps so much of a rule's text, which may have 60 kB. Rules that differ only after it are one.
 constexpr size_t kMostText = 512;
 
 }  // namespace

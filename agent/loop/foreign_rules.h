@@ -34,7 +34,7 @@ class ForeignRules {
   explicit ForeignRules(std::vector<ExpectedRule> expected) : expected_(std::move(expected)) {}
 
   // What a check of `families` has read; at the first of a family nothing is new. `same_handles`:
-  // whether a handle of the last check stands for the same rule, as nf_tables' do until their table
+  // whether a handle of the last check denotes the same rule, as nf_tables' do until their table
   // is made anew.
   void Note(const netlink::Snapshot& observed, absl::Span<const netlink::Family> families,
             absl::FunctionRef<bool(netlink::Family)> same_handles);

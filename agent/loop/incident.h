@@ -107,7 +107,7 @@ using ForeignRuleCounts = std::map<std::pair<netlink::ChainId, ForeignRuleKind>,
 struct NewForeignRules {
   // At most 128 of a chain.
   std::vector<ForeignRule> rules = {};
-  // Of all, and of others.
+  // How many new ones there are in each chain, those beyond `rules` included.
   ForeignRuleCounts counts = {};
   Suspected by = {.writers = {}, .others = false};
 };

@@ -103,7 +103,7 @@ void ReportWriteRefused(const PolicyInput& input, SyncReport& report) {
       return result.refused.empty() ||
              absl::c_linear_search(result.refused, netlink::ChainOf(change.operation).table);
     });
-    // Where nothing can be read, either, the hint stands for all chains.
+    // If no chain can be read either, report the finding on the hint chain.
     const netlink::ChainId hint = {family, Table::kMangle, std::string(kHintChain)};
     report.plan.diff.findings.push_back(
         {.condition = Condition::kWriteRefused,

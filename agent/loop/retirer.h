@@ -43,7 +43,7 @@ struct RetireRequest {
 };
 
 struct RetireReport {
-  // Of the backend: "nft" or "legacy".
+  // The backend's: "nft" or "legacy".
   std::string iptables_mode = {};
   // OK where the plan is complete, and was applied if that was asked for.
   absl::Status status = {};

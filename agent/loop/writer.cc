@@ -31,7 +31,7 @@ constexpr size_t kMaxCommandLine = 256;
 constexpr absl::string_view kCut = "...";
 // Every byte of an argument is at least one in the result, so more need not be read.
 constexpr size_t kCommandLineBytes = 320;
-// Of the longest file, cgroups(7): a line for each of some 13 hierarchies, of paths of some 200
+// Enough for the longest file, cgroups(7): 13 hierarchies, one a line, with paths of some 200
 // bytes.
 constexpr size_t kMostBytes = 8192;
 
@@ -131,7 +131,7 @@ std::string UnitOfPath(absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
   std::string container;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    // Of nested containers the innermost counts.
+    // The innermost of nested containers counts.
     if (container.empty()) {
       const absl::string_view id = ContainerOf(*part);
       if (!id.empty()) container = absl::StrCat("container ", id);
@@ -147,7 +147,7 @@ std::string UnitOfPath(absl::string_view path) {
   return container;
 }
 
-// Of the lines "ID:CONTROLLERS:PATH", one for each hierarchy, that of systemd and of cgroup v2 (no
+// A line for each hierarchy: "ID:CONTROLLERS:PATH". That of systemd and of cgroup v2 (no
 // controllers) knows most, but a container made without systemd may be in the others only.
 std::string UnitOf(const std::string& cgroup) {
   std::string other;

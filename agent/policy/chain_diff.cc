@@ -67,7 +67,7 @@ class ChainDiffer {
     std::string removal = {};
   };
 
-  // True: there is damage that only our own rules, put before it, can mend.
+  // True: there is damage that only our own rules, put before it, can repair.
   bool FindDamages() {
     bool unguarded = false;
     std::vector<Damage> damages = FindDamage(desired_.id, observed_);

@@ -65,7 +65,7 @@ bool UsedByKubeProxy(const ChainId& chain) {
   });
 }
 
-// Bits of the mark and labels of the connection that rules look at, or turn on.
+// Bits of the mark and labels of the connection that rules test, or set.
 struct Marks {
   uint32_t bits = 0;
   netlink::ConnLabelSet labels = {};
@@ -160,7 +160,7 @@ std::vector<Claim> OfKubeProxy(const ClaimSources& sources, absl::string_view ch
                     "1.33 leaves it; delete KUBE-PROXY-CANARY if kube-proxy is gone for good")}};
 }
 
-// Of KUBE-MARK-DROP and what acts on its mark: since 1.25 kube-proxy drops by itself.
+// kube-proxy before 1.25 needs KUBE-MARK-DROP; later releases drop packets without it.
 std::vector<Claim> OfOldKubeProxy(const ClaimSources& sources) {
   if (KubeProxyDropsByItself(sources.observed, sources.family)) return {};
   return OfKubeProxy(sources, kMarkDropChain);

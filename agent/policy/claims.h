@@ -22,7 +22,7 @@ namespace kipt::agent {
 // A rule that is not kubelet's and jumps to a chain that is.
 struct Reference {
   netlink::ChainId chain;
-  // "ip nat CNI-DN-0123": where the rule stands.
+  // "ip nat CNI-DN-0123": the chain that has the rule.
   std::string from;
   std::string rule;
 
@@ -131,7 +131,7 @@ class DependentsCollector {
   std::vector<Reference> references_;
   std::map<netlink::ChainId, uint64_t> counts_;
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
-  // Of marks and of labels.
+  // Rules that set marks or labels.
   std::vector<Marking> setters_;
   // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
   std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
@@ -144,7 +144,7 @@ enum class ClaimKind : uint8_t {
   kForeignRule,       // the chain holds one
   kCniConfig,         // a CNI configuration names the chain, or could not be read
   kKubeProxy,         // kube-proxy lives in this family, and uses the chain or rule as its own
-  kKubeProxyRemains,  // its canary or its unused services stand: likely `kube-proxy --cleanup`
+  kKubeProxyRemains,  // its canary or its unused services exist: likely `kube-proxy --cleanup`
   kMarkedPackets,     // a chain or rule that marks packets stays, and this is what acts on the mark
   kLabelledPackets,   // the same of the connection's label
   kMartians,          // the kernel takes packets for 127.0.0.0/8 from neighbours

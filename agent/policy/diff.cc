@@ -231,7 +231,7 @@ class Differ {
                         support_.xt ? "install the kernel module xt_connlabel" : kInstallModules));
   }
 
-  // Of a node on which iptables can hold no rule.
+  // Reports a node on which iptables can hold no rule.
   void ReportSupport() {
     if (support_.xt || input_.mode == Mode::kOff || input_.families.empty()) return;
     const Family family = input_.families.front();

@@ -175,7 +175,7 @@ std::vector<Change> Additions(absl::Span<const Change> changes);
 
 // A finding that is not repaired and needs an operator: the mode's promise is not kept.
 bool NeedsAttention(const Finding& finding);
-// Of those, one that leaves rules without effect or turns them against the node.
+// It leaves rules without effect, or turns them against the node.
 bool IsCritical(const Finding& finding);
 
 }  // namespace kipt::agent

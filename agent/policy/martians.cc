@@ -59,7 +59,7 @@ using netlink::SurveyRule;
 
 enum class Share : uint8_t { kNone, kSome, kAll };
 
-// Of addresses of 127.0.0.0/8, or with `outside` of all others.
+// How many addresses of 127.0.0.0/8, or with `outside` of all others, match.
 Share AddressShare(const std::optional<PrefixMatch>& match, bool outside) {
   if (!match) return Share::kAll;
   const netlink::Prefix& prefix = match->prefix;
@@ -75,7 +75,7 @@ Share AddressShare(const std::optional<PrefixMatch>& match, bool outside) {
   return share == Share::kAll ? Share::kNone : Share::kAll;
 }
 
-// Of the first packet of a connection, without which no other follows.
+// Judges the first packet of a connection, without which no other follows.
 Share StateShare(const std::optional<netlink::CtStateMatch>& match) {
   constexpr uint16_t kLater = netlink::kCtRelated | netlink::kCtEstablished | netlink::kCtDnat;
   if (!match) return Share::kAll;
@@ -83,7 +83,7 @@ Share StateShare(const std::optional<netlink::CtStateMatch>& match) {
   return match->negated ? Share::kAll : Share::kNone;
 }
 
-// Of the martian packets, which no packet of lo is.
+// How many martian packets match; no packet of lo is one.
 Share MartianShare(const SurveyRule& rule, bool lo_is_loopback) {
   const netlink::Rule& known = KnownMatches(rule);
   const OpaqueRule* opaque = rule.opaque();

@@ -22,9 +22,9 @@ namespace kipt::agent {
 
 // Whether some kubelet, or this agent as one, makes this chain in some mode.
 bool IsKubeletChain(const netlink::ChainId& chain);
-// Of those, one that sets a mark, or a label, for any rule that jumps there.
+// A chain of kubelet's that sets a mark, or a label, for any rule that jumps there.
 bool IsMarkingChain(const netlink::ChainId& chain);
-// Of those, the chains of the gate ConnLabelMarking, which only this agent makes.
+// A chain of the gate ConnLabelMarking, which only this agent makes.
 bool IsLabelChain(const netlink::ChainId& chain);
 
 // One of kube-proxy's own, without those shared with kubelet. KUBE-FIREWALL in table nat is that of

@@ -224,7 +224,7 @@ inline constexpr KubeProxyRow kKubeProxyChains[] = {
     {Table::kFilter, "KUBE-IPVS-OUT-FILTER"},         // 1.29
 };
 
-// ---- table 5: where others' jumps stand, beside the base chains of table 3 ----
+// ---- table 5: further base chains from which other programs jump ----
 
 struct BaseChainRow {
   Table table;

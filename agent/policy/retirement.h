@@ -26,8 +26,8 @@ struct RetirementOptions {
   bool canaries = false;
   // Also where the mode is off: everything of kubelet's is stale then.
   bool when_off = false;
-  // Of the iptables mode that is not managed: its hint misleads readers, and is removed though that
-  // mode is used.
+  // For the iptables mode that is not managed: its hint misleads readers, and is removed though
+  // that mode is used.
   bool hints = false;
 
   bool operator==(const RetirementOptions&) const = default;
@@ -38,7 +38,7 @@ struct Claimed {
   ExistingItem standing;
   // Never empty.
   std::vector<Claim> claims;
-  // Of Diff::of_kube_proxy: not stale.
+  // It is in Diff::of_kube_proxy: not stale.
   bool of_kube_proxy = false;
 
   bool operator==(const Claimed&) const = default;

@@ -48,7 +48,7 @@ constexpr int32_t kPriority = NF_IP_PRI_FILTER - 1;
 
 }  // namespace
 
-// Each form stands below the iptables arguments that kubelet runs; B is 1 << bit.
+// Each form follows the iptables arguments that kubelet runs; B is 1 << bit.
 
 // -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
 // CVE-2020-8558: route_localnet, which kube-proxy sets, lets neighbours reach 127.0.0.1. Not on

@@ -47,7 +47,7 @@ netlink::Rule MasqueradeAllPlain(int bit);
 netlink::Rule MasqueradeMarked(int bit);
 netlink::Rule MasqueradeMarkedPlain(int bit);
 
-// Of family ip. No other program has a reason to write to it.
+// The name of a table of family ip. No other program has a reason to write to it.
 inline constexpr absl::string_view kNativeTable = "kube-iptables-agent";
 // DropMartians (KEP-3178, CVE-2020-8558) in a table of our own, for kernels on which iptables can
 // hold no rule: drops exactly the same in the chains `input` and `output`, of two rules each.

@@ -294,36 +294,36 @@ bool NotifyServiceManager(const std::string& message) {
          errno != EAGAIN;
 }
 
-void ServiceManager::Tell(std::string message) {
+void ServiceManager::Notify(std::string message) {
   std::erase_if(untold_,
                 [&](const std::string& older) { return KindOf(older) == KindOf(message); });
   untold_.push_back(std::move(message));
-  TellRest();
+  NotifyRest();
 }
 
-void ServiceManager::TellRest() {
+void ServiceManager::NotifyRest() {
   const auto first_untold = absl::c_find_if_not(untold_, NotifyServiceManager);
   untold_.erase(untold_.begin(), first_untold);
 }
 
-void ServiceManager::Ready() { Tell("READY=1"); }
+void ServiceManager::Ready() { Notify("READY=1"); }
 
 void ServiceManager::Status(absl::string_view text) {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
   // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. A NUL follows the last.
   while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
-  Tell(absl::StrCat("STATUS=", line.substr(0, end)));
+  Notify(absl::StrCat("STATUS=", line.substr(0, end)));
 }
 
 void ServiceManager::Reloading() {
   // CLOCK_MONOTONIC in libstdc++. systemd compares it with the moment at which it sent the signal.
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now().time_since_epoch());
-  Tell(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now.count()));
+  Notify(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now.count()));
 }
 
-void ServiceManager::Stopping() { Tell("STOPPING=1"); }
+void ServiceManager::Stopping() { Notify("STOPPING=1"); }
 
 std::vector<OwnedFd> TakePassedSockets() {
   // Negative: they cannot be taken over.

@@ -38,7 +38,7 @@ class LossyOutput {
 
   // False: at least the end of `line` is dropped. The next line then begins with a line feed.
   bool Write(absl::string_view line);
-  // Of all lines.
+  // How many lines were dropped since the start.
   uint64_t dropped() const { return dropped_; }
 
  private:
@@ -61,7 +61,7 @@ void GiveBackFreePages();
 struct ProcessUsage {
   // Since the epoch, to a clock tick (mostly 10 ms).
   double start_time_seconds = 0;
-  // Of all threads, user and system.
+  // All threads', user and system.
   double cpu_seconds = 0;
   double resident_bytes = 0;
   double open_fds = 0;
@@ -124,10 +124,10 @@ class ServiceManager {
   void Reloading();
   void Stopping();
   // Tries again.
-  void TellRest();
+  void NotifyRest();
 
  private:
-  void Tell(std::string message);
+  void Notify(std::string message);
 
   // The newest of each kind, in their order.
   std::vector<std::string> untold_;

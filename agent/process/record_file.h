@@ -32,7 +32,7 @@ class RecordFile {
  public:
   static constexpr size_t kRecords = 10;
   static constexpr size_t kRecordBytes = 4096;
-  // Of one record: printable, in one line.
+  // The most that a record may have: printable, in one line.
   static constexpr size_t kMostBytes = kRecordBytes - 64;
 
   // Makes the file where it is missing, with all the space that it will need: call it while the
@@ -66,7 +66,7 @@ class RecordFile {
   const OwnedFd file_;
   const std::function<void(const absl::Status&)> failed_;
   std::vector<std::string> earlier_;
-  // Of the newest.
+  // The newest record's.
   uint64_t number_ = 0;
 
   std::mutex mutex_;  // guards all below

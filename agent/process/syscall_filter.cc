@@ -52,7 +52,7 @@ struct SyscallGroup {
 
 // The kernel reads the lower 32 bits of an int; the upper ones are undefined.
 constexpr uint64_t kInt = 0xffff'ffff;
-// Of socket(2)'s type, without SOCK_CLOEXEC and SOCK_NONBLOCK.
+// The bits of socket(2)'s type, without SOCK_CLOEXEC and SOCK_NONBLOCK.
 constexpr uint64_t kSocketType = 0xf;
 
 // argument & mask == value

@@ -51,7 +51,7 @@ std::string StatusJson(const Subject& subject, const Plan& plan);
 std::string RetireText(const RetireReport& report, bool dry_run);
 std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
 
-// Of the documents below. Fields and documents may be added to it; readers ignore what they do not
+// The version of the documents below. Fields may be added to it; readers ignore what they do not
 // know.
 inline constexpr absl::string_view kReportApiVersion = "kube-iptables-agent/v1";
 

@@ -149,7 +149,7 @@ std::string AgentStateJson(const AgentState& state) {
                {"fights", FightsJson(state.fights, kAll)},
                {"martians", MartiansJson(state.martian_protection, state.martians_dropped,
                                          state.martians_dropped_elsewhere, state.route_localnet)},
-               {"lastCheck", TimeJson(state.last_look)},
+               {"lastCheck", TimeJson(state.last_check)},
                {"lastSuccess", TimeJson(state.last_success)},
                {"heartbeat", TimeJson(state.heartbeat)},
                {"checks", state.checks},

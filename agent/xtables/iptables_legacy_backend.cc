@@ -198,7 +198,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     return survey;
   }
 
-  // Of one family after the other, because the sieve need not allow calls from two threads.
+  // One family after the other, because the sieve need not allow calls from two threads.
   absl::StatusOr<netlink::Survey> SiftSurvey(netlink::SurveySieve& sieve) override {
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
     netlink::Survey survey = {

@@ -202,7 +202,7 @@ class IptablesLegacyMonitor : public netlink::Monitor {
  public:
   IptablesLegacyMonitor(const std::filesystem::path& lock_path, const std::string& table_names_path,
                         Inotify inotify)
-      // Of a path without a directory, the current one.
+      // A path without a directory is below the current one.
       : lock_path_("." / lock_path), inotify_(std::move(inotify)) {
     for (const Family family : netlink::kFamilies) readers_.emplace_back(family, table_names_path);
   }

@@ -77,12 +77,12 @@ SurveyRule ReadRule(Family family, const SavedChains& chains, absl::string_view 
   return read;
 }
 
-// Of SaveSifter's names.
+// The name that begins there among SaveSifter's names.
 absl::string_view NameAt(absl::string_view names, size_t begin) {
   return names.substr(begin + 1, names.find('\n', begin) - begin - 1);
 }
 
-// Of a line of iptables-save, and of what follows a quote that does not end.
+// Bounds a line of iptables-save, and what follows a quote that does not end.
 constexpr size_t kLongestSavedLine = size_t{1} << 20;
 
 void AddToSurvey(const SavedTable& saved, Family family, const SurveyFilter& keep, Survey& survey) {
@@ -220,7 +220,7 @@ absl::Status SaveSifter::TakeRule(absl::string_view line) {
   if (words[1] != chain_) {
     if (absl::Status status = EnterChain(words[1]); !status.ok()) return status;
   }
-  // Of all chains, only the one that it may jump to decides what it is.
+  // Only the chain that it may jump to decides what the rule is.
   SavedChains chains;
   for (size_t at = 2; at + 1 < words.size(); ++at) {
     if (words[at] != "-j" && words[at] != "-g") continue;

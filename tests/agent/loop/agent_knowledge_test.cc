@@ -124,7 +124,7 @@ TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   Start(Mode::kCleanup);
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(agent_->state().last_success, absl::InfinitePast());
-  EXPECT_GE(agent_->state().last_look, start);
+  EXPECT_GE(agent_->state().last_check, start);
   EXPECT_GE(agent_->state().checks, 1);
   refusal.refusing = false;
   ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));

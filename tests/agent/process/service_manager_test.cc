@@ -110,7 +110,7 @@ TEST_F(ServiceManagerTest, IsToldTheNewestOfEachKindOnceItReadsAgain) {
   while (Told() == "X=1") {
   }
   EXPECT_EQ(Told(), "");
-  manager_.TellRest();
+  manager_.NotifyRest();
   EXPECT_THAT(Told(), StartsWith("RELOADING=1"));
   EXPECT_EQ(Told(), "STATUS=second");
   EXPECT_EQ(Told(), "READY=1");

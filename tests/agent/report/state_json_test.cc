@@ -67,7 +67,7 @@ AgentState FullState() {
           .foreign_references = {{kInput, 2}},
           .route_localnet = {.interfaces = {"all"}},
           .martians_dropped = 9,
-          .last_look = kNoon,
+          .last_check = kNoon,
           .checks = 5,
           .incidents = 1,
           .recent_incidents = {"then it was repaired"},
