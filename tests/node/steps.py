@@ -385,6 +385,15 @@ class Steps:
         self.node.api.delete_pod(self.pod, "kube-system")
         say(f"  deleted: it ended within {time.monotonic() - started:.0f} s")
 
+    def audit_fleet(self):
+        """portmap's CNI configuration names KUBE-MARK-MASQ, which a pod's audit finds, too."""
+        done = subprocess.run([str(TOP / "deploy/kubernetes/audit-fleet")], capture_output=True, text=True, check=False,
+                              env={**os.environ, "KUBECONFIG": self.node.access})
+        lines = done.stdout.splitlines()
+        if done.returncode != 2 or not any(re.match(r"1 .* CniConfig .*nat/KUBE-MARK-MASQ", line) for line in lines):
+            raise Failure(f"audit-fleet ended with {done.returncode}: {done.stdout}{done.stderr}")
+        say(f"  audit-fleet: {lines[0]}")
+
     def step_as_a_pod(self):
         self.import_agent()
         before = self.owned()
@@ -395,6 +404,7 @@ class Steps:
         self.end_pod()
         self.start_pod("coexist", "1.24")
         say(f"  coexist: ready by kubelet's probes; {self.packets.judge()} kinds of packets are right")
+        self.audit_fleet()
         before = self.owned()
         self.flush_and_await(before)
         say(f"  {self.after_flush()} kinds of packets are right")
