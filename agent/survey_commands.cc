@@ -112,7 +112,8 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
 ExitOrError RunMarks(const Flags& flags, const Node& node) {
   absl::Status confined = ConfineToReading({.routes = true}, node.sources());
   if (!confined.ok()) return confined;
-  const NodeView view = GatherNodeView(node.sources(), CniConfigs(), std::nullopt);
+  const NodeView view =
+      SiftedNodeView(node.sources(), CniConfigs(), {}, {.marks = netlink::kAllMarks});
   const MarkMap map =
       MapMarks(view, {.bits = node.config().bits, .mode = node.config().mode, .allow = {}});
   std::cout << (flags.output == OutputFormat::kJson  ? MarkMapJson(map)

@@ -121,10 +121,10 @@ NodeView SiftedNodeView(const ModeSources& sources, const CniConfigs& cni,
   for (const auto& [mode, left_out] : view.left_out) {
     if (left_out.too_many == 0) continue;
     view.problems.push_back(
-        absl::StrCat(mode, " tables: ", left_out.too_many, " rules more than this audit can hold"));
+        absl::StrCat(mode, " tables: ", left_out.too_many, " rules more than are kept in memory"));
   }
   view.cni = cni;
-  GatherChangeFacts(sources, changes, view);
+  if (!changes.empty()) GatherChangeFacts(sources, changes, view);
   return view;
 }
 

@@ -34,10 +34,11 @@ absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent) {
 absl::StatusOr<std::string> AuditJsonOf(NodeAgent& agent) {
   std::string json;
   absl::Status status = HostedBy(agent).Ask([&](const Node& node) {
-    const std::vector<NodeView> views = {GatherNodeView(node.sources(), node.ReadCniConfigs())};
-    json = AuditJson(Audit(views, {.bits = node.config().bits,
-                                   .mode = node.config().mode,
-                                   .families = node.config().families}));
+    const AuditOptions options = {
+        .bits = node.config().bits, .mode = node.config().mode, .families = node.config().families};
+    const NodeView view = SiftedNodeView(node.sources(), node.ReadCniConfigs(),
+                                         {&options.change, 1}, {.marks = options.OurMarks()});
+    json = AuditJson(Audit({&view, 1}, options));
   });
   if (!status.ok()) return status;
   return json;

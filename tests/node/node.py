@@ -217,6 +217,8 @@ class Node:
             str(self.programs / "kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
             f"--cert-dir={self.work}/certificates", f"--token-auth-file={tokens}",
             f"--advertise-address={ADDRESS}", "--service-cluster-ip-range=10.96.0.0/16",
+            # For kubectl exec: no server resolves the node's name.
+            "--kubelet-preferred-address-types=InternalIP",
             "--service-account-issuer=https://node", f"--service-account-key-file={self.work}/accounts.key",
             f"--service-account-signing-key-file={self.work}/accounts.key", "--allow-privileged=true",
             "--authorization-mode=AlwaysAllow",

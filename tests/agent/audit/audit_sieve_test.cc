@@ -16,6 +16,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/kube_proxy_facts.h"
+#include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/status_matchers.h"
 
@@ -37,8 +38,8 @@ constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kK
 uint32_t EveryMark() { return AuditOptions{.change = NodeChange::kKubeProxyNftables}.OurMarks(); }
 
 // A view of what is kept, as SiftedNodeView makes it.
-NodeView Sifted(const Survey& survey) {
-  const SiftOptions options = {.marks = EveryMark()};
+NodeView Sifted(const Survey& survey, uint32_t marks = EveryMark()) {
+  const SiftOptions options = {.marks = marks};
   AuditSieve sieve(options);
   absl::StatusOr<Survey> kept = netlink::Sifted(survey, sieve);
   EXPECT_THAT(kept, IsOk());
@@ -77,6 +78,8 @@ TEST_P(AuditSieveTest, AnAuditOfWhatIsKeptSaysTheSame) {
       EXPECT_EQ(AuditText(Audit(sifted, options)), AuditText(Audit(view, options)))
           << ChangeName(change);
     }
+    EXPECT_EQ(MarkMapJson(MapMarks(Sifted(whole, netlink::kAllMarks), {})),
+              MarkMapJson(MapMarks(ViewOf(whole), {})));
   }
 }
 
@@ -195,6 +198,20 @@ TEST(AuditSieveManyTest, AFloodOfRulesThatClearAMarkPushesOutNoneThatSetsIt) {
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
   EXPECT_EQ(RulesIn(sifted.surveys[0]), AuditSieve::kMostNeeded + 1);
+}
+
+TEST(AuditSieveManyTest, KeepsEveryRuleThatActsOnAMarkForTheMap) {
+  std::string text = "*mangle\n:PREROUTING ACCEPT [0:0]\n:VPN - [0:0]\n";
+  for (int bit = 0; bit < 32; ++bit) {
+    const std::string mark = absl::StrCat("0x", absl::Hex(uint32_t{1} << bit));
+    absl::StrAppend(&text, "-A VPN -s 10.0.0.", bit, "/32 -j MARK --set-xmark ", mark, "/", mark,
+                    "\n", "-A PREROUTING -p ", bit + 1, " -m mark --mark ", mark, "/", mark,
+                    " -j ACCEPT\n");
+  }
+  const Survey whole = SurveyOf("nft", absl::StrCat(text, "COMMIT\n"));
+  ASSERT_EQ(RulesIn(whole), 64U);
+  EXPECT_EQ(MarkMapJson(MapMarks(Sifted(whole, netlink::kAllMarks), {})),
+            MarkMapJson(MapMarks(ViewOf(whole), {})));
 }
 
 TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
