@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr auto RowName = [](const auto& row) { return row.param.name; };
-
 // ---- modes, bits and warnings, by release, gate and source ----
 
 constexpr char kDeprecatedMasquerade[] =
@@ -39,226 +36,175 @@ constexpr char kGaGate[] =
 struct GoodCase {
   std::string name;
   Flags flags;
-  std::string file;  // what --config names; none where empty
   Mode mode;
   MarkBits bits;
+  std::string file = {};  // what --config names; none where empty
   // "PATH" stands for the file's path.
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = {};
 };
-void PrintTo(const GoodCase& row, std::ostream* out) { *out << row.name; }
 
-class ConfigTest : public ::testing::TestWithParam<GoodCase> {};
-
-TEST_P(ConfigTest, ChoosesModeBitsAndWarnings) {
-  const ConfigFiles node;
-  const auto config = node.Load(GetParam().flags, GetParam().file);
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(ModeName(config->mode), ModeName(GetParam().mode));
-  EXPECT_EQ(config->bits.masquerade, GetParam().bits.masquerade);
-  EXPECT_EQ(config->bits.drop, GetParam().bits.drop);
-  std::vector<std::string> warnings = GetParam().warnings;
-  for (std::string& warning : warnings) {
-    if (warning.rfind("PATH", 0) == 0) warning.replace(0, 4, node.Path("f.yaml"));
+TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
+  const GoodCase rows[] = {
+      // Releases.
+      {"NothingGiven", {}, Mode::kCleanup, {14, 15}},
+      {"In124ThereIsOnlyLegacyMode", At("1.24"), Mode::kLegacy, {14, 15}},
+      {"In124BitsHaveEffectWithoutAWarning", WithBits(At("1.24"), 3, 4), Mode::kLegacy, {3, 4}},
+      {"In125TheGateIsOffByDefault", WithBits(At("1.25"), 0, 31), Mode::kLegacy, {0, 31}},
+      {"In126TheGateCanBeTurnedOn", At("1.26", {kOn}), Mode::kCleanup, {14, 15}},
+      {"In125AllAlphaTurnsTheGateOn", At("1.25", {"AllAlpha=true"}), Mode::kCleanup, {14, 15}},
+      {"In126WithTheGateOnBitsWarn",
+       WithBits(At("1.26", {kOn}), 14, 15),
+       Mode::kCleanup,
+       {14, 15},
+       "",
+       {kDeprecatedMasquerade, kDeprecatedDrop}},
+      {"In127TheGateIsOnByDefaultAndBitsWarn",
+       WithBits(At("1.27"), 3, 4),
+       Mode::kCleanup,
+       {3, 4},
+       "",
+       {kDeprecatedMasquerade, kDeprecatedDrop}},
+      {"In127TheGateCanBeTurnedOff", WithBits(At("1.27", {kOff}), 31, 5), Mode::kLegacy, {31, 5}},
+      {"TheLaterGateFlagWins", At("1.27", {kOff, kOn}), Mode::kCleanup, {14, 15}},
+      {"In128TheLockedGateMayBeNamed", At("1.28", {kOn}), Mode::kCleanup, {14, 15}, "", {kGaGate}},
+      {"In129OnlyTheBitThatIsGivenWarns",
+       {.iptables_drop_bit = 20, .emulated_version = "1.29"},
+       Mode::kCleanup,
+       {14, 20},
+       "",
+       {kDeprecatedDrop}},
+      {"In130EqualBitsHaveNoEffect",
+       WithBits(At("1.30"), 7, 7),
+       Mode::kCleanup,
+       {14, 15},
+       "",
+       {kDeprecatedMasquerade, kDeprecatedDrop}},
+      {"ANewerReleaseBehavesAsTheNewestKnown",
+       At("1.99"),
+       Mode::kCleanup,
+       {14, 15},
+       "",
+       {"--emulated-version 1.99 is newer than the newest release known here; behaving as 1.37"}},
+      {"OurOwnFlagTurnsTheAgentOff",
+       {.make_iptables_util_chains = false, .emulated_version = "1.24"},
+       Mode::kOff,
+       {14, 15}},
+      {"SwitchedOffEqualBitsAreNoError",
+       WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3),
+       Mode::kOff,
+       {14, 15}},
+      // Files.
+      {"OurOwnKindSetsEverything",
+       {},
+       Mode::kLegacy,
+       {1, 2},
+       Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n")},
+      {"FlagsWinOverTheFile",
+       WithBits(At("1.27", {kOff}), 5, 6),
+       Mode::kLegacy,
+       {5, 6},
+       Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n")},
+      {"AFlagCanMendAWrongValueOfTheFile",
+       {.feature_gates = {kOff}, .iptables_drop_bit = 6},
+       Mode::kLegacy,
+       {14, 6},
+       Agent("iptablesDropBit: 32\n")},
+      {"TheFlagsGateWinsOverTheFilesGateByGate",
+       At("1.25", {"AllAlpha=true"}),
+       Mode::kLegacy,
+       {14, 15},
+       Agent("featureGates: {IPTablesOwnershipCleanup: false}\n")},
+      {"OurOwnKindCanSwitchTheAgentOff",
+       {},
+       Mode::kOff,
+       {14, 15},
+       Agent("makeIPTablesUtilChains: false\n")},
+      {"TheFlagSwitchesItOnAgain",
+       {.make_iptables_util_chains = true},
+       Mode::kCleanup,
+       {14, 15},
+       Agent("makeIPTablesUtilChains: false\n")},
+      {"AKubeletConfigurationCannotSwitchTheAgentOff",
+       {},
+       Mode::kCleanup,
+       {14, 15},
+       Kubelet("makeIPTablesUtilChains: false\n")},
+      {"AKubeletConfigurationCanTurnTheGateOff",
+       {},
+       Mode::kLegacy,
+       {14, 9},
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\niptablesDropBit: 9\n")},
+      // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
+      // nothing.
+      {"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns",
+       At("1.30"),
+       Mode::kCleanup,
+       {14, 15},
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"),
+       {"PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 has no "
+        "such gate, and the agent is in cleanup mode; remove it, or give an --emulated-version "
+        "from 1.25 to 1.27"}},
+      {"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent",
+       At("1.31"),
+       Mode::kCleanup,
+       {14, 15},
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n")},
+      {"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns",
+       At("1.24"),
+       Mode::kLegacy,
+       {14, 15},
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),
+       {"PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 has no "
+        "such gate, and the agent is in legacy mode; remove it, or give an --emulated-version from "
+        "1.25 to 1.27"}},
+      {"AllBetaOfAKubeletConfigurationReachesKubeletsGate",
+       {},
+       Mode::kLegacy,
+       {14, 15},
+       Kubelet("featureGates: {AllBeta: false}\n")},
+      {"IgnoredFieldsWithTheirDefaultsAreSilent",
+       At("1.28"),
+       Mode::kCleanup,
+       {14, 15},
+       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 15\n")},
+      {"IgnoredFieldsWithOtherValuesWarn",
+       At("1.28"),
+       Mode::kCleanup,
+       {14, 16},
+       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"),
+       {"PATH:4: iptablesDropBit 16 has no effect where IPTablesOwnershipCleanup is on; remove the "
+        "field"}},
+      {"In131FieldsAreStillAcceptedAndNotLookedAt",
+       At("1.31"),
+       Mode::kCleanup,
+       {14, 15},
+       Kubelet("iptablesMasqueradeBit: 99\n"),
+       {"PATH:3: iptablesMasqueradeBit 99 has no effect where IPTablesOwnershipCleanup is on; "
+        "remove the field"}},
+      {"WarningsStandInTheOrderOfReleaseGatesFlagsFile",
+       {.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
+       Mode::kCleanup,
+       {20, 3},
+       Kubelet("iptablesMasqueradeBit: 20\n"),
+       {kGaGate, kDeprecatedDrop,
+        "PATH:3: iptablesMasqueradeBit 20 has no effect where IPTablesOwnershipCleanup is on; "
+        "remove the field"}},
+  };
+  for (const GoodCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ConfigFiles node;
+    const auto config = node.Load(row.flags, row.file);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(ModeName(config->mode), ModeName(row.mode));
+    EXPECT_EQ(config->bits.masquerade, row.bits.masquerade);
+    EXPECT_EQ(config->bits.drop, row.bits.drop);
+    std::vector<std::string> warnings = row.warnings;
+    for (std::string& warning : warnings) {
+      if (warning.rfind("PATH", 0) == 0) warning.replace(0, 4, node.Path("f.yaml"));
+    }
+    EXPECT_EQ(config->warnings, warnings);
   }
-  EXPECT_EQ(config->warnings, warnings);
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Releases, ConfigTest,
-    ::testing::Values(
-        GoodCase{"NothingGiven", {}, "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In124ThereIsOnlyLegacyMode", At("1.24"), "", Mode::kLegacy, {14, 15}, {}},
-        GoodCase{"In124BitsHaveEffectWithoutAWarning",
-                 WithBits(At("1.24"), 3, 4),
-                 "",
-                 Mode::kLegacy,
-                 {3, 4},
-                 {}},
-        GoodCase{"In125TheGateIsOffByDefault",
-                 WithBits(At("1.25"), 0, 31),
-                 "",
-                 Mode::kLegacy,
-                 {0, 31},
-                 {}},
-        GoodCase{"In126TheGateCanBeTurnedOn", At("1.26", {kOn}), "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In125AllAlphaTurnsTheGateOn",
-                 At("1.25", {"AllAlpha=true"}),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"In126WithTheGateOnBitsWarn",
-                 WithBits(At("1.26", {kOn}), 14, 15),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{"In127TheGateIsOnByDefaultAndBitsWarn",
-                 WithBits(At("1.27"), 3, 4),
-                 "",
-                 Mode::kCleanup,
-                 {3, 4},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{"In127TheGateCanBeTurnedOff",
-                 WithBits(At("1.27", {kOff}), 31, 5),
-                 "",
-                 Mode::kLegacy,
-                 {31, 5},
-                 {}},
-        GoodCase{"TheLaterGateFlagWins", At("1.27", {kOff, kOn}), "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In128TheLockedGateMayBeNamed",
-                 At("1.28", {kOn}),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kGaGate}},
-        GoodCase{"In129OnlyTheBitThatIsGivenWarns",
-                 {.iptables_drop_bit = 20, .emulated_version = "1.29"},
-                 "",
-                 Mode::kCleanup,
-                 {14, 20},
-                 {kDeprecatedDrop}},
-        GoodCase{"In130EqualBitsHaveNoEffect",
-                 WithBits(At("1.30"), 7, 7),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{
-            "ANewerReleaseBehavesAsTheNewestKnown",
-            At("1.99"),
-            "",
-            Mode::kCleanup,
-            {14, 15},
-            {"--emulated-version 1.99 is newer than the newest release known here; behaving as "
-             "1.37"}},
-        GoodCase{"OurOwnFlagTurnsTheAgentOff",
-                 {.make_iptables_util_chains = false, .emulated_version = "1.24"},
-                 "",
-                 Mode::kOff,
-                 {14, 15},
-                 {}},
-        GoodCase{"SwitchedOffEqualBitsAreNoError",
-                 WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3),
-                 "",
-                 Mode::kOff,
-                 {14, 15},
-                 {}}),
-    RowName);
-
-INSTANTIATE_TEST_SUITE_P(
-    Files, ConfigTest,
-    ::testing::Values(
-        GoodCase{"OurOwnKindSetsEverything",
-                 {},
-                 Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
-                 Mode::kLegacy,
-                 {1, 2},
-                 {}},
-        GoodCase{"FlagsWinOverTheFile",
-                 WithBits(At("1.27", {kOff}), 5, 6),
-                 Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
-                 Mode::kLegacy,
-                 {5, 6},
-                 {}},
-        GoodCase{"AFlagCanMendAWrongValueOfTheFile",
-                 {.feature_gates = {kOff}, .iptables_drop_bit = 6},
-                 Agent("iptablesDropBit: 32\n"),
-                 Mode::kLegacy,
-                 {14, 6},
-                 {}},
-        GoodCase{"TheFlagsGateWinsOverTheFilesGateByGate",
-                 At("1.25", {"AllAlpha=true"}),
-                 Agent("featureGates: {IPTablesOwnershipCleanup: false}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {}},
-        GoodCase{"OurOwnKindCanSwitchTheAgentOff",
-                 {},
-                 Agent("makeIPTablesUtilChains: false\n"),
-                 Mode::kOff,
-                 {14, 15},
-                 {}},
-        GoodCase{"TheFlagSwitchesItOnAgain",
-                 {.make_iptables_util_chains = true},
-                 Agent("makeIPTablesUtilChains: false\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"AKubeletConfigurationCannotSwitchTheAgentOff",
-                 {},
-                 Kubelet("makeIPTablesUtilChains: false\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"AKubeletConfigurationCanTurnTheGateOff",
-                 {},
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\niptablesDropBit: 9\n"),
-                 Mode::kLegacy,
-                 {14, 9},
-                 {}},
-        // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
-        // nothing.
-        GoodCase{
-            "In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns",
-            At("1.30"),
-            Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"),
-            Mode::kCleanup,
-            {14, 15},
-            {"PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 "
-             "has no such gate, and the agent is in cleanup mode; remove it, or give an "
-             "--emulated-version from 1.25 to 1.27"}},
-        GoodCase{"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent",
-                 At("1.31"),
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns",
-                 At("1.24"),
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {"PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 "
-                  "has no such gate, and the agent is in legacy mode; remove it, or give an "
-                  "--emulated-version from 1.25 to 1.27"}},
-        GoodCase{"AllBetaOfAKubeletConfigurationReachesKubeletsGate",
-                 {},
-                 Kubelet("featureGates: {AllBeta: false}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {}},
-        GoodCase{"IgnoredFieldsWithTheirDefaultsAreSilent",
-                 At("1.28"),
-                 Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 15\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"IgnoredFieldsWithOtherValuesWarn",
-                 At("1.28"),
-                 Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"),
-                 Mode::kCleanup,
-                 {14, 16},
-                 {"PATH:4: iptablesDropBit 16 has no effect where IPTablesOwnershipCleanup is on; "
-                  "remove the field"}},
-        GoodCase{
-            "In131FieldsAreStillAcceptedAndNotLookedAt",
-            At("1.31"),
-            Kubelet("iptablesMasqueradeBit: 99\n"),
-            Mode::kCleanup,
-            {14, 15},
-            {"PATH:3: iptablesMasqueradeBit 99 has no effect where IPTablesOwnershipCleanup is "
-             "on; remove the field"}},
-        GoodCase{
-            "WarningsStandInTheOrderOfReleaseGatesFlagsFile",
-            {.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
-            Kubelet("iptablesMasqueradeBit: 20\n"),
-            Mode::kCleanup,
-            {20, 3},
-            {kGaGate, kDeprecatedDrop,
-             "PATH:3: iptablesMasqueradeBit 20 has no effect where IPTablesOwnershipCleanup is "
-             "on; remove the field"}}),
-    RowName);
 
 // ---- families ----
 
