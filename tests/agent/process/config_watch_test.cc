@@ -7,16 +7,24 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
-#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/process/config_watch_fixture.h"
+#include "tests/agent/process/without_capabilities.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -29,42 +37,38 @@ struct WritingCase {
   Act begin;  // before the file is opened for writing
   int flags = 0;
 };
-void PrintTo(const WritingCase& c, std::ostream* stream) { *stream << c.name; }
 
-using ConfigWriting = ::testing::TestWithParam<WritingCase>;
+TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
+  const WritingCase rows[] = {
+      {.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
+      {.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
+      {.name = "ANewFileInsteadOfOneThatWasRenamed",
+       .begin =
+           [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/config.yaml~"); },
+       .flags = O_CREAT | O_EXCL},
+      {.name = "ANewFileInsteadOfOneThatWasRemoved",
+       .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
+       .flags = O_CREAT | O_EXCL},
+  };
+  for (const WritingCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(ConfigWriting, IsNotSaidBeforeItsEnd) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  GetParam().begin(tree);
-  OpenFile file(tree.Path("etc/config.yaml"), GetParam().flags);
-  for (int i = 0; i < 3; ++i) {
+    const TemporaryTree tree;
+    MakeFile(tree);
+    Settle();
+    auto watch = Watch(tree, "etc/config.yaml");
+    row.begin(tree);
+    OpenFile file(tree.Path("etc/config.yaml"), row.flags);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(TimesSaid(*watch), 0);
+      file.Write("some");
+      tree.Write("etc/other", "x");
+    }
     EXPECT_EQ(TimesSaid(*watch), 0);
-    file.Write("some");
-    tree.Write("etc/other", "x");
+    file.Close();
+    EXPECT_EQ(TimesSaid(*watch), 1);
   }
-  EXPECT_EQ(TimesSaid(*watch), 0);
-  file.Close();
-  EXPECT_EQ(TimesSaid(*watch), 1);
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    , ConfigWriting,
-    ::testing::Values(
-        WritingCase{.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
-        WritingCase{.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
-        WritingCase{.name = "ANewFileInsteadOfOneThatWasRenamed",
-                    .begin =
-                        [](const TemporaryTree& tree) {
-                          Rename(tree, "etc/config.yaml", "etc/config.yaml~");
-                        },
-                    .flags = O_CREAT | O_EXCL},
-        WritingCase{.name = "ANewFileInsteadOfOneThatWasRemoved",
-                    .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
-                    .flags = O_CREAT | O_EXCL}),
-    [](const auto& of) { return of.param.name; });
 
 TEST(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
   const TemporaryTree tree;
@@ -266,6 +270,185 @@ TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   }
   EXPECT_EQ(WatchesOf(*watch), watches_before);
   EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+// The watch of a configuration file where something may not be read, or a limit is reached.
+
+// As long as it exists, a directory in which names can be looked up and made, but not listed.
+class Unlistable {
+ public:
+  explicit Unlistable(std::string path) : path_(std::move(path)) { Set(0311); }
+  ~Unlistable() { Set(0755); }
+  Unlistable(const Unlistable&) = delete;
+  Unlistable& operator=(const Unlistable&) = delete;
+
+ private:
+  void Set(mode_t mode) const { EXPECT_EQ(chmod(path_.c_str(), mode), 0) << path_; }
+  std::string path_;
+};
+
+struct UnlistableCase {
+  std::string name;
+  std::string unlistable;
+  Act before;
+  Act act;
+  bool is_lost = false;  // afterwards nothing could be noticed
+};
+
+TEST(ConfigUnlistable, IsSaidOnce) {
+  const UnlistableCase rows[] = {
+      {.name = "AFileIsWrittenOver",
+       .unlistable = "etc",
+       .before = MakeFile,
+       .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {.name = "AFileIsRenamed",
+       .unlistable = "etc",
+       .before = MakeFile,
+       .act = [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); },
+       .is_lost = true},
+      {.name = "AFileIsReplaced",
+       .unlistable = "etc",
+       .before =
+           [](const TemporaryTree& tree) {
+             MakeFile(tree);
+             tree.Write("etc/new", "new");
+           },
+       .act = [](const TemporaryTree& tree) { Rename(tree, "etc/new", "etc/config.yaml"); }},
+      {.name = "ADirectoryIsReplaced",
+       .unlistable = "outer",
+       .before =
+           [](const TemporaryTree& tree) {
+             tree.Write("outer/etc/config.yaml", "old");
+             tree.Write("outer/new/config.yaml", "new");
+             tree.Link("etc", "outer/etc");
+           },
+       .act =
+           [](const TemporaryTree& tree) {
+             Rename(tree, "outer/etc", "outer/away");
+             Rename(tree, "outer/new", "outer/etc");
+           }},
+      {.name = "ALinkToItIsMade",
+       .unlistable = "real",
+       .before = [](const TemporaryTree& tree) { tree.Write("real/config.yaml", "new"); },
+       .act = [](const TemporaryTree& tree) { tree.Link("etc", "real"); }},
+  };
+  for (const UnlistableCase& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    const TemporaryTree tree;
+    row.before(tree);
+    const Unlistable unlistable(tree.Path(row.unlistable));
+    Settle();
+    WithoutCapabilities([&] {
+      auto watch = Watch(tree, "etc/config.yaml");
+      ASSERT_NE(watch, nullptr);
+      row.act(tree);
+      if (row.is_lost) {
+        EXPECT_THAT(watch->Drain(), StatusIs(absl::StatusCode::kPermissionDenied));
+      } else {
+        EXPECT_EQ(TimesSaid(*watch), 1);
+      }
+    });
+  }
+}
+
+TEST(ConfigWatchFaultTest, RefusesAFileOfWhichNoChangeCouldBeNoticed) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  const Unlistable unlistable(tree.Path("etc"));
+  ASSERT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0200), 0);
+  WithoutCapabilities([&] {
+    for (const char* file : {"etc/config.yaml", "etc/none"}) {
+      EXPECT_THAT(ConfigWatch::Create(tree.Path(file)),
+                  StatusIs(absl::StatusCode::kPermissionDenied))
+          << file;
+    }
+  });
+}
+
+TEST(ConfigWatchFaultTest, WatchesAnUnreadableFileByItsDirectory) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  ASSERT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0200), 0);
+  WithoutCapabilities([&] {
+    auto watch = Watch(tree, "etc/config.yaml");
+    ASSERT_NE(watch, nullptr);
+    tree.Write("etc/config.yaml", "longer than before");
+    EXPECT_EQ(TimesSaid(*watch), 1);
+  });
+}
+
+// The descriptor that is opened next.
+int NextDescriptor() {
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  return next;
+}
+
+TEST(ConfigWatchFaultTest, SaysWhichResourceIsExhausted) {
+  struct Row {
+    const char* what;
+    const char* file;
+    FailingCall call;
+  };
+  const Row rows[] = {
+      {"instances",
+       "etc/config.yaml",
+       {.number = SYS_inotify_init1,
+        .argument = 0,
+        .value = IN_CLOEXEC | IN_NONBLOCK,
+        .error = EMFILE}},
+      {"watches of directories",
+       "etc/none",
+       {.number = SYS_inotify_add_watch,
+        .argument = 0,
+        .value = static_cast<uint32_t>(NextDescriptor()),
+        .error = ENOSPC}},
+      {"watches, for the file",
+       "etc/config.yaml",
+       {.number = SYS_inotify_add_watch,
+        .argument = 2,
+        .value = IN_CLOSE_WRITE | IN_MOVE_SELF,
+        .error = ENOSPC}},
+  };
+  const TemporaryTree tree;
+  MakeFile(tree);
+  for (const Row& row : rows) {
+    WithFailingCall(row.call, [&] {
+      EXPECT_THAT(ConfigWatch::Create(tree.Path(row.file)),
+                  StatusIs(absl::StatusCode::kResourceExhausted))
+          << row.what;
+    });
+  }
+}
+
+TEST(ConfigWatchFaultTest, RefusesToWatchWhatItCannotSearchForWithoutDescriptors) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // inotify's is the last one.
+  const rlimit few = {.rlim_cur = static_cast<rlim_t>(NextDescriptor()) + 1,
+                      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status status = ConfigWatch::Create("/etc/config.yaml").status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(ConfigWatchFaultTest, TakesTheRootForAFileThatNeverChanges) {
+  auto watch = ConfigWatch::Create("/");
+  ASSERT_THAT(watch, IsOk());
+  EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(false));
+}
+
+TEST(ConfigWatchFaultTest, SaysThatItsEventsCannotBeRead) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  WithFailingCall({.number = SYS_read,
+                   .argument = 0,
+                   .value = static_cast<uint32_t>(watch->fd()),
+                   .error = EIO},
+                  [&] { EXPECT_FALSE(watch->Drain().ok()); });
 }
 
 }  // namespace
