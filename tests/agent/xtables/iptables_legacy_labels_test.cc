@@ -6,15 +6,28 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <memory>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/policy.h"
+#include "agent/xtables/iptables_legacy_backend.h"
+#include "netlink/kernel_error.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/fake_command_runner.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::testing::iptables_legacy_labels_test {
 namespace {
 
+using agent::CommandRequest;
+using agent::CommandResult;
 using netlink::ChainId;
 using netlink::Family;
 using netlink::Rule;
@@ -23,11 +36,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+using LegacyLabelsTest = LegacyFixture;
+
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 constexpr char kFilterWithUser[] =
     "*filter\n:INPUT ACCEPT [7:420]\n:USER - [0:0]\n-A USER -j DROP\nCOMMIT\n";
-
-using LegacyLabelsTest = LegacyFixture;
 
 TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
   auto backend = Open("1.8.9");
@@ -65,6 +78,118 @@ TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 0, .output = kFilterWithUser, .errors = errors}));
   EXPECT_THAT(backend->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
+}
+
+// What iptables-legacy-restore says where the match connlabel is missing. The words and exit
+// codes of the rows are those of iptables 1.8.7, 1.8.9 and 1.8.11.
+
+constexpr char kNoNames[] = "cannot open /etc/xtables/connlabel.conf: No such file or directory\n";
+constexpr char kNoExtension[] =
+    "iptables-restore v1.8.9 (legacy): Couldn't load match `connlabel':No such file or directory\n"
+    "\nError occurred at line: 3\n";
+constexpr char kNoModule[] =
+    "Warning: Extension connlabel revision 0 not supported, missing kernel module?\n"
+    "iptables-restore: line 4 failed\n";
+constexpr char kLineFailed[] = "iptables-restore: line 4 failed\n";
+
+struct Row {
+  std::string name;
+  int exit_code;
+  std::string errors;
+  // Of the kernel's matches; nothing: there is no such file.
+  std::optional<std::string> matches;
+  bool missing;
+  bool with_label = true;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class LegacyMissingMatchTest : public LegacyFixture, public ::testing::WithParamInterface<Row> {};
+
+TEST_P(LegacyMissingMatchTest, IsToldFromOtherFailures) {
+  const Row& row = GetParam();
+  auto backend = Open("1.8.9");
+  const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
+  const uint32_t generation = Read(*backend, {chain}).generation;
+  if (row.matches) std::ofstream(tree_.Path("ip_tables_matches")) << *row.matches;
+  runner_.On(Program("iptables", "restore"),
+             Answers({.exit_code = row.exit_code, .output = "", .errors = row.errors}));
+  Rule rule = {.target = netlink::Drop{}};
+  if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
+  const absl::Status status =
+      backend->Apply({.generation = generation,
+                      .operations = {netlink::CreateChain{chain},
+                                     netlink::AddRule{.chain = chain, .rule = rule}}});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(netlink::MissingExtension(status).value_or(""), row.missing ? "connlabel" : "")
+      << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was done"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Failures, LegacyMissingMatchTest,
+    ::testing::Values(
+        Row{"TheProgramLacksTheExtension", 2, kNoExtension, "comment\nconnlabel\n", true},
+        Row{"TheKernelLacksTheMatch", 1, kNoModule, "comment\nmark\n", true},
+        Row{"TheKernelLacksTheMatchAndItsListCannotBeRead", 1, kNoModule, std::nullopt, true},
+        Row{"TheKernelLacksTheMatchAndTheProgramDoesNotSay", 1, kLineFailed, "comment\n", true},
+        Row{"TheKernelHasTheMatchAndRefusesSomethingElse", 1, kLineFailed,
+            "comment\nconnlabel\nmark\n", false},
+        Row{"NobodyKnowsWhatTheKernelRefused", 1, kLineFailed, std::nullopt, false},
+        Row{"TheWarningOfAMissingListOfNamesIsNoSuchWord", 1,
+            absl::StrCat(kNoNames, kNoNames, kLineFailed), "connlabel\n", false},
+        Row{"TheSameWhereTheProgramLacksAnotherExtension", 2,
+            absl::StrCat(kNoNames, "Couldn't load match `comment':No such file or directory\n"), "",
+            false},
+        Row{"BothWarnings", 1, absl::StrCat(kNoNames, kNoModule), std::nullopt, true},
+        Row{"AMatchOfANameThatHasItAsAPart", 1, kLineFailed, "connlabels\nxconnlabel\n", true},
+        Row{"NoRuleAboutLabels", 1, kNoModule, "comment\n", false, /*with_label=*/false},
+        Row{"ALock", 4, kNoModule, "", false}, Row{"ASignal", 137, kNoModule, "", false},
+        Row{"AnotherVersion", 3, kNoModule, "", false}),
+    [](const auto& row) { return row.param.name; });
+
+TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
+  auto backend = Open("1.8.9");
+  const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
+  const uint32_t generation = Read(*backend, {chain}).generation;
+  std::ofstream(StatusPath()) << "CapEff:\t0000000000000000\n";
+  runner_.On(Program("iptables", "restore"),
+             Answers({.exit_code = 2, .output = "", .errors = kNoExtension}));
+  const Rule rule = {.conn_label = netlink::ConnLabelMatch{.label = 1}, .target = netlink::Drop{}};
+  const absl::Status status =
+      backend->Apply({.generation = generation,
+                      .operations = {netlink::CreateChain{chain},
+                                     netlink::AddRule{.chain = chain, .rule = rule}}});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(netlink::MissingExtension(status), std::nullopt);
+}
+
+// Both programs refuse whatever has a label, and nothing else.
+TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
+  auto backend = Open("1.8.9");
+  int refused = 0;
+  int taken = 0;
+  for (const std::string base : {"iptables", "ip6tables"}) {
+    runner_.On(Program(base, "restore"),
+               [&](const CommandRequest& request) -> absl::StatusOr<CommandResult> {
+                 const bool labels = request.input.find("connlabel") != std::string::npos;
+                 ++(labels ? refused : taken);
+                 if (!labels) return CommandResult{};
+                 return CommandResult{.exit_code = 1, .output = "", .errors = kNoModule};
+               });
+    runner_.On(
+        Program(base, "restore"), "--version",
+        Answers({.exit_code = 0, .output = base + "-restore v1.8.9 (legacy)\n", .errors = ""}));
+  }
+  const agent::SyncReport report =
+      agent::Reconciler(backend.get(), agent::SteadyClock())
+          .Sync(::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {},
+                                         agent::ConnLabels{}));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_FALSE(report.labels_refused.ok());
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(taken, 2);
+  ASSERT_THAT(report.plan.diff.findings, SizeIs(1));
+  EXPECT_EQ(report.plan.diff.findings[0].condition, agent::Condition::kConnLabelsImpossible);
 }
 
 }  // namespace
