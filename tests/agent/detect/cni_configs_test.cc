@@ -44,12 +44,12 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
   struct Row {
     std::string name;
     std::string text;
-    std::vector<CniReference> wanted;
+    std::vector<CniReference> wanted = {};
   };
   const std::vector<Row> rows = {
       {"list", kPortmap, {Portmap("f")}},
-      {"none", R"({"plugins": [{"type": "portmap"}]})", {}},
-      {"nothing", "{}", {}},
+      {"none", R"({"plugins": [{"type": "portmap"}]})"},
+      {"nothing", "{}"},
       {"single plugin",
        R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})",
        {Portmap("f")}},
@@ -73,13 +73,11 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
       {"two spellings",
        R"({"type": "a", "externalSetMarkChain": "X", "ExternalSetMarkChain": "Y"})",
        {{"f", "a", "Y"}, {"f", "a", "X"}}},
-      {"null", R"({"type": "portmap", "externalSetMarkChain": null})", {}},
-      {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})", {}},
-      {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})", {}},
+      {"null", R"({"type": "portmap", "externalSetMarkChain": null})"},
+      {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})"},
+      {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})"},
       {"type that is not text", R"({"type": 7, "externalSetMarkChain": "X"})", {{"f", "", "X"}}},
-      {"what we do not know",
-       R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})",
-       {}},
+      {"what we do not know", R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -205,7 +203,7 @@ struct SubFolderRow {
   std::string name;
   std::string file;
   std::string text;
-  bool read;
+  bool read = false;
 };
 
 // As libcni decides it: libcni/conf.go, NetworkConfFromFile and NetworkConfFromBytes.
@@ -219,14 +217,14 @@ TEST(CniConfigsTest, ReadsTheSubFolderWhereverLibcniWould) {
       {"another letter case is another field", "10.conflist",
        R"({"name": "net", "loadonlyinlinedplugins": true})", true},
       {"true", "10.conflist",
-       R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})", false},
+       R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})"},
       {"tRUE in quotes", "10.conflist",
-       R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})", false},
-      {"single plugin", "10.conf", R"({"name": "net", "type": "x"})", false},
-      {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})", false},
-      {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})", false},
-      {"name that is not text", "10.conflist", R"({"name": ["net"]})", false},
-      {"another network", "10.conflist", R"({"name": "Net"})", false},
+       R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})"},
+      {"single plugin", "10.conf", R"({"name": "net", "type": "x"})"},
+      {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})"},
+      {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})"},
+      {"name that is not text", "10.conflist", R"({"name": ["net"]})"},
+      {"another network", "10.conflist", R"({"name": "Net"})"},
   };
   for (const SubFolderRow& row : rows) {
     SCOPED_TRACE(row.name);

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,96 +26,92 @@ struct Row {
   std::optional<IptablesMode> mode;
   std::string text;  // a part
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-class HostProgramTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(HostProgramTest, IsRecognisedByItsLinks) {
-  const TemporaryTree host;
-  for (const std::string& file : GetParam().files) host.Write(file, "not to be run");
-  for (const auto& [name, target] : GetParam().links) host.Link(name, target);
-  const HostProgram program = FindHostProgram(host.Path(""), kV4);
-  EXPECT_EQ(program.mode, GetParam().mode) << program.text;
-  EXPECT_THAT(program.text, HasSubstr(GetParam().text));
+TEST(HostProgramTest, IsRecognisedByItsLinks) {
+  const Row rows[] = {
+      {"NoIptables", {"usr/sbin/nft"}, {}, std::nullopt, "no iptables"},
+      {"DebianWithNft",
+       {"usr/sbin/xtables-nft-multi"},
+       {{"sbin", "usr/sbin"},
+        {"usr/sbin/iptables", "/etc/alternatives/iptables"},
+        {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
+        {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
+       IptablesMode::kNft,
+       "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
+      {"DebianWithLegacy",
+       {"usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
+       {{"usr/sbin/iptables", "/etc/alternatives/iptables"},
+        {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
+        {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
+       IptablesMode::kLegacy,
+       "iptables-legacy"},
+      {"BeforeVersion18",
+       {"sbin/xtables-multi"},
+       {{"sbin/iptables", "xtables-multi"}},
+       IptablesMode::kLegacy,
+       "/sbin/xtables-multi"},
+      {"UsrBin",
+       {"usr/bin/xtables-nft-multi"},
+       {{"usr/bin/iptables", "xtables-nft-multi"}},
+       IptablesMode::kNft,
+       "/usr/bin/iptables"},
+      {"UsrLocalBin",
+       {"usr/local/bin/xtables-nft-multi"},
+       {{"usr/local/bin/iptables", "xtables-nft-multi"}},
+       IptablesMode::kNft,
+       "/usr/local/bin/iptables"},
+      {"Bin",
+       {"bin/xtables-nft-multi"},
+       {{"bin/iptables", "xtables-nft-multi"}},
+       IptablesMode::kNft,
+       "/bin/iptables"},
+      {"UsrLocalComesFirstAsInPath",
+       {"usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
+       {{"usr/local/sbin/iptables", "xtables-legacy-multi"},
+        {"usr/sbin/iptables", "xtables-nft-multi"}},
+       IptablesMode::kLegacy,
+       "/usr/local/sbin/iptables"},
+      {"APlainFileOfThatName",
+       {"usr/sbin/iptables"},
+       {},
+       IptablesMode::kUnknown,
+       "neither iptables-nft nor iptables-legacy"},
+      {"ALinkToAWrapper",
+       {"usr/sbin/iptables-wrapper"},
+       {{"usr/sbin/iptables", "iptables-wrapper"}},
+       IptablesMode::kUnknown,
+       "iptables-wrapper"},
+      {"ALinkThatLeadsNowhere",
+       {},
+       {{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
+       IptablesMode::kUnknown,
+       "No such file"},
+      {"LinksInACircle",
+       {},
+       {{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
+       IptablesMode::kUnknown,
+       "symbolic links"},
+      {"ALinkDoesNotLeaveTheRoot",
+       {"usr/sbin/xtables-nft-multi"},
+       {{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
+       IptablesMode::kNft,
+       "/usr/sbin/xtables-nft-multi"},
+      {"WhatTheLastLinkLeadsToDecides",
+       {"usr/sbin/xtables-legacy-multi"},
+       {{"usr/sbin/iptables", "iptables-nft"}, {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
+       IptablesMode::kLegacy,
+       "xtables-legacy-multi"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree host;
+    for (const std::string& file : row.files) host.Write(file, "not to be run");
+    for (const auto& [name, target] : row.links) host.Link(name, target);
+    const HostProgram program = FindHostProgram(host.Path(""), kV4);
+    EXPECT_EQ(program.mode, row.mode) << program.text;
+    EXPECT_THAT(program.text, HasSubstr(row.text));
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Hosts, HostProgramTest,
-    ::testing::Values(
-        Row{"NoIptables", {"usr/sbin/nft"}, {}, std::nullopt, "no iptables"},
-        Row{"DebianWithNft",
-            {"usr/sbin/xtables-nft-multi"},
-            {{"sbin", "usr/sbin"},
-             {"usr/sbin/iptables", "/etc/alternatives/iptables"},
-             {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
-             {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
-        Row{"DebianWithLegacy",
-            {"usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-            {{"usr/sbin/iptables", "/etc/alternatives/iptables"},
-             {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
-             {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
-            IptablesMode::kLegacy,
-            "iptables-legacy"},
-        Row{"BeforeVersion18",
-            {"sbin/xtables-multi"},
-            {{"sbin/iptables", "xtables-multi"}},
-            IptablesMode::kLegacy,
-            "/sbin/xtables-multi"},
-        Row{"UsrBin",
-            {"usr/bin/xtables-nft-multi"},
-            {{"usr/bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/bin/iptables"},
-        Row{"UsrLocalBin",
-            {"usr/local/bin/xtables-nft-multi"},
-            {{"usr/local/bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/local/bin/iptables"},
-        Row{"Bin",
-            {"bin/xtables-nft-multi"},
-            {{"bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/bin/iptables"},
-        Row{"UsrLocalComesFirstAsInPath",
-            {"usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-            {{"usr/local/sbin/iptables", "xtables-legacy-multi"},
-             {"usr/sbin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kLegacy,
-            "/usr/local/sbin/iptables"},
-        Row{"APlainFileOfThatName",
-            {"usr/sbin/iptables"},
-            {},
-            IptablesMode::kUnknown,
-            "neither iptables-nft nor iptables-legacy"},
-        Row{"ALinkToAWrapper",
-            {"usr/sbin/iptables-wrapper"},
-            {{"usr/sbin/iptables", "iptables-wrapper"}},
-            IptablesMode::kUnknown,
-            "iptables-wrapper"},
-        Row{"ALinkThatLeadsNowhere",
-            {},
-            {{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
-            IptablesMode::kUnknown,
-            "No such file"},
-        Row{"LinksInACircle",
-            {},
-            {{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
-            IptablesMode::kUnknown,
-            "symbolic links"},
-        Row{"ALinkDoesNotLeaveTheRoot",
-            {"usr/sbin/xtables-nft-multi"},
-            {{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/sbin/xtables-nft-multi"},
-        Row{"WhatTheLastLinkLeadsToDecides",
-            {"usr/sbin/xtables-legacy-multi"},
-            {{"usr/sbin/iptables", "iptables-nft"},
-             {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
-            IptablesMode::kLegacy,
-            "xtables-legacy-multi"}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(HostProgramNameTest, EachNameTellsTheMode) {
   const std::pair<std::string, IptablesMode> rows[] = {

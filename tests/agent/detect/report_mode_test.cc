@@ -39,33 +39,28 @@ struct Row {
   std::vector<FamilyMode> modes;
   ExitCode code;
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-class DetectExitCodeTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(DetectExitCodeTest, TellsAScriptWhatWasFound) {
-  for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
-    std::ostringstream out;
-    EXPECT_EQ(RunDetect(GetParam().modes, format, out), GetParam().code);
-    EXPECT_NE(out.str(), "");
+TEST(DetectExitCodeTest, TellsAScriptWhatWasFound) {
+  const Row rows[] = {
+      {"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
+      {"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
+      {"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
+      {"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
+      {"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
+      {"UnknownForAContradiction", {Mode(IptablesMode::kUnknown, true, {"x"})}, kExitDifferences},
+      {"AContradictionBesideAnUnknown",
+       {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
+       kExitDifferences},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
+      std::ostringstream out;
+      EXPECT_EQ(RunDetect(row.modes, format, out), row.code);
+      EXPECT_NE(out.str(), "");
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Modes, DetectExitCodeTest,
-    ::testing::Values(
-        Row{"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
-        Row{"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
-        Row{"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
-        Row{"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
-        Row{"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
-        Row{"UnknownForAContradiction",
-            {Mode(IptablesMode::kUnknown, true, {"x"})},
-            kExitDifferences},
-        Row{"AContradictionBesideAnUnknown",
-            {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
-            kExitDifferences}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(DetectReportTest, TheTextListsEveryEvidence) {
   EXPECT_EQ(DetectText({Mode(IptablesMode::kUnknown, true, {"two hints"})}),
