@@ -135,57 +135,55 @@ struct MarkCase {
   TableId table;
   std::string chain;
   SurveyRule rule;
-  bool counts;
+  bool counts = false;
 };
 
-class MarkTest : public ::testing::TestWithParam<MarkCase> {};
+TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
+  const MarkCase rows[] = {
+      {"AForeignChain",
+       {"ip", "mangle"},
+       "MINE",
+       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       true},
+      {"ANativeTable", {"inet", "mine"}, "prerouting", Mark("[nft meta]", 0xffffffff), true},
+      {"TheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000)},
+      {"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
+      {"AnotherMaskInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000), true},
+      {"TwoBitsInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000), true},
+      {"WhatClearsTheMark", kIpNat, "KUBE-POSTROUTING",
+       Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000)},
+      {"WhatSetsAMarkWhereItIsCleared", kIpNat, "KUBE-POSTROUTING",
+       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
+      {"AMarkInTheFirewall", kIpFilter, "KUBE-FIREWALL",
+       Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), true},
+      {"AChainOfThatNameInAnotherTable",
+       {"ip", "mangle"},
+       "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       true},
+      {"KubeProxysNftablesMode",
+       {"ip", "kube-proxy"},
+       "mark-for-masquerade",
+       Mark("[nft meta]", 0x4000)},
+      {"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0)},
+      {"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff)},
+  };
+  for (const MarkCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
-  for (const bool other_mode : {false, true}) {
-    DependentsCollector collector;
-    const netlink::SurveyFilter see = other_mode ? collector.OtherMode() : collector.ManagedMode();
-    see(GetParam().table, GetParam().chain, GetParam().rule);
-    EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), GetParam().counts ? 1U : 0U);
+    for (const bool other_mode : {false, true}) {
+      DependentsCollector collector;
+      const netlink::SurveyFilter see =
+          other_mode ? collector.OtherMode() : collector.ManagedMode();
+      see(row.table, row.chain, row.rule);
+      EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), row.counts ? 1U : 0U);
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, MarkTest,
-    ::testing::Values(
-        MarkCase{"AForeignChain",
-                 {"ip", "mangle"},
-                 "MINE",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-                 true},
-        MarkCase{
-            "ANativeTable", {"inet", "mine"}, "prerouting", Mark("[nft meta]", 0xffffffff), true},
-        MarkCase{"TheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), false},
-        MarkCase{"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-        MarkCase{"AnotherMaskInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000), true},
-        MarkCase{"TwoBitsInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000), true},
-        MarkCase{"WhatClearsTheMark", kIpNat, "KUBE-POSTROUTING",
-                 Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), false},
-        MarkCase{"WhatSetsAMarkWhereItIsCleared", kIpNat, "KUBE-POSTROUTING",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-        MarkCase{"AMarkInTheFirewall", kIpFilter, "KUBE-FIREWALL",
-                 Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), true},
-        MarkCase{"AChainOfThatNameInAnotherTable",
-                 {"ip", "mangle"},
-                 "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-                 true},
-        MarkCase{"KubeProxysNftablesMode",
-                 {"ip", "kube-proxy"},
-                 "mark-for-masquerade",
-                 Mark("[nft meta]", 0x4000),
-                 false},
-        MarkCase{"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0), false},
-        MarkCase{"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff), false}),
-    [](const auto& tested) { return tested.param.name; });
 
 TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
@@ -194,23 +192,18 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
     const char* name;
     const char* from;
     const char* chain;
-    CniConfigs cni;
-    bool drops;
-    bool masquerades;
+    bool drops = false;
+    bool masquerades = false;
+    CniConfigs cni = {};
   };
   const Row rows[] = {
-      {"nobody", "", "", {}, false, false},
-      {"a jump", "PREROUTING", "KUBE-MARK-DROP", {}, true, false},
-      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", {}, false, true},
-      {"kube-proxy, which brings what acts on it",
-       "KUBE-SVC-X",
-       "KUBE-MARK-MASQ",
-       {},
-       false,
-       false},
-      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", {}, true, false},
-      {"a CNI plugin", "", "", {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}, false, true},
-      {"perhaps a CNI plugin", "", "", {.problems = {"unreadable"}}, true, true},
+      {"nobody", "", ""},
+      {"a jump", "PREROUTING", "KUBE-MARK-DROP", true},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", false, true},
+      {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", true},
+      {"a CNI plugin", "", "", false, true, {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}},
+      {"perhaps a CNI plugin", "", "", true, true, {.problems = {"unreadable"}}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -256,17 +249,17 @@ TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
     const char* name;
     TableId table;
     const char* chain;  // jumped to; none if empty
-    CniConfigs cni;
-    std::vector<int> labels;
+    std::vector<int> labels = {};
+    CniConfigs cni = {};
   };
   const Row rows[] = {
-      {"nobody", kIpNat, "", {}, {}},
-      {"a jump", kIpNat, "KUBELET-MARK-DROP", {}, {115}},
-      {"a jump to the other", kIpNat, "KUBELET-MARK-MASQ", {}, {114}},
-      {"a jump in a table of no iptables", {"inet", "mine"}, "KUBELET-MARK-DROP", {}, {}},
-      {"a jump to another chain", kIpNat, "KUBELET-POSTROUTING", {}, {}},
-      {"a CNI plugin", kIpNat, "", {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}, {114}},
-      {"perhaps a CNI plugin", kIpNat, "", {.problems = {"unreadable"}}, {114, 115}},
+      {"nobody", kIpNat, ""},
+      {"a jump", kIpNat, "KUBELET-MARK-DROP", {115}},
+      {"a jump to the other", kIpNat, "KUBELET-MARK-MASQ", {114}},
+      {"a jump in a table of no iptables", {"inet", "mine"}, "KUBELET-MARK-DROP"},
+      {"a jump to another chain", kIpNat, "KUBELET-POSTROUTING"},
+      {"a CNI plugin", kIpNat, "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
+      {"perhaps a CNI plugin", kIpNat, "", {114, 115}, {.problems = {"unreadable"}}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -357,23 +350,23 @@ TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
     TableId table;
     const char* chain;
     SurveyRule rule;
-    bool counts;
+    bool counts = false;
   };
   const TableId ip6_nat = {"ip6", "nat"};
   const Row rows[] = {
       {"theirs", kIpNat, "MINE", Label(114), true},
       {"of another table", {"ip", "mangle"}, "PREROUTING", Label(5), true},
       {"native", {"inet", "mine"}, "c", Label("[nft ct]", netlink::AllConnLabels()), true},
-      {"ours", kIpNat, "KUBELET-MARK-MASQ", Label(114), false},
-      {"ours of label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0), false},
-      {"ours of an earlier label", ip6_nat, "KUBELET-MARK-DROP", Label(7), false},
+      {"ours", kIpNat, "KUBELET-MARK-MASQ", Label(114)},
+      {"ours of label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0)},
+      {"ours of an earlier label", ip6_nat, "KUBELET-MARK-DROP", Label(7)},
       {"theirs in our chain", kIpNat, "KUBELET-MARK-MASQ",
        Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114)), true},
       {"a chain of that name elsewhere", kIpFilter, "KUBELET-MARK-MASQ", Label(114), true},
       {"where we set none", kIpNat, "KUBELET-POSTROUTING", Label(114), true},
       {"in a chain for marks", kIpNat, "KUBE-MARK-MASQ", Label(114), true},
-      {"sets none", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), false},
-      {"arp", {"arp", "filter"}, "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), false},
+      {"sets none", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {})},
+      {"arp", {"arp", "filter"}, "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels())},
   };
   for (const Row& row : rows) {
     for (const bool other_mode : {false, true}) {

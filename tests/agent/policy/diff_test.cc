@@ -83,8 +83,8 @@ TEST(DiffTest, EveryChangeHasAReason) {
 struct PostroutingCase {
   std::string name;
   std::vector<RuleContent> rules;
-  std::vector<std::string> operations;
-  std::vector<std::string> conditions;
+  std::vector<std::string> operations = {};
+  std::vector<std::string> conditions = {};
   bool claimed = false;
 };
 
@@ -100,177 +100,161 @@ std::string Insert(int number, const std::string& rule) {
 }
 std::string Remove(const std::string& rule) { return "-D KUBE-POSTROUTING " + rule; }
 
-class PostroutingTest : public ::testing::TestWithParam<PostroutingCase> {};
-
-TEST_P(PostroutingTest, IsPutInOrder) {
-  const PostroutingCase& row = GetParam();
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-POSTROUTING"), row.rules);
-  if (row.claimed) observed.Chain(Nat("KUBE-SERVICES"));
-  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
-  EXPECT_EQ(Operations(diff), row.operations);
-  EXPECT_EQ(Conditions(diff), row.conditions);
-}
-
 const RuleContent kR = ReturnUnmarked(14);
 const RuleContent kX = ClearBit(14);
 const RuleContent kM = MasqueradeAll(0);
 
-INSTANTIATE_TEST_SUITE_P(
-    DiffTest, PostroutingTest,
-    ::testing::Values(
-        PostroutingCase{"Empty", {}, {Append(kReturn), Append(kXor), Append(kMasquerade)}, {}},
-        // "Append if missing", as kubelet does, would put RETURN behind MASQUERADE.
-        PostroutingCase{
-            "TheReturnIsLost", {kX, kM}, {Insert(1, kReturn)}, {"DamagedRule repaired"}},
-        PostroutingCase{"TheMiddleIsLost", {kR, kM}, {Insert(2, kXor)}, {}},
-        PostroutingCase{"TheEndIsLost", {kR, kX}, {Append(kMasquerade)}, {}},
-        PostroutingCase{"Reversed",
-                        {kM, kX, kR},
-                        {Append(kXor), Append(kMasquerade), Remove(kMasquerade), Remove(kXor)},
-                        {"DamagedRule repaired"}},
-        PostroutingCase{"ADuplicate", {kR, kX, kM, kM}, {Remove(kMasquerade)}, {}},
-        PostroutingCase{"EverythingTwice",
-                        {kR, kX, kM, kR, kX, kM},
-                        {Remove(kReturn), Remove(kXor), Remove(kMasquerade)},
-                        {}},
-        PostroutingCase{"AForeignRuleBehindOurs", {kR, kX, kM, ForeignAccept()}, {}, {}},
-        PostroutingCase{
-            "AForeignRuleBeforeOurs", {ForeignAccept(), kR, kX, kM}, {}, {"PrecedingRule"}},
-        PostroutingCase{
-            "AForeignRuleAmongOurs", {kR, ForeignAccept(), kX, kM}, {}, {"PrecedingRule"}},
-        PostroutingCase{"AForeignRuleAlone",
-                        {ForeignAccept()},
-                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade)},
-                        {}},
-        PostroutingCase{"AForeignRuleBeforeHalfOfOurs",
-                        {ForeignAccept(), kR, kX},
-                        {Append(kMasquerade)},
-                        {"PrecedingRule"}},
-        PostroutingCase{"AForeignRuleThatAcceptsAllBeforeOurs",
-                        {ForeignAcceptAll(), kR, kX, kM},
-                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade),
-                         Remove(kReturn), Remove(kXor), Remove(kMasquerade)},
-                        {}},
-        PostroutingCase{"AForeignRuleThatDecidesNothing", {ForeignLog(), kR, kX, kM}, {}, {}},
-        PostroutingCase{"TheSingleRuleOf117",
-                        {MasqueradeMarked(14)},
-                        {Append(kReturn), Append(kXor), Append(kMasquerade),
-                         Remove("-m comment --comment \"kubernetes service traffic requiring "
-                                "SNAT\" -m mark --mark 0x4000/0x4000 -j MASQUERADE "
-                                "--random-fully")},
-                        {}},
-        PostroutingCase{"TheSingleRuleOf117WhereKubeProxyKeepsIt",
-                        {MasqueradeMarked(14)},
-                        {},
-                        {"OlderFormKept"},
-                        true},
-        PostroutingCase{"WithoutRandomFully",
-                        {kR, kX, MasqueradeAllPlain(0)},
-                        {Append(kMasquerade),
-                         Remove("-m comment --comment \"kubernetes service traffic requiring "
-                                "SNAT\" -j MASQUERADE")},
-                        {}},
-        PostroutingCase{"WithoutRandomFullyWhereKubeProxyKeepsIt",
-                        {kR, kX, MasqueradeAllPlain(0)},
-                        {},
-                        {"OlderFormKept"},
-                        true},
-        PostroutingCase{"AnotherBit",
-                        {ReturnUnmarked(20), ClearBit(20), kM},
-                        {Insert(3, kReturn), Insert(4, kXor),
-                         Remove("-m mark ! --mark 0x100000/0x100000 -j RETURN"),
-                         Remove("-j MARK --set-xmark 0x100000/0x0")},
-                        {}},
-        PostroutingCase{"AnotherBitWhereKubeProxyKeepsIt",
-                        {ReturnUnmarked(20), ClearBit(20), kM},
-                        {},
-                        {"BitConflict"},
-                        true},
-        PostroutingCase{
-            "KubeProxysHairpinRuleAboveAWholeSet", {HairpinMasquerade(), kR, kX, kM}, {}, {}, true},
-        PostroutingCase{"KubeProxysHairpinRuleAboveASetOfAnotherBit",
-                        {HairpinMasquerade(), ReturnUnmarked(20), ClearBit(20), kM},
-                        {},
-                        {"BitConflict"},
-                        true},
-        PostroutingCase{"KubeProxysHairpinRuleAboveAnOlderForm",
-                        {HairpinMasquerade(), MasqueradeMarked(14)},
-                        {},
-                        {"OlderFormKept"},
-                        true},
-        PostroutingCase{"KubeProxysHairpinRuleAboveHalfASet",
-                        {HairpinMasquerade(), kR, kX},
-                        {Append(kMasquerade)},
-                        {},
-                        true},
-        PostroutingCase{"KubeProxysHairpinRuleAlone",
-                        {HairpinMasquerade()},
-                        {Append(kReturn), Append(kXor), Append(kMasquerade)},
-                        {},
-                        true},
-        PostroutingCase{"AForeignRuleAmongOursWhereKubeProxyLives",
-                        {kR, ForeignAccept(), kX, kM},
-                        {},
-                        {"PrecedingRule"},
-                        true},
-        PostroutingCase{"AForeignRuleAloneWhereKubeProxyLives",
-                        {ForeignAccept()},
-                        {Append(kReturn), Append(kXor), Append(kMasquerade)},
-                        {"PrecedingRule"},
-                        true},
-        PostroutingCase{"AForeignRuleThatAcceptsAllWhereKubeProxyLives",
-                        {ForeignAcceptAll(), kR, kX, kM},
-                        {},
-                        {"ShadowedRules"},
-                        true},
-        PostroutingCase{"AForeignRuleThatAcceptsAllAboveAnotherBit",
-                        {ForeignAcceptAll(), ReturnUnmarked(20), ClearBit(20), kM},
-                        {},
-                        {"BitConflict", "ShadowedRules"},
-                        true},
-        // What a kubelet with bit 14 leaves behind a kube-proxy with bit 20.
-        PostroutingCase{"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",
-                        {ReturnUnmarked(20), ClearBit(20), kM, kR, kX},
-                        {},
-                        {"BitConflict"},
-                        true},
-        // Not a working set: kube-proxy's next sync will rewrite it, ours works until then.
-        PostroutingCase{"HalfOfAnotherBitWhereKubeProxyKeepsIt",
-                        {ReturnUnmarked(20)},
-                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade)},
-                        {},
-                        true},
-        PostroutingCase{"EmptyWhereKubeProxyKeepsIt",
-                        {},
-                        {Append(kReturn), Append(kXor), Append(kMasquerade)},
-                        {},
-                        true},
-        PostroutingCase{"AReturnThatLostItsMatch",
-                        {BareReturn(), kX, kM},
-                        {Insert(2, kReturn), Remove("-j RETURN")},
-                        {"DamagedRule repaired", "DamagedRule repaired"}},
-        PostroutingCase{"AReturnThatLostItsMatchBeforeAWholeSet",
-                        {BareReturn(), kR, kX, kM},
-                        {Remove("-j RETURN")},
-                        {"DamagedRule repaired"}},
-        PostroutingCase{"ABareReturnAtTheEndHarmsNobody", {kR, kX, kM, BareReturn()}, {}, {}},
-        PostroutingCase{"TheSingleRuleOf117ThatLostItsMatch",
-                        {kM},
-                        {Insert(1, kReturn), Insert(2, kXor)},
-                        {"DamagedRule repaired"}},
-        PostroutingCase{
-            "AMasqueradeThatNothingGuardsBehindASetThatKubeProxyKeeps",
-            {MasqueradeMarked(14), kM},
-            {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kMasquerade)},
-            {"DamagedRule repaired"},
-            true},
-        PostroutingCase{"AReturnThatLostItsMatchWhereKubeProxyKeepsTheRest",
-                        {BareReturn(), ReturnUnmarked(20), ClearBit(20), kM},
-                        {Remove("-j RETURN")},
-                        {"DamagedRule repaired", "BitConflict"},
-                        true}),
-    [](const auto& row) { return row.param.name; });
+TEST(PostroutingTest, IsPutInOrder) {
+  const PostroutingCase rows[] = {
+      {"Empty", {}, {Append(kReturn), Append(kXor), Append(kMasquerade)}},
+      // "Append if missing", as kubelet does, would put RETURN behind MASQUERADE.
+      {"TheReturnIsLost", {kX, kM}, {Insert(1, kReturn)}, {"DamagedRule repaired"}},
+      {"TheMiddleIsLost", {kR, kM}, {Insert(2, kXor)}},
+      {"TheEndIsLost", {kR, kX}, {Append(kMasquerade)}},
+      {"Reversed",
+       {kM, kX, kR},
+       {Append(kXor), Append(kMasquerade), Remove(kMasquerade), Remove(kXor)},
+       {"DamagedRule repaired"}},
+      {"ADuplicate", {kR, kX, kM, kM}, {Remove(kMasquerade)}},
+      {"EverythingTwice",
+       {kR, kX, kM, kR, kX, kM},
+       {Remove(kReturn), Remove(kXor), Remove(kMasquerade)}},
+      {"AForeignRuleBehindOurs", {kR, kX, kM, ForeignAccept()}},
+      {"AForeignRuleBeforeOurs", {ForeignAccept(), kR, kX, kM}, {}, {"PrecedingRule"}},
+      {"AForeignRuleAmongOurs", {kR, ForeignAccept(), kX, kM}, {}, {"PrecedingRule"}},
+      {"AForeignRuleAlone",
+       {ForeignAccept()},
+       {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade)}},
+      {"AForeignRuleBeforeHalfOfOurs",
+       {ForeignAccept(), kR, kX},
+       {Append(kMasquerade)},
+       {"PrecedingRule"}},
+      {"AForeignRuleThatAcceptsAllBeforeOurs",
+       {ForeignAcceptAll(), kR, kX, kM},
+       {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn), Remove(kXor),
+        Remove(kMasquerade)}},
+      {"AForeignRuleThatDecidesNothing", {ForeignLog(), kR, kX, kM}},
+      {"TheSingleRuleOf117",
+       {MasqueradeMarked(14)},
+       {Append(kReturn), Append(kXor), Append(kMasquerade),
+        Remove("-m comment --comment \"kubernetes service traffic requiring "
+               "SNAT\" -m mark --mark 0x4000/0x4000 -j MASQUERADE "
+               "--random-fully")}},
+      {"TheSingleRuleOf117WhereKubeProxyKeepsIt",
+       {MasqueradeMarked(14)},
+       {},
+       {"OlderFormKept"},
+       true},
+      {"WithoutRandomFully",
+       {kR, kX, MasqueradeAllPlain(0)},
+       {Append(kMasquerade), Remove("-m comment --comment \"kubernetes service traffic requiring "
+                                    "SNAT\" -j MASQUERADE")}},
+      {"WithoutRandomFullyWhereKubeProxyKeepsIt",
+       {kR, kX, MasqueradeAllPlain(0)},
+       {},
+       {"OlderFormKept"},
+       true},
+      {"AnotherBit",
+       {ReturnUnmarked(20), ClearBit(20), kM},
+       {Insert(3, kReturn), Insert(4, kXor), Remove("-m mark ! --mark 0x100000/0x100000 -j RETURN"),
+        Remove("-j MARK --set-xmark 0x100000/0x0")}},
+      {"AnotherBitWhereKubeProxyKeepsIt",
+       {ReturnUnmarked(20), ClearBit(20), kM},
+       {},
+       {"BitConflict"},
+       true},
+      {"KubeProxysHairpinRuleAboveAWholeSet", {HairpinMasquerade(), kR, kX, kM}, {}, {}, true},
+      {"KubeProxysHairpinRuleAboveASetOfAnotherBit",
+       {HairpinMasquerade(), ReturnUnmarked(20), ClearBit(20), kM},
+       {},
+       {"BitConflict"},
+       true},
+      {"KubeProxysHairpinRuleAboveAnOlderForm",
+       {HairpinMasquerade(), MasqueradeMarked(14)},
+       {},
+       {"OlderFormKept"},
+       true},
+      {"KubeProxysHairpinRuleAboveHalfASet",
+       {HairpinMasquerade(), kR, kX},
+       {Append(kMasquerade)},
+       {},
+       true},
+      {"KubeProxysHairpinRuleAlone",
+       {HairpinMasquerade()},
+       {Append(kReturn), Append(kXor), Append(kMasquerade)},
+       {},
+       true},
+      {"AForeignRuleAmongOursWhereKubeProxyLives",
+       {kR, ForeignAccept(), kX, kM},
+       {},
+       {"PrecedingRule"},
+       true},
+      {"AForeignRuleAloneWhereKubeProxyLives",
+       {ForeignAccept()},
+       {Append(kReturn), Append(kXor), Append(kMasquerade)},
+       {"PrecedingRule"},
+       true},
+      {"AForeignRuleThatAcceptsAllWhereKubeProxyLives",
+       {ForeignAcceptAll(), kR, kX, kM},
+       {},
+       {"ShadowedRules"},
+       true},
+      {"AForeignRuleThatAcceptsAllAboveAnotherBit",
+       {ForeignAcceptAll(), ReturnUnmarked(20), ClearBit(20), kM},
+       {},
+       {"BitConflict", "ShadowedRules"},
+       true},
+      // What a kubelet with bit 14 leaves behind a kube-proxy with bit 20.
+      {"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",
+       {ReturnUnmarked(20), ClearBit(20), kM, kR, kX},
+       {},
+       {"BitConflict"},
+       true},
+      // Not a working set: kube-proxy's next sync will rewrite it, ours works until then.
+      {"HalfOfAnotherBitWhereKubeProxyKeepsIt",
+       {ReturnUnmarked(20)},
+       {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade)},
+       {},
+       true},
+      {"EmptyWhereKubeProxyKeepsIt",
+       {},
+       {Append(kReturn), Append(kXor), Append(kMasquerade)},
+       {},
+       true},
+      {"AReturnThatLostItsMatch",
+       {BareReturn(), kX, kM},
+       {Insert(2, kReturn), Remove("-j RETURN")},
+       {"DamagedRule repaired", "DamagedRule repaired"}},
+      {"AReturnThatLostItsMatchBeforeAWholeSet",
+       {BareReturn(), kR, kX, kM},
+       {Remove("-j RETURN")},
+       {"DamagedRule repaired"}},
+      {"ABareReturnAtTheEndHarmsNobody", {kR, kX, kM, BareReturn()}},
+      {"TheSingleRuleOf117ThatLostItsMatch",
+       {kM},
+       {Insert(1, kReturn), Insert(2, kXor)},
+       {"DamagedRule repaired"}},
+      {"AMasqueradeThatNothingGuardsBehindASetThatKubeProxyKeeps",
+       {MasqueradeMarked(14), kM},
+       {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kMasquerade)},
+       {"DamagedRule repaired"},
+       true},
+      {"AReturnThatLostItsMatchWhereKubeProxyKeepsTheRest",
+       {BareReturn(), ReturnUnmarked(20), ClearBit(20), kM},
+       {Remove("-j RETURN")},
+       {"DamagedRule repaired", "BitConflict"},
+       true},
+  };
+  for (const PostroutingCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    Observed observed = Made(Legacy());
+    observed.Chain(Nat("KUBE-POSTROUTING"), row.rules);
+    if (row.claimed) observed.Chain(Nat("KUBE-SERVICES"));
+    const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+    EXPECT_EQ(Operations(diff), row.operations);
+    EXPECT_EQ(Conditions(diff), row.conditions);
+  }
+}
 
 // ---- KUBE-FIREWALL: order does not count, drops must be conditional ----
 
@@ -306,50 +290,42 @@ TEST(DiffTest, ReplacesTheDropMarkRuleOfAnotherBitEvenWhereKubeProxyLives) {
 
 struct DropCase {
   std::string name;
-  Mode mode = Mode::kLegacy;
   std::string comment;
-  std::vector<std::string> operations;
   std::vector<std::string> conditions;
+  Mode mode = Mode::kLegacy;
+  std::vector<std::string> operations = {};
 };
 
-class UnconditionalDropTest : public ::testing::TestWithParam<DropCase> {};
-
-TEST_P(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
-  const DropCase& row = GetParam();
-  const PolicyInput desired = ::kipt::testing::Wanting(row.mode, kIPv4Only, {});
-  Observed observed = Made(desired);
-  std::vector<RuleContent> rules = {DropMartians(0)};
-  if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
-  rules.emplace_back(BareDrop(row.comment));
-  observed.Chain(Filter("KUBE-FIREWALL"), rules);
-  const Diff diff = ComputeDiff(desired, observed.snapshot());
-  EXPECT_EQ(Operations(diff), row.operations);
-  EXPECT_EQ(Conditions(diff), row.conditions);
+TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
+  const DropCase rows[] = {
+      {"KubeletsDropMarkedInLegacyMode",
+       "kubernetes firewall for dropping marked packets",
+       {"DamagedRule repaired"},
+       Mode::kLegacy,
+       {"-D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
+        "packets\" -j DROP"}},
+      {"KubeletsMartianRuleInCleanupMode",
+       "block incoming localnet connections",
+       {"DamagedRule repaired"},
+       Mode::kCleanup,
+       {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j "
+        "DROP"}},
+      {"AnAdminsWithoutAComment", "", {"ForeignDropsEverything"}},
+      {"AnAdminsWithAComment", "lockdown 2026-11", {"ForeignDropsEverything"}, Mode::kCleanup},
+  };
+  for (const DropCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const PolicyInput desired = ::kipt::testing::Wanting(row.mode, kIPv4Only, {});
+    Observed observed = Made(desired);
+    std::vector<RuleContent> rules = {DropMartians(0)};
+    if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
+    rules.emplace_back(BareDrop(row.comment));
+    observed.Chain(Filter("KUBE-FIREWALL"), rules);
+    const Diff diff = ComputeDiff(desired, observed.snapshot());
+    EXPECT_EQ(Operations(diff), row.operations);
+    EXPECT_EQ(Conditions(diff), row.conditions);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    DiffTest, UnconditionalDropTest,
-    ::testing::Values(
-        DropCase{"KubeletsDropMarkedInLegacyMode",
-                 Mode::kLegacy,
-                 "kubernetes firewall for dropping marked packets",
-                 {"-D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
-                  "packets\" -j DROP"},
-                 {"DamagedRule repaired"}},
-        DropCase{
-            "KubeletsMartianRuleInCleanupMode",
-            Mode::kCleanup,
-            "block incoming localnet connections",
-            {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j "
-             "DROP"},
-            {"DamagedRule repaired"}},
-        DropCase{"AnAdminsWithoutAComment", Mode::kLegacy, "", {}, {"ForeignDropsEverything"}},
-        DropCase{"AnAdminsWithAComment",
-                 Mode::kCleanup,
-                 "lockdown 2026-11",
-                 {},
-                 {"ForeignDropsEverything"}}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(DiffTest, ReportsDamageInAChainThatIsNotOursWithoutMendingIt) {
   Observed observed = Made(Cleanup());

@@ -28,93 +28,85 @@ Observed InPlace(Mode mode) { return Made(::kipt::testing::Wanting(mode, netlink
 struct Case {
   std::string name;
   std::function<void(Observed&)> prepare;
-  bool in_place;
+  bool in_place = false;
 };
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
-  for (const Case& row : {
-           Case{"as made", [](Observed&) {}, true},
-           Case{"behind a rule for some",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"behind a rule for all",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
-                },
-                false},
-           Case{"behind a jump to a chain that accepts everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-                      .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
-                      .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
-                },
-                false},
-           Case{"by way of another chain",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
-                      .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"by a jump for some",
-                [](Observed& node) {
-                  OpaqueRule jump = ForeignAccept();
-                  jump.terminal = false;
-                  jump.jump = "KUBE-FIREWALL";
-                  node.Chain(Filter("INPUT"), {jump});
-                },
-                false},
-           Case{"in its chain behind a rule for all",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
-                },
-                false},
-           Case{"in its chain behind a rule for some",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
-                },
-                true},
-           Case{"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }, false},
-           Case{"in a chain of no hook",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
-                },
-                false},
-           Case{"in IPv6 only",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {})
-                      .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
-                },
-                false},
-           Case{"behind a rule that drops everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {testing::BareDrop(""), JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"behind a jump to a chain that drops everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER")})
-                      .Chain(Filter("OUTER"), {testing::BareDrop("")});
-                },
-                true},
-           Case{"behind a jump to a chain that drops what it does not accept",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-                      .Chain(Filter("OUTER"), {ForeignAccept(), testing::BareDrop("")});
-                },
-                false},
-           Case{"behind what may accept everything",
-                [](Observed& node) {
-                  OpaqueRule unknown = ForeignAccept();
-                  unknown.perhaps_unconditional = true;
-                  node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
-                },
-                false},
-           Case{"without its match, so that it drops everything",
-                [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); },
-                true},
-       }) {
+  const Case rows[] = {
+      {"as made", [](Observed&) {}, true},
+      {"behind a rule for some",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"behind a rule for all",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
+       }},
+      {"behind a jump to a chain that accepts everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+             .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
+             .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
+       }},
+      {"by way of another chain",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
+             .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"by a jump for some",
+       [](Observed& node) {
+         OpaqueRule jump = ForeignAccept();
+         jump.terminal = false;
+         jump.jump = "KUBE-FIREWALL";
+         node.Chain(Filter("INPUT"), {jump});
+       }},
+      {"in its chain behind a rule for all",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
+       }},
+      {"in its chain behind a rule for some",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
+       },
+       true},
+      {"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }},
+      {"in a chain of no hook",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
+       }},
+      {"in IPv6 only",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {})
+             .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
+       }},
+      {"behind a rule that drops everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {testing::BareDrop(""), JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"behind a jump to a chain that drops everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER")})
+             .Chain(Filter("OUTER"), {testing::BareDrop("")});
+       },
+       true},
+      {"behind a jump to a chain that drops what it does not accept",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+             .Chain(Filter("OUTER"), {ForeignAccept(), testing::BareDrop("")});
+       }},
+      {"behind what may accept everything",
+       [](Observed& node) {
+         OpaqueRule unknown = ForeignAccept();
+         unknown.perhaps_unconditional = true;
+         node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
+       }},
+      {"without its match, so that it drops everything",
+       [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); }, true},
+  };
+  for (const Case& row : rows) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       Observed node = InPlace(mode);
       row.prepare(node);

@@ -234,19 +234,8 @@ struct FormCase {
   netlink::ChainId chain;
   netlink::Rule rule;
   bool recognized = false;
-  std::optional<int> bit;
+  std::optional<int> bit = {};
 };
-
-class KubeletFormTest : public ::testing::TestWithParam<FormCase> {};
-
-TEST_P(KubeletFormTest, IsToldFromSomebodyElses) {
-  const FormCase& row = GetParam();
-  const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
-  ASSERT_EQ(form.has_value(), row.recognized);
-  if (!form.has_value()) return;
-  EXPECT_EQ(form->bit, row.bit);
-  EXPECT_FALSE(form->description.empty());
-}
 
 netlink::Rule TwoBits() {
   netlink::Rule rule = SetBit(14);
@@ -259,68 +248,65 @@ netlink::Rule WithSource(netlink::Rule rule) {
   return rule;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    PolicyTest, KubeletFormTest,
-    ::testing::Values(
-        FormCase{"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
-        FormCase{"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
-        FormCase{"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
-        FormCase{"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits(), false, {}},
-        FormCase{"AnotherChain", Nat("MY-MARK"), SetBit(14), false, {}},
-        FormCase{"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15), false, {}},
-        FormCase{"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14), false, {}},
-        FormCase{"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15), false, {}},
-        FormCase{"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true, {}},
-        FormCase{
-            "MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0), false, {}},
-        FormCase{"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true,
-                 3},
-        FormCase{"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
-        FormCase{"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7),
-                 true, 7},
-        FormCase{"WithASourceItIsSomebodyElses",
-                 Nat("KUBE-POSTROUTING"),
-                 WithSource(MasqueradeAll(0)),
-                 false,
-                 {}}),
-    [](const auto& row) { return row.param.name; });
+TEST(KubeletFormTest, IsToldFromSomebodyElses) {
+  const FormCase rows[] = {
+      {"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
+      {"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
+      {"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
+      {"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits()},
+      {"AnotherChain", Nat("MY-MARK"), SetBit(14)},
+      {"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15)},
+      {"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14)},
+      {"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15)},
+      {"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true},
+      {"MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0)},
+      {"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true, 3},
+      {"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
+      {"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7), true, 7},
+      {"WithASourceItIsSomebodyElses", Nat("KUBE-POSTROUTING"), WithSource(MasqueradeAll(0))},
+  };
+  for (const FormCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
+    ASSERT_EQ(form.has_value(), row.recognized);
+    if (!form.has_value()) continue;
+    EXPECT_EQ(form->bit, row.bit);
+    EXPECT_FALSE(form->description.empty());
+  }
+}
 
 struct SetCase {
   std::string name;
-  std::vector<netlink::Rule> rules;
-  std::optional<int> bit;
+  std::vector<netlink::Rule> rules = {};
+  std::optional<int> bit = {};
 };
 
-class CompleteSetTest : public ::testing::TestWithParam<SetCase> {};
+TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
+  const SetCase rows[] = {
+      {"Empty"},
+      {"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
+      {"TheTripleWithoutRandomFully", {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)}, 9},
+      {"TheSingleRule", {MasqueradeMarked(9)}, 9},
+      {"WithALabelInBetweenThatDecidesNothing",
+       {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
+       9},
+      {"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}},
+      {"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}},
+      {"Half", {ReturnUnmarked(9), ClearBit(9)}},
+      {"BehindAReturn",
+       {::kipt::testing::BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
+  };
+  for (const SetCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(CompleteSetTest, IsFoundWhereTheChainWorks) {
-  Observed observed;
-  std::vector<::kipt::testing::RuleContent> rules(GetParam().rules.begin(), GetParam().rules.end());
-  observed.Chain(Nat("KUBE-POSTROUTING"), rules);
-  EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
-                           observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
-            GetParam().bit);
+    Observed observed;
+    std::vector<::kipt::testing::RuleContent> rules(row.rules.begin(), row.rules.end());
+    observed.Chain(Nat("KUBE-POSTROUTING"), rules);
+    EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
+                             observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
+              row.bit);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    PolicyTest, CompleteSetTest,
-    ::testing::Values(SetCase{"Empty", {}, {}},
-                      SetCase{"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
-                      SetCase{"TheTripleWithoutRandomFully",
-                              {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)},
-                              9},
-                      SetCase{"TheSingleRule", {MasqueradeMarked(9)}, 9},
-                      SetCase{"WithALabelInBetweenThatDecidesNothing",
-                              {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
-                              9},
-                      SetCase{"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}, {}},
-                      SetCase{"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}, {}},
-                      SetCase{"Half", {ReturnUnmarked(9), ClearBit(9)}, {}},
-                      SetCase{"BehindAReturn",
-                              {::kipt::testing::BareReturn(), ReturnUnmarked(9), ClearBit(9),
-                               MasqueradeAll(0)},
-                              {}}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
   for (const netlink::ChainId& chain :
