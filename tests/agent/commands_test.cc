@@ -114,64 +114,58 @@ struct ExitCase {
   ExitCode check;
 };
 
-class ExitCodeTest : public ::testing::TestWithParam<ExitCase> {};
-
-TEST_P(ExitCodeTest, TellsAScriptWhatTheStateIs) {
-  const std::pair<CommandFunction, ExitCode> commands[] = {{RunPlan, GetParam().plan},
-                                                           {RunStatus, GetParam().status},
-                                                           {RunSync, GetParam().sync},
-                                                           {RunCheck, GetParam().check}};
-  for (const auto& [command, code] : commands) {
-    FakeBackend backend;
-    GetParam().state(backend);
-    EXPECT_EQ(Invoke(command, Mode::kCleanup, backend).code, code);
-  }
-}
-
 void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
 
-INSTANTIATE_TEST_SUITE_P(
-    CommandsTest, ExitCodeTest,
-    ::testing::Values(
-        ExitCase{"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk,
-                 kExitDifferences},
-        ExitCase{"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
-        ExitCase{"StaleChainsAreNoFinding",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AddChain(Nat("KUBE-MARK-DROP"));
-                 },
-                 kExitOk, kExitOk, kExitOk, kExitOk},
-        ExitCase{"AnAdminsDropAll",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
-                 },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"DamageThatIsMended",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AppendRule(
-                       Filter("KUBE-FIREWALL"),
-                       ::kipt::testing::BareDrop("block incoming localnet connections"));
-                 },
-                 kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
-        ExitCase{"AnAcceptAboveOurJump",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.InsertRule(Filter("INPUT"), ::kipt::testing::ForeignAcceptAll());
-                 },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"AnUnhookedBaseChain",
-                 [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"TheKernelRefusesToBeRead",
-                 [](FakeBackend& backend) {
-                   for (int i = 0; i < 3; ++i)
-                     backend.FailNextRead(absl::PermissionDeniedError("no"));
-                 },
-                 kExitFailed, kExitFailed, kExitFailed, kExitFailed}),
-    [](const auto& row) { return row.param.name; });
+TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
+  const ExitCase rows[] = {
+      {"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk,
+       kExitDifferences},
+      {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
+      {"StaleChainsAreNoFinding",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AddChain(Nat("KUBE-MARK-DROP"));
+       },
+       kExitOk, kExitOk, kExitOk, kExitOk},
+      {"AnAdminsDropAll",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
+       },
+       kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
+      {"DamageThatIsMended",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AppendRule(Filter("KUBE-FIREWALL"),
+                            ::kipt::testing::BareDrop("block incoming localnet connections"));
+       },
+       kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
+      {"AnAcceptAboveOurJump",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.InsertRule(Filter("INPUT"), ::kipt::testing::ForeignAcceptAll());
+       },
+       kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
+      {"AnUnhookedBaseChain",
+       [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences,
+       kExitDifferences, kExitDifferences, kExitDifferences},
+      {"TheKernelRefusesToBeRead",
+       [](FakeBackend& backend) {
+         for (int i = 0; i < 3; ++i) backend.FailNextRead(absl::PermissionDeniedError("no"));
+       },
+       kExitFailed, kExitFailed, kExitFailed, kExitFailed},
+  };
+  for (const ExitCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::pair<CommandFunction, ExitCode> commands[] = {
+        {RunPlan, row.plan}, {RunStatus, row.status}, {RunSync, row.sync}, {RunCheck, row.check}};
+    for (const auto& [command, code] : commands) {
+      FakeBackend backend;
+      row.state(backend);
+      EXPECT_EQ(Invoke(command, Mode::kCleanup, backend).code, code);
+    }
+  }
+}
 
 TEST(CommandsTest, SyncEndsWithOneWhenTheKernelRefuses) {
   FakeBackend backend;

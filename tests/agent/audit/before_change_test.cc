@@ -260,59 +260,52 @@ TEST(BeforeChangeTest, AFirewallThatDropsMeetsTrafficThatKubeProxyAccepted) {
 
 struct HostRow {
   std::string name;
-  ChangeFacts facts;
-  std::vector<std::string> lines;
+  ChangeFacts facts = {};
+  std::vector<std::string> lines = {};
 };
-void PrintTo(const HostRow& row, std::ostream* out) { *out << row.name; }
 
-class BeforeChangeHostTest : public ::testing::TestWithParam<HostRow> {};
-
-TEST_P(BeforeChangeHostTest, IsJudged) {
-  NodeView view;
-  view.facts = GetParam().facts;
-  EXPECT_EQ(Bad(Audit(view, kNftables)), GetParam().lines);
+TEST(BeforeChangeHostTest, IsJudged) {
+  const HostRow rows[] = {
+      {"Unknown"},
+      {"Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}},
+      {"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
+      {"Kernel5_13", {.kernel = "5.13.0"}},
+      {"Kernel6_1", {.kernel = "6.1-rc1"}},
+      {"LacksModules",
+       {.kernel = "6.1.0",
+        .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
+                    {.feature = "nft fib, IPv6",
+                     .module = "nft_fib_ipv6",
+                     .family = netlink::Family::kIPv6}}},
+       {"error KernelLacksModules"}},
+      {"NftOfBullseye",
+       {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
+       {"warning NftTooOld"}},
+      {"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}},
+      {"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}},
+      {"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}},
+      {"NeedsTheWorkaround",
+       {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
+       {"warning ConntrackWorkaround"}},
+      {"NeedsItNoMore", {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}}},
+      {"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
+      {"SavedGhosts",
+       {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
+       {"error SavedRules"}},
+      {"SavedJumps",
+       {.saved = {{.file = "/etc/iptables/rules.v4",
+                   .count = 1,
+                   .lines = {"3: -A X -j KUBE-MARK-MASQ"},
+                   .refusal = BootRefusal::kChain}}},
+       {"error SavedRules"}},
+  };
+  for (const HostRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    NodeView view;
+    view.facts = row.facts;
+    EXPECT_EQ(Bad(Audit(view, kNftables)), row.lines);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Hosts, BeforeChangeHostTest,
-    ::testing::Values(
-        HostRow{"Unknown", {}, {}},
-        HostRow{
-            "Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}, {}},
-        HostRow{"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
-        HostRow{"Kernel5_13", {.kernel = "5.13.0"}, {}},
-        HostRow{"Kernel6_1", {.kernel = "6.1-rc1"}, {}},
-        HostRow{"LacksModules",
-                {.kernel = "6.1.0",
-                 .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
-                             {.feature = "nft fib, IPv6",
-                              .module = "nft_fib_ipv6",
-                              .family = netlink::Family::kIPv6}}},
-                {"error KernelLacksModules"}},
-        HostRow{"NftOfBullseye",
-                {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
-                {"warning NftTooOld"}},
-        HostRow{"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}, {}},
-        HostRow{"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}, {}},
-        HostRow{"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}, {}},
-        HostRow{"NeedsTheWorkaround",
-                {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
-                {"warning ConntrackWorkaround"}},
-        HostRow{"NeedsItNoMore",
-                {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
-                {}},
-        HostRow{"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
-        HostRow{
-            "SavedGhosts",
-            {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
-            {"error SavedRules"}},
-        HostRow{"SavedJumps",
-                {.saved = {{.file = "/etc/iptables/rules.v4",
-                            .count = 1,
-                            .lines = {"3: -A X -j KUBE-MARK-MASQ"},
-                            .refusal = BootRefusal::kChain}}},
-                {"error SavedRules"}}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(BeforeChangeTest, AModuleOfAFamilyThatTheNodeLacksIsNotMissed) {
   NodeView view;

@@ -47,83 +47,72 @@ struct PurposeRow {
   std::string name;
   std::string file;
   std::string chain;
-  std::vector<std::string> purposes;
+  std::vector<std::string> purposes = {};
 };
-void PrintTo(const PurposeRow& row, std::ostream* out) { *out << row.name; }
 
-class ExplainPurposeTest : public ::testing::TestWithParam<PurposeRow> {};
-
-TEST_P(ExplainPurposeTest, TellsWhatEachRuleIsFor) {
-  const PurposeRow& row = GetParam();
-  EXPECT_EQ(Purposes(ExplainFile(row.file, row.chain)), row.purposes);
+TEST(ExplainPurposeTest, TellsWhatEachRuleIsFor) {
+  const PurposeRow rows[] = {
+      {"MarkMasqOf117",
+       "rulesets/kube-proxy-1.17-A-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
+        "1 NodePortLoopback"}},
+      {"MarkMasqOf123",
+       "rulesets/kube-proxy-1.23-A-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
+        "1 NodePortLoopback"}},
+      {"MarkMasqOf128",
+       "rulesets/kube-proxy-1.28-A-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode"}},
+      {"MarkMasqOfEveryKindOfService123",
+       "rulesets/kube-proxy-1.23-B-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"9 OutsidePodRange", "14 Hairpin", "1 ExternalFromNode", "1 NodePort",
+        "1 NodePortLoopback"}},
+      {"MarkMasqOfEveryKindOfService117",
+       "rulesets/kube-proxy-1.17-B-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"9 OutsidePodRange", "16 Hairpin", "1 ExternalFromNode", "1 ExternalIP", "1 NodePort",
+        "1 NodePortLoopback"}},
+      {"MarkMasqOfIpvs",
+       "audited/ipvs-1.23-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"1 OutsidePodRange", "1 ExternalIP", "1 LoadBalancer", "1 NodePort"}},
+      {"MarkMasqOfPortmap",
+       "audited/portmap-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"1 HostPortHairpin", "1 HostPortLoopback"}},
+      {"MarkMasqOfHostPorts",
+       "audited/host-ports-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"1 HostPortHairpin"}},
+      {"MarkMasqOfAnAdministrator",
+       "audited/hand-written-v4.save",
+       "nat/KUBE-MARK-MASQ",
+       {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode", "1 ThirdParty"}},
+      {"MarkDropOf124",
+       "rulesets/kube-proxy-1.24-A-v4.save",
+       "nat/KUBE-MARK-DROP",
+       {"1 SourceRanges", "1 NoLocalEndpoints"}},
+      {"MarkDropOfIpvs", "audited/ipvs-1.23-v4.save", "nat/KUBE-MARK-DROP", {"1 SourceRanges"}},
+      {"Firewall",
+       "rulesets/kube-proxy-1.28-A-v4.save",
+       "filter/KUBE-FIREWALL",
+       {"1 BaseJump", "1 BaseJump"}},
+      {"Postrouting", "rulesets/kube-proxy-1.28-A-v4.save", "nat/KUBE-POSTROUTING", {"1 BaseJump"}},
+      {"AServiceOfKubeProxys",
+       "rulesets/kube-proxy-1.28-A-v4.save",
+       "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT",
+       {"2 Other", "1 Other"}},
+      {"TheHint", "audited/portmap-v4.save", "mangle/KUBE-IPTABLES-HINT"},
+  };
+  for (const PurposeRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(Purposes(ExplainFile(row.file, row.chain)), row.purposes);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rulesets, ExplainPurposeTest,
-    ::testing::Values(
-        PurposeRow{"MarkMasqOf117",
-                   "rulesets/kube-proxy-1.17-A-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer",
-                    "1 NodePort", "1 NodePortLoopback"}},
-        PurposeRow{"MarkMasqOf123",
-                   "rulesets/kube-proxy-1.23-A-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer",
-                    "1 NodePort", "1 NodePortLoopback"}},
-        PurposeRow{"MarkMasqOf128",
-                   "rulesets/kube-proxy-1.28-A-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode"}},
-        PurposeRow{"MarkMasqOfEveryKindOfService123",
-                   "rulesets/kube-proxy-1.23-B-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"9 OutsidePodRange", "14 Hairpin", "1 ExternalFromNode", "1 NodePort",
-                    "1 NodePortLoopback"}},
-        PurposeRow{"MarkMasqOfEveryKindOfService117",
-                   "rulesets/kube-proxy-1.17-B-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"9 OutsidePodRange", "16 Hairpin", "1 ExternalFromNode", "1 ExternalIP",
-                    "1 NodePort", "1 NodePortLoopback"}},
-        PurposeRow{"MarkMasqOfIpvs",
-                   "audited/ipvs-1.23-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"1 OutsidePodRange", "1 ExternalIP", "1 LoadBalancer", "1 NodePort"}},
-        PurposeRow{"MarkMasqOfPortmap",
-                   "audited/portmap-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"1 HostPortHairpin", "1 HostPortLoopback"}},
-        PurposeRow{"MarkMasqOfHostPorts",
-                   "audited/host-ports-v4.save",
-                   "nat/KUBE-MARK-MASQ",
-                   {"1 HostPortHairpin"}},
-        PurposeRow{
-            "MarkMasqOfAnAdministrator",
-            "audited/hand-written-v4.save",
-            "nat/KUBE-MARK-MASQ",
-            {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode", "1 ThirdParty"}},
-        PurposeRow{"MarkDropOf124",
-                   "rulesets/kube-proxy-1.24-A-v4.save",
-                   "nat/KUBE-MARK-DROP",
-                   {"1 SourceRanges", "1 NoLocalEndpoints"}},
-        PurposeRow{"MarkDropOfIpvs",
-                   "audited/ipvs-1.23-v4.save",
-                   "nat/KUBE-MARK-DROP",
-                   {"1 SourceRanges"}},
-        PurposeRow{"Firewall",
-                   "rulesets/kube-proxy-1.28-A-v4.save",
-                   "filter/KUBE-FIREWALL",
-                   {"1 BaseJump", "1 BaseJump"}},
-        PurposeRow{"Postrouting",
-                   "rulesets/kube-proxy-1.28-A-v4.save",
-                   "nat/KUBE-POSTROUTING",
-                   {"1 BaseJump"}},
-        PurposeRow{"AServiceOfKubeProxys",
-                   "rulesets/kube-proxy-1.28-A-v4.save",
-                   "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT",
-                   {"2 Other", "1 Other"}},
-        PurposeRow{"TheHint", "audited/portmap-v4.save", "mangle/KUBE-IPTABLES-HINT", {}}),
-    [](const auto& row) { return row.param.name; });
 
 // The question: why are there so many different KUBE-MARK-MASQ rules; why "!"; why the pod's own
 // address; why any source?
@@ -161,13 +150,12 @@ TEST(ExplainTest, NamesServicesThatRulesOf117DoNotName) {
 }
 
 TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
-  const std::string text = NatText(
-      {"KUBE-MARK-MASQ", "KUBE-SVC-A", "KUBE-SVC-B"},
-      {"-A KUBE-SVC-A ! -i cni0 -d 10.96.0.1/32 -p tcp -m comment --comment \"a/a cluster IP\" -m "
-       "tcp --dport 443 -j KUBE-MARK-MASQ",
-       "-A KUBE-SVC-B -d 10.96.0.2/32 -p tcp -m comment --comment \"b/b cluster IP\" -m tcp "
-       "--dport "
-       "443 -j KUBE-MARK-MASQ"});
+  const std::string text =
+      NatText({"KUBE-MARK-MASQ", "KUBE-SVC-A", "KUBE-SVC-B"},
+              {"-A KUBE-SVC-A ! -i cni0 -d 10.96.0.1/32 -p tcp -m comment --comment \"a/a cluster "
+               "IP\" -m tcp --dport 443 -j KUBE-MARK-MASQ",
+               "-A KUBE-SVC-B -d 10.96.0.2/32 -p tcp -m comment --comment \"b/b cluster IP\" -m "
+               "tcp --dport 443 -j KUBE-MARK-MASQ"});
   const absl::StatusOr<Explanation> explanation =
       Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBE-MARK-MASQ");
   ASSERT_TRUE(explanation.ok());

@@ -93,55 +93,44 @@ struct SentenceRow {
   std::string rule;
   std::string sentence;
 };
-void PrintTo(const SentenceRow& row, std::ostream* out) { *out << row.name; }
 
-class RuleSentenceTest : public ::testing::TestWithParam<SentenceRow> {};
-
-TEST_P(RuleSentenceTest, SaysItInPlainWords) {
-  EXPECT_EQ(RuleSentence(ParseRuleWords(GetParam().rule)), GetParam().sentence);
+TEST(RuleSentenceTest, SaysItInPlainWords) {
+  const SentenceRow rows[] = {
+      {"OrMark", "-j MARK --set-xmark 0x4000/0x4000", "every packet gets mark bit 14 (0x4000)"},
+      {"XorMark", "-j MARK --set-xmark 0x4000/0x0",
+       "every packet has mark bit 14 (0x4000) turned over"},
+      {"ClearMark", "-j MARK --set-xmark 0x0/0xc000", "every packet loses mark bits 0xc000"},
+      {"MarkByHand", "-j MARK --or-mark 16384",
+       "every packet has its mark changed (--or-mark 16384)"},
+      {"MarkWithoutOptions", "-j MARK", "every packet has its mark changed ()"},
+      {"UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+       "a packet without mark bit 14 (0x4000) returns, and no other rule here applies to it"},
+      {"Dnat", "-s 10.0.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 1.2.3.4:8",
+       "a tcp packet from 10.0.0.1 to port 80 is sent to 1.2.3.4:8 instead"},
+      {"Martian",
+       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate "
+       "RELATED,ESTABLISHED,DNAT -j DROP",
+       "a packet from outside 127.0.0.0/8 to 127.0.0.0/8 of connections in none of the "
+       "states RELATED,ESTABLISHED,DNAT is dropped"},
+      {"Chance", "-m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-X",
+       "a packet by chance (33.3 %) jumps to KUBE-SEP-X"},
+      {"SetLabel", "-m connlabel --label \"114\" --set",
+       "every packet gives its connection label 114"},
+      {"SetLabelAndMore", "-p tcp -m connlabel --label \"5\" --set -m tcp --dport 80 -j ACCEPT",
+       "a tcp packet to port 80 gives its connection label 5 and is accepted"},
+      {"Labelled", "-m connlabel --label \"115\" -j DROP",
+       "a packet of connections with label 115 is dropped"},
+      {"NotLabelled", "-m connlabel ! --label \"mine\" -j RETURN",
+       "a packet of connections without label mine returns, and no other rule here "
+       "applies to it"},
+      {"LabelsThatAreNoLabels", "-m connlabel --set -j DROP", "a packet (--set) is dropped"},
+      {"NoTarget", "-p udp", "every udp packet is counted"},
+  };
+  for (const SentenceRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(RuleSentence(ParseRuleWords(row.rule)), row.sentence);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rules, RuleSentenceTest,
-    ::testing::Values(
-        SentenceRow{"OrMark", "-j MARK --set-xmark 0x4000/0x4000",
-                    "every packet gets mark bit 14 (0x4000)"},
-        SentenceRow{"XorMark", "-j MARK --set-xmark 0x4000/0x0",
-                    "every packet has mark bit 14 (0x4000) turned over"},
-        SentenceRow{"ClearMark", "-j MARK --set-xmark 0x0/0xc000",
-                    "every packet loses mark bits 0xc000"},
-        SentenceRow{"MarkByHand", "-j MARK --or-mark 16384",
-                    "every packet has its mark changed (--or-mark 16384)"},
-        SentenceRow{"MarkWithoutOptions", "-j MARK", "every packet has its mark changed ()"},
-        SentenceRow{
-            "UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
-            "a packet without mark bit 14 (0x4000) returns, and no other rule here applies to it"},
-        SentenceRow{"Dnat",
-                    "-s 10.0.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 1.2.3.4:8",
-                    "a tcp packet from 10.0.0.1 to port 80 is sent to 1.2.3.4:8 instead"},
-        SentenceRow{
-            "Martian",
-            "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate "
-            "RELATED,ESTABLISHED,DNAT -j DROP",
-            "a packet from outside 127.0.0.0/8 to 127.0.0.0/8 of connections in none of the "
-            "states RELATED,ESTABLISHED,DNAT is dropped"},
-        SentenceRow{"Chance",
-                    "-m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-X",
-                    "a packet by chance (33.3 %) jumps to KUBE-SEP-X"},
-        SentenceRow{"SetLabel", "-m connlabel --label \"114\" --set",
-                    "every packet gives its connection label 114"},
-        SentenceRow{"SetLabelAndMore",
-                    "-p tcp -m connlabel --label \"5\" --set -m tcp --dport 80 -j ACCEPT",
-                    "a tcp packet to port 80 gives its connection label 5 and is accepted"},
-        SentenceRow{"Labelled", "-m connlabel --label \"115\" -j DROP",
-                    "a packet of connections with label 115 is dropped"},
-        SentenceRow{"NotLabelled", "-m connlabel ! --label \"mine\" -j RETURN",
-                    "a packet of connections without label mine returns, and no other rule here "
-                    "applies to it"},
-        SentenceRow{"LabelsThatAreNoLabels", "-m connlabel --set -j DROP",
-                    "a packet (--set) is dropped"},
-        SentenceRow{"NoTarget", "-p udp", "every udp packet is counted"}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(ServiceInCommentTest, IsTheNameThatKubeProxyWrote) {
   EXPECT_EQ(ServiceInComment("ns1/svc1:p80 cluster IP"), "ns1/svc1:p80");
