@@ -46,29 +46,28 @@ AgentState WithListenProblem() {
 struct Row {
   std::string name;
   AgentState state;
-  bool ready;
-  // Of the first family.
-  std::string not_ready_because;
   std::string status_line;
+  bool ready = false;
+  // Of the first family.
+  std::string not_ready_because = {};
 };
 
 const Row kRows[] = {
-    {"in place", State({kIpInPlace, kIp6InPlace}), true, "", "in place"},
-    {"no attempt has ended", State({{.family = Family::kIPv4}}), false,
-     "the first attempt has not ended yet", "ip pending"},
-    {"one family failed", State({kIpInPlace, kIp6Failed}), false, "", "ip6 failed: not permitted"},
+    {"in place", State({kIpInPlace, kIp6InPlace}), "in place", true},
+    {"no attempt has ended", State({{.family = Family::kIPv4}}), "ip pending", false,
+     "the first attempt has not ended yet"},
+    {"one family failed", State({kIpInPlace, kIp6Failed}), "ip6 failed: not permitted"},
     {"failed for no reason", State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed}}),
-     false, "failed", "ip failed"},
-    {"degraded", State({kIpDegraded}), true, "", "ip degraded: a finding"},
-    {"both", State({kIpDegraded, kIp6Failed}), false, "",
-     "ip degraded: a finding; ip6 failed: not permitted"},
-    {"a restart is due", WithRestart(), false, "", "must restart: --iptables-mode"},
-    {"the configuration is not the one on disk", WithConfigProblem(), true, "",
-     "configuration not reloaded: config.yaml:3: wrong"},
-    {"an address is not served", WithListenProblem(), true, "", "127.0.0.1:10356 is in use"},
+     "ip failed", false, "failed"},
+    {"degraded", State({kIpDegraded}), "ip degraded: a finding", true},
+    {"both", State({kIpDegraded, kIp6Failed}), "ip degraded: a finding; ip6 failed: not permitted"},
+    {"a restart is due", WithRestart(), "must restart: --iptables-mode"},
+    {"the configuration is not the one on disk", WithConfigProblem(),
+     "configuration not reloaded: config.yaml:3: wrong", true},
+    {"an address is not served", WithListenProblem(), "127.0.0.1:10356 is in use", true},
     {"a reason of several lines",
-     State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}), false,
-     "a\nb\tc", "ip failed: a\\nb\\tc"},
+     State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}),
+     "ip failed: a\\nb\\tc", false, "a\nb\tc"},
 };
 
 TEST(AgentStateTest, ReadyAndWhyNot) {

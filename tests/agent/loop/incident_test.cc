@@ -96,15 +96,14 @@ TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
       .latency = absl::Microseconds(12345),
       .applying = absl::Microseconds(12000)};
   const std::string repaired =
-      "Repaired in 12345 us (writing 12000 us) damage by iptables-restor (PID 4242; "
-      "started by firewalld, PID 4200): ip filter jump_missing \"-A INPUT -j KUBE-FIREWALL\"";
+      "Repaired in 12345 us (writing 12000 us) damage by iptables-restor (PID 4242; started by "
+      "firewalld, PID 4200): ip filter jump_missing \"-A INPUT -j KUBE-FIREWALL\"";
   EXPECT_EQ(ToString(incident), repaired);
   incident.lost_jumps = {{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}, {Nat("POSTROUTING"), "mine"}};
   EXPECT_EQ(ToString(incident),
             repaired +
-                "; removed with it, and missing until their owners restore them: "
-                "ip nat PREROUTING -> CNI-HOSTPORT-DNAT (the CNI plugin portmap), "
-                "ip nat POSTROUTING -> mine");
+                "; removed with it, and missing until their owners restore them: ip nat PREROUTING "
+                "-> CNI-HOSTPORT-DNAT (the CNI plugin portmap), ip nat POSTROUTING -> mine");
 }
 
 TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
