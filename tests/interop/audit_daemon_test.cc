@@ -66,9 +66,8 @@ TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
             0);
   ASSERT_TRUE(MetricReaches(kFindings, 2, "kind=\"ChainUser\"")) << Auditz();
   EXPECT_EQ(Metric(kFindings,
-                   "{backend=\"nft\",chain=\"KUBE-MARK-MASQ\",change=\"ownership-cleanup\","
-                   "family=\"ip\",kind=\"ChainUser\",owner=\"unknown\",severity=\"error\","
-                   "table=\"nat\"}"),
+                   "{backend=\"nft\",chain=\"KUBE-MARK-MASQ\",change=\"ownership-cleanup\",family="
+                   "\"ip\",kind=\"ChainUser\",owner=\"unknown\",severity=\"error\",table=\"nat\"}"),
             1);
   // The words of the command.
   const ProgramResult command =
@@ -111,10 +110,9 @@ TEST_F(AuditDaemonTest, EscapesWhatOthersCallTheirChains) {
 TEST_F(AuditDaemonTest, AWriterWithoutAPauseTearsAuditsQuietlyAndRepairsGoOn) {
   StartAuditing("1s");
   // Its nft ends with it, when the pipe does.
-  BackgroundProgram writer(
-      {"/bin/bash", "-c",
-       "nft add table ip busy; while :; do echo 'add chain ip busy c; delete chain ip busy c'; "
-       "done > >(exec nft -i >/dev/null)"});
+  BackgroundProgram writer({"/bin/bash", "-c",
+                            "nft add table ip busy; while :; do echo 'add chain ip busy c; delete "
+                            "chain ip busy c'; done > >(exec nft -i >/dev/null)"});
   // An audit of a few chains may end between two commits, so there are many.
   std::string flood = "add table ip flood; ";
   for (int i = 0; i < 2000; ++i) absl::StrAppend(&flood, "add chain ip flood c", i, "; ");

@@ -61,10 +61,9 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
   }
   // Deletes the jump to KUBE-POSTROUTING.
   static std::unique_ptr<BackgroundProgram> Opponent() {
-    return Loop(
-        absl::StrCat(Program(),
-                     " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes postrouting rules'"
-                     " -j KUBE-POSTROUTING"));
+    return Loop(absl::StrCat(Program(),
+                             " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes "
+                             "postrouting rules' -j KUBE-POSTROUTING"));
   }
   // Flushes everything, and rests for a moment: the daemon needs a processor, too.
   static std::unique_ptr<BackgroundProgram> Flusher() {

@@ -256,7 +256,7 @@ TEST_F(DetectTest, FamiliesThatDifferAreRefusedForBothButNotForOne) {
 struct OtherModeRow {
   std::string name;
   std::vector<std::string> commands;  // arguments of iptables
-  bool kubelets;                      // so the mode is unknown
+  bool kubelets = false;              // so the mode is unknown
   std::vector<std::string> of_program = {};
 };
 const OtherModeRow kOtherModeRows[] = {
@@ -289,16 +289,13 @@ const OtherModeRow kOtherModeRows[] = {
       "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000", "-N KUBE-FIREWALL",
       "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
       "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-      "-I INPUT -j KUBE-FIREWALL"},
-     false},
+      "-I INPUT -j KUBE-FIREWALL"}},
     {"kube-proxy in IPVS mode",
      {"-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
-      "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP"},
-     false},
+      "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP"}},
     {"what kube-proxy --cleanup leaves",
-     {"-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000"},
-     false},
-    {"rules of other programs", {"-t nat -N DOCKER", "-A FORWARD -j ACCEPT"}, false},
+     {"-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000"}},
+    {"rules of other programs", {"-t nat -N DOCKER", "-A FORWARD -j ACCEPT"}},
 };
 
 // A host whose programs are of `variant`: links, and programs that must not be run.

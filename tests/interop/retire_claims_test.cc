@@ -31,7 +31,7 @@ struct Claimant {
   // Commands; or a file, and one more in the sub-folder of the network "pods".
   std::vector<std::string> does;
   // Of kubelet's nat: what it keeps, and why.
-  Kept keeps;
+  Kept keeps = {};
 };
 
 // "acts on what is marked", and the chain that marks.
@@ -106,8 +106,7 @@ const Claimant kClaimants[] = {
      {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
     {"AMarkingChainOfTheOtherModeThatNobodyJumpsTo",
      By::kOther,
-     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"},
-     {}},
+     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"}},
     {"ARuleThatSetsTheDropBitInTheMasqueradeMark",
      By::kManaged,
      {"-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x8000",
@@ -145,12 +144,10 @@ const Claimant kClaimants[] = {
       {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
     {"ARuleThatSetsAnotherBit",
      By::kManaged,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000"},
-     {}},
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000"}},
     {"ARuleThatClearsTheBits",
      By::kManaged,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff"},
-     {}},
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff"}},
 };
 
 class RetireClaimsTest : public RetireTest,

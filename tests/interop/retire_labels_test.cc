@@ -25,14 +25,14 @@ struct User {
   std::vector<std::string> does;
   // A CNI configuration's text.
   const char* conflist;
-  Kept keeps;
+  Kept keeps = {};
 };
 
 const char* const kConflist = R"({"cniVersion": "0.3.1", "name": "net", "plugins": [
   {"type": "portmap", "externalSetMarkChain": "KUBELET-MARK-MASQ"}]})";
 
 const User kUsers[] = {
-    {"Nobody", {}, nullptr, {}},
+    {"Nobody", {}, nullptr},
     {"AForeignJumpToMasquerade",
      {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"},
      nullptr,
@@ -54,19 +54,17 @@ const User kUsers[] = {
      {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
     {"ARuleThatSetsAnotherLabel",
      {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set"},
-     nullptr,
-     {}},
+     nullptr},
     {"ARuleThatTestsTheLabel",
      {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT"},
-     nullptr,
-     {}},
+     nullptr},
     {"ARuleOfNftablesThatMaySetAnyLabel",
      {"nft add table ip mine", "nft add chain ip mine c", "nft add rule ip mine c ct label set 3"},
      nullptr,
      {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
       {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"ARuleThatSetsMarks", {"-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff"}, nullptr, {}},
-    {"KubeProxysChains", {"-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES"}, nullptr, {}},
+    {"ARuleThatSetsMarks", {"-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff"}, nullptr},
+    {"KubeProxysChains", {"-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES"}, nullptr},
     {"ACniConfigurationThatNamesTheChain",
      {},
      kConflist,

@@ -20,7 +20,7 @@ struct Row {
   std::string name;
   Family family;
   std::vector<Bytes> expressions;
-  std::string text;  // of the Rule; empty where the rule must be opaque
+  std::string text = {};  // of the Rule; empty where the rule must be opaque
 };
 
 TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
@@ -53,37 +53,28 @@ TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
        {label(3, 0), XtMatch("comment", 0, XtCommentInfo("c")),
         XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), drop},
        "-m comment --comment c -m mark --mark 0x1/0x1 -m connlabel --label \"3\" -j DROP"},
-      {"no label of the kernel's", Family::kIPv4, {label(128, 0), drop}, ""},
-      {"an option that we do not know", Family::kIPv4, {label(1, 4), drop}, ""},
-      {"another revision",
-       Family::kIPv4,
-       {XtMatch("connlabel", 1, XtConnLabelInfo(1, 0)), drop},
-       ""},
-      {"half of it", Family::kIPv4, {XtMatch("connlabel", 0, HostU16(1)), drop}, ""},
-      {"two labels", Family::kIPv4, {label(1, 0), label(1, 0), drop}, ""},
+      {"no label of the kernel's", Family::kIPv4, {label(128, 0), drop}},
+      {"an option that we do not know", Family::kIPv4, {label(1, 4), drop}},
+      {"another revision", Family::kIPv4, {XtMatch("connlabel", 1, XtConnLabelInfo(1, 0)), drop}},
+      {"half of it", Family::kIPv4, {XtMatch("connlabel", 0, HostU16(1)), drop}},
+      {"two labels", Family::kIPv4, {label(1, 0), label(1, 0), drop}},
       {"set, and one that we do not know",
        Family::kIPv4,
-       {label(1, 2), XtMatch("statistic", 0, Zeros(24))},
-       ""},
-      {"tested, and only counted", Family::kIPv4, {label(1, 0), count}, ""},
-      {"not, and only counted", Family::kIPv4, {label(1, 1), count}, ""},
-      {"set, and no more than \"continue\"", Family::kIPv4, {label(1, 2), Verdict(-1)}, ""},
-      {"behind the target", Family::kIPv4, {drop, label(1, 2)}, ""},
-      {"a target of that name",
-       Family::kIPv4,
-       {XtTarget("connlabel", 0, XtConnLabelInfo(1, 2))},
-       ""},
+       {label(1, 2), XtMatch("statistic", 0, Zeros(24))}},
+      {"tested, and only counted", Family::kIPv4, {label(1, 0), count}},
+      {"not, and only counted", Family::kIPv4, {label(1, 1), count}},
+      {"set, and no more than \"continue\"", Family::kIPv4, {label(1, 2), Verdict(-1)}},
+      {"behind the target", Family::kIPv4, {drop, label(1, 2)}},
+      {"a target of that name", Family::kIPv4, {XtTarget("connlabel", 0, XtConnLabelInfo(1, 2))}},
       {"native, tested",
        Family::kIPv4,
        {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})), Mask(HostU32(2)),
-        Compare(HostU32(0), kNotEqual), drop},
-       ""},
+        Compare(HostU32(0), kNotEqual), drop}},
       {"native, set",
        Family::kIPv4,
        {ExpressionBytes("immediate",
                         Join({Attr(1, 1), Attr(2, Attr(1, Join({HostU32(2), Zeros(12)})))})),
-        ExpressionBytes("ct", Join({Attr(2, 13), Attr(4, 1)}))},
-       ""},
+        ExpressionBytes("ct", Join({Attr(2, 13), Attr(4, 1)}))}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -32,9 +32,9 @@ struct OpaqueRow {
   std::vector<Bytes> expressions;
   std::string target = {};
   bool terminal = false;
+  std::optional<InterfaceMatch> in_interface = {};
   bool returns = false;
   bool nfacct = false;
-  std::optional<InterfaceMatch> in_interface = {};
   std::optional<std::string> jump = {};
 };
 
@@ -46,9 +46,9 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
   const std::vector<OpaqueRow> rows = {
       {"accept", {other, Verdict(NF_ACCEPT)}, "ACCEPT", true},
       {"drop", {other, Verdict(NF_DROP)}, "DROP", true},
-      {"return", {other, Verdict(NFT_RETURN)}, "RETURN", true, true},
-      {"return, then more", {Verdict(NFT_RETURN), log}, "RETURN", true, true},
-      {"jump", {other, Verdict(NFT_JUMP, "C")}, "", false, false, false, {}, "C"},
+      {"return", {other, Verdict(NFT_RETURN)}, "RETURN", true, {}, true},
+      {"return, then more", {Verdict(NFT_RETURN), log}, "RETURN", true, {}, true},
+      {"jump", {other, Verdict(NFT_JUMP, "C")}, "", false, {}, false, false, "C"},
       {"mark", {other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))}, "MARK"},
       {"masquerade", {other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))}, "MASQUERADE", true},
       {"log", {other, log}, "LOG"},
@@ -56,27 +56,21 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
        {ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))},
        "REJECT",
        true},
-      {"counted by name", {nfacct, other, Verdict(NF_DROP)}, "DROP", true, false, true},
+      {"counted by name", {nfacct, other, Verdict(NF_DROP)}, "DROP", true, {}, false, true},
       {"an interface",
        {Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)},
        "DROP",
        true,
-       false,
-       false,
        {{"eth0", false}}},
       {"not an interface",
        {Meta(NFT_META_IIFNAME), in("eth0", 1), Verdict(NF_DROP)},
        "DROP",
        true,
-       false,
-       false,
        {{"eth0", true}}},
       {"two interfaces",
        {Meta(NFT_META_IIFNAME), in("eth0"), Meta(NFT_META_IIFNAME), in("eth1"), Verdict(NF_DROP)},
        "DROP",
        true,
-       false,
-       false,
        {{"eth0", false}}},
       {"an output", {Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP)}, "DROP", true},
   };

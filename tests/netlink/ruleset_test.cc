@@ -201,27 +201,26 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   struct Row {
     std::string name;
     std::variant<Rule, OpaqueRule> content;
-    bool unconditional_terminal;
-    bool may_decide;
-    std::string jump;
+    bool may_decide = false;
+    bool unconditional_terminal = false;
+    std::string jump = {};
   };
   const std::vector<Row> rows = {
-      {"drop", Rule{.target = Drop{}}, true, true, ""},
-      {"return", Rule{.target = Return{}}, true, true, ""},
-      {"masquerade", Rule{.target = Masquerade{}}, true, true, ""},
-      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, false, true, ""},
-      {"jump", Rule{.target = Jump{"X"}}, false, true, "X"},
-      {"mark changes the packet", Rule{.target = SetMark{}}, false, true, ""},
-      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}, false,
-       true, ""},
+      {"drop", Rule{.target = Drop{}}, true, true},
+      {"return", Rule{.target = Return{}}, true, true},
+      {"masquerade", Rule{.target = Masquerade{}}, true, true},
+      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, true},
+      {"jump", Rule{.target = Jump{"X"}}, true, false, "X"},
+      {"mark changes the packet", Rule{.target = SetMark{}}, true},
+      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}, true},
       {"a label changes no packet",
-       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}}, false, false, ""},
+       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}}},
       {"a label, and a jump", Rule{.conn_label = ConnLabelMatch{.set = true}, .target = Jump{"X"}},
-       false, true, "X"},
-      {"opaque accept", Opaque(true, true, true), true, true, ""},
-      {"opaque accept of some", Opaque(false, true, true), false, true, ""},
-      {"opaque jump", Opaque(false, true, false, "Y"), false, true, "Y"},
-      {"opaque log", Opaque(true, false, false), false, false, ""},
+       true, false, "X"},
+      {"opaque accept", Opaque(true, true, true), true, true},
+      {"opaque accept of some", Opaque(false, true, true), true},
+      {"opaque jump", Opaque(false, true, false, "Y"), true, false, "Y"},
+      {"opaque log", Opaque(true, false, false)},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
