@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/commands.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,26 +9,19 @@
 #include "agent/policy/rule_forms.h"
 #include "agent/report/colors.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::Nat;
-using ::testing::AllOf;
-using ::testing::EndsWith;
 using ::testing::Eq;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 Subject Wanted(Mode mode) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
-          .input = ::kipt::testing::Wanting(mode, netlink::kFamilies, {})};
+          .input = Wanting(mode, netlink::kFamilies, {})};
 }
 
 struct Outcome {
@@ -130,20 +120,20 @@ TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
       {"AnAdminsDropAll",
        [](FakeBackend& backend) {
          InPlace(backend);
-         backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
+         backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
        },
        kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
       {"DamageThatIsMended",
        [](FakeBackend& backend) {
          InPlace(backend);
          backend.AppendRule(Filter("KUBE-FIREWALL"),
-                            ::kipt::testing::BareDrop("block incoming localnet connections"));
+                            BareDrop("block incoming localnet connections"));
        },
        kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
       {"AnAcceptAboveOurJump",
        [](FakeBackend& backend) {
          InPlace(backend);
-         backend.InsertRule(Filter("INPUT"), ::kipt::testing::ForeignAcceptAll());
+         backend.InsertRule(Filter("INPUT"), ForeignAcceptAll());
        },
        kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
       {"AnUnhookedBaseChain",
@@ -215,7 +205,7 @@ TEST(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
 TEST(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
   FakeBackend backend;
   InPlace(backend);
-  backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
+  backend.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
   backend.AddChain(Nat("KUBE-MARK-DROP"));
   Subject subject = Wanted(Mode::kCleanup);
   const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Check(subject.input);
@@ -242,7 +232,7 @@ TEST(CommandsTest, ASecondSyncSaysThatNothingChanged) {
 TEST(CommandsTest, StatusSaysPerFamilyWhatIsMissing) {
   FakeBackend backend;
   InPlace(backend);
-  backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
+  backend.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
   EXPECT_THAT(Invoke(RunStatus, Mode::kCleanup, backend).out,
               HasSubstr("ip: in place\nip6: 1 change needed (see plan)\n"));
 }
@@ -250,14 +240,14 @@ TEST(CommandsTest, StatusSaysPerFamilyWhatIsMissing) {
 TEST(CommandsTest, FindingsSayWhatToDo) {
   FakeBackend backend;
   InPlace(backend);
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
+  backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
   EXPECT_THAT(
       Invoke(RunStatus, Mode::kCleanup, backend).out,
       HasSubstr(
           "! ForeignDropsEverything (critical) ip filter KUBE-FIREWALL: \"-A KUBE-FIREWALL -j "
           "DROP\" drops every packet and is not kubelet's: delete it if it is not intended\n"));
   // Quotes inside the quotes are escaped.
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("not ours"));
+  backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("not ours"));
   EXPECT_THAT(Invoke(RunPlan, Mode::kCleanup, backend).out,
               HasSubstr(R"("-A KUBE-FIREWALL -m comment --comment \"not ours\" -j DROP" drops)"));
 }
@@ -304,7 +294,7 @@ TEST(CommandsTest, StatusInJsonCountsTheChangesNeeded) {
 TEST(CommandsTest, BytesThatAreNoTextDoNotBreakJson) {
   FakeBackend backend;
   InPlace(backend);
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("\xff\xfe"));
+  backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("\xff\xfe"));
   const Json plan = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
   EXPECT_EQ(plan["findings"][0]["condition"], "ForeignDropsEverything");
 }
@@ -493,7 +483,7 @@ TEST(RetireTest, WhatKubeProxyUsesAsItsOwnIsListedAsSuchAndNotAsStale) {
   LeaveResidue(backend);
   for (const netlink::Family family : netlink::kFamilies) {
     backend.AddChain(Nat("KUBE-SERVICES", family));
-    backend.AppendRule(Nat("OUTPUT", family), ::kipt::testing::JumpTo("KUBE-SERVICES"));
+    backend.AppendRule(Nat("OUTPUT", family), JumpTo("KUBE-SERVICES"));
   }
   const std::string plan = Invoke(RunPlan, Mode::kCleanup, backend).out;
   EXPECT_THAT(plan, HasSubstr(" stale, 14 kube-proxy's, 0 findings\n"));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon's own audits: what they find and show, and that they cost no repair any time.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,15 +15,12 @@
 #include "absl/time/clock.h"
 #include "tests/interop/audited_host.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kDone[] = "kube_iptables_agent_audits_total";
 constexpr char kFindings[] = "kube_iptables_agent_audit_findings";

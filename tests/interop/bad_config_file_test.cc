@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Configuration files that must be refused, and kubelet's own, which must not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,12 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/refusal_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class BadConfigFileTest : public RefusalTest {};
 

@@ -2,22 +2,16 @@
 //
 // Whatever is wrong with flags, privileges or the node: a message that names it and says
 // what to do, the right exit code, and a kernel in which nothing has changed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/refusal_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class BadInputTest : public RefusalTest {};
 

@@ -4,8 +4,6 @@
 // iptables-legacy, with rules that kube-proxy wrote, real iptables, and nft of three releases.
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_acct.h>
 #include <netinet/in.h>
@@ -28,15 +26,11 @@
 #include "netlink/socket.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr absl::Duration kWait = absl::Seconds(5);
@@ -252,7 +246,7 @@ TEST_P(BeforeChangeTest, AFileThatJumpsToAMissingChainIsNotLoadedFromThereOn) {
   host.Write("etc/nftables.conf", native);
   for (const char* change : {"kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"}) {
     EXPECT_THAT(Bad(change, {"--host-root=" + host.root()}),
-                ::testing::ElementsAre("error SavedRules ", "error SavedRules "))
+                ElementsAre("error SavedRules ", "error SavedRules "))
         << change;
   }
   EXPECT_NE(Ip4().Replace(saved).exit_code, 0);

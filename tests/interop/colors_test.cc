@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // --color: on a terminal and in a pipe, with the environment's wishes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,12 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // What `argv` prints where its standard output is a terminal.
 std::string OnTerminal(std::vector<std::string> argv) {

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What each command prints, how it ends, and where it works.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class CommandLineTest : public AgentTest {
@@ -116,7 +111,7 @@ TEST_F(CommandLineTest, AfterTheGateIsFlippedWhatStaysIsListedAsStale) {
   }
   for (const char* chain : {"nat KUBE-MARK-DROP", "nat KUBE-MARK-MASQ", "nat KUBE-POSTROUTING",
                             "nat KUBE-KUBELET-CANARY", "filter KUBE-FIREWALL"}) {
-    EXPECT_THAT(stale, ::testing::Contains(HasSubstr(chain)));
+    EXPECT_THAT(stale, Contains(HasSubstr(chain)));
   }
 }
 

@@ -3,9 +3,6 @@
 // The chains of ConnLabelMarking and three generations of iptables, as nft and as legacy: each
 // lists and checks what the agent made, what each writes is in place for the agent, and so is what
 // one saves and another restores.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -17,13 +14,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // Of the iptables that a Debian release has. This machine's own is that of bookworm.
 struct Generation {

@@ -2,8 +2,6 @@
 //
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,12 +19,10 @@
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class DaemonLifecycleTest : public DaemonTest {
  protected:
@@ -215,20 +211,20 @@ TEST_F(DaemonLifecycleTest, EveryThreadHasNothingButNetAdmin) {
   const std::vector<std::string> effective = OfEveryThread(pid, "CapEff");
   EXPECT_GE(effective.size(), 3);  // the loop and two servers
   for (const char* set : {"CapEff", "CapPrm", "CapBnd"}) {
-    EXPECT_THAT(OfEveryThread(pid, set), ::testing::Each("0000000000001000")) << set;
+    EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000001000")) << set;
   }
   for (const char* set : {"CapInh", "CapAmb"}) {
-    EXPECT_THAT(OfEveryThread(pid, set), ::testing::Each("0000000000000000")) << set;
+    EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000000000")) << set;
   }
-  EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), ::testing::Each("1"));
-  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), ::testing::Each(ExpectedSeccomp()));
+  EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), Each("1"));
+  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(ExpectedSeccomp()));
 }
 
 TEST_F(DaemonLifecycleTest, LegacyKeepsNetRawToo) {
   const AgentSettings settings{.iptables = IptablesMode::kLegacy};
   Start(settings);
   for (const char* set : {"CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb"}) {
-    EXPECT_THAT(OfEveryThread(daemon().pid(), set), ::testing::Each("0000000000003000")) << set;
+    EXPECT_THAT(OfEveryThread(daemon().pid(), set), Each("0000000000003000")) << set;
   }
   // And that is enough to go on working.
   Output({"iptables-legacy", "-F", "KUBE-FIREWALL"});
@@ -242,8 +238,8 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
                 "--inh-caps=-all,+net_admin", "--ambient-caps=-all,+net_admin", copy.path(), "run",
                 "--iptables-mode=nft"});
   ASSERT_TRUE(BecomesReady()) << daemon().Output();
-  EXPECT_THAT(OfEveryThread(daemon().pid(), "CapEff"), ::testing::Each("0000000000001000"));
-  EXPECT_THAT(OfEveryThread(daemon().pid(), "Uid"), ::testing::Each("65534\t65534\t65534\t65534"));
+  EXPECT_THAT(OfEveryThread(daemon().pid(), "CapEff"), Each("0000000000001000"));
+  EXPECT_THAT(OfEveryThread(daemon().pid(), "Uid"), Each("65534\t65534\t65534\t65534"));
   Output({"nft", "flush", "ruleset"});
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1))
       << daemon().Output();

@@ -3,8 +3,6 @@
 // What nobody reads, and descriptors that are not what they should be, keep no rule from being
 // repaired.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,11 +12,10 @@
 #include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class DaemonUnreadTest : public DaemonTest {
  protected:

@@ -2,8 +2,6 @@
 //
 // `detect`, and what sync, plan and status make of it, on nodes that we, kubelet, both or others
 // made.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -17,15 +15,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class DetectTest : public AgentTest {

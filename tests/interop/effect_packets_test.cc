@@ -3,9 +3,6 @@
 // What a rule of another program does to packets, judged by packets: wherever a neighbour's packet
 // for 127.0.0.1 arrives past that rule, the agent must not call the martian rule effective, and
 // wherever none can arrive, it must not call the node exposed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <iterator>
 #include <optional>
 #include <string>
@@ -15,11 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/packet_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint16_t kPort = 4001;
 

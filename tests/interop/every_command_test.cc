@@ -3,8 +3,6 @@
 // Every command of README's table on a node with a kubelet, a kube-proxy and a CNI plugin, in both
 // iptables modes, as text and as JSON: the exit code, the line that a reader needs, and the fields
 // that a program may rely on.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -21,12 +19,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 // One call of the program. "MODE" anywhere in a row is the iptables mode, "DIR" the directory with

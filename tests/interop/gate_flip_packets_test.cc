@@ -3,9 +3,6 @@
 // Packets that never cease, while IPTablesOwnershipCleanup is switched back and forth and what is
 // stale is retired: no martian comes in, and nothing that a third party has marked leaves with the
 // address of its sender.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <optional>
 #include <string>
@@ -19,13 +16,10 @@
 #include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::Key;
 
 constexpr int kPerSecond = 2000;
 constexpr uint16_t kMartianPort = 4001;

@@ -2,20 +2,15 @@
 //
 // /proc/kallsyms hidden by an empty file, as systemd and container engines do, or with nothing in
 // it that tells: no proof that iptables can hold no rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/in_place_of.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kSymbols[] = "/proc/kallsyms";
 class HiddenSymbolsTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {

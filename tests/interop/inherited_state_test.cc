@@ -2,9 +2,6 @@
 //
 // What a parent leaves behind in the programs that it starts: closed standard descriptors, ignored
 // signals, a pipe that nobody reads.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -13,13 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 
 class InheritedStateTest : public DaemonTest {
  protected:

@@ -3,20 +3,17 @@
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
 // iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
 // iptables-legacy.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 using ::testing::Combine;
-using ::testing::IsEmpty;
 using ::testing::TestParamInfo;
 using ::testing::Values;
 using ::testing::ValuesIn;
@@ -170,8 +167,7 @@ TEST_P(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
   Kubelet(KubeletForm::k1_27GateOff, ipv6);
   const SavedRules theirs = SavedRules::Of(ipv6);
   for (const std::string chain : {"INPUT", "OUTPUT"}) {
-    EXPECT_THAT(ours.Rules("filter", chain),
-                ::testing::ElementsAre("-A " + chain + " -j KUBE-FIREWALL"));
+    EXPECT_THAT(ours.Rules("filter", chain), ElementsAre("-A " + chain + " -j KUBE-FIREWALL"));
     EXPECT_THAT(theirs.Rules("filter", chain), IsEmpty());
   }
 }

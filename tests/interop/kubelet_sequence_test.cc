@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The yardstick itself: each kubelet form does what such a kubelet did, with each iptables.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 struct FormRow {
   const char* name;

@@ -2,9 +2,6 @@
 //
 // What becomes of packets whose connection a component had labelled, on each way through the node,
 // beside what becomes of those that it had marked.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/label_fixture.h"
 #include "tests/interop/tunnel_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

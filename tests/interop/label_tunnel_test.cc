@@ -3,9 +3,6 @@
 // A pod's packets in a VXLAN tunnel: what is meant for the inner packet and is seen on the outer
 // one too (kubernetes #78948), counted. The kernel hands the mark that a packet has when it enters
 // the tunnel on to the packet around it; the connection of that one is another, and its labels too.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/label_fixture.h"
 #include "tests/interop/tunnel_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -2,9 +2,6 @@
 //
 // A table that nobody but its owner can write, or that refuses our chain: the other tables of its
 // family are made and repaired all the same.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,12 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/in_place_of.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kHint[] = "KUBE-IPTABLES-HINT";
 

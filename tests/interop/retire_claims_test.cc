@@ -2,9 +2,6 @@
 //
 // Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
 // use stays as it is found, and the rest goes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
 #include <tuple>
@@ -12,11 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 enum class By {
   kManaged,  // iptables of the managed mode

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gate ConnLabelMarking goes off: its chains go, but for what somebody uses.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 constexpr char kGateOn[] = "--feature-gates=ConnLabelMarking=true";
 

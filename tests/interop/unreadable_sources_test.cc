@@ -2,8 +2,6 @@
 //
 // What the agent reads in addition to rules may be hidden from it: an error is not "none", and no
 // answer gets safer by it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <fstream>
@@ -15,13 +13,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 // A mount that hides a source from this test's mount namespace while it exists.
 class Hidden {

@@ -2,23 +2,17 @@
 //
 // A node on which a security module refuses what the agent writes, although no capability is
 // missing: that is WriteRefused, reported once and retried less and less often.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/write_guard.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kFinding[] = "kube_iptables_agent_findings";
 constexpr char kRefused[] = "condition=\"WriteRefused\"";

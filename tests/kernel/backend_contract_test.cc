@@ -2,13 +2,11 @@
 //
 // What every Backend promises, held against the fake, nf_tables and legacy iptables: what passes
 // here on all of them makes tests on the fake worth something.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -30,8 +28,6 @@ using netlink::SetMark;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 TEST_P(BackendContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
   const Snapshot first = Read();

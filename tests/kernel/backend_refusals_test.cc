@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every Backend refuses, with which code, and that nothing has been done then.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -24,9 +22,6 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class BackendRefusalTest : public BackendContractTest {};
 class UnhookedChainTest : public BackendContractTest {};

@@ -2,8 +2,6 @@
 //
 // The monitor of iptables-legacy where a system call fails, or its files change under it.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/inotify.h>
@@ -36,6 +34,7 @@
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 
 namespace {
 
@@ -58,8 +57,6 @@ namespace kipt::testing::iptables_legacy_monitor_fault_test {
 namespace {
 
 using agent::OwnedFd;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class LegacyMonitorFaultTest : public LegacyMonitorTest {
  protected:
@@ -125,7 +122,7 @@ TEST_F(LegacyMonitorFaultTest, ADirectoryThatMayNotBeReadIsReportedWhereTheFileI
 TEST_F(LegacyMonitorFaultTest, EventsThatCannotBeReadAreAnError) {
   auto monitor = Watch();
   ASSERT_EQ(dup2(OwnedFd(open("/dev/null", O_WRONLY)).get(), monitor->fd()), monitor->fd());
-  EXPECT_THAT(monitor->Drain(), ::testing::Not(IsOk()));
+  EXPECT_THAT(monitor->Drain(), Not(IsOk()));
 }
 
 TEST_F(LegacyMonitorFaultTest, RulesThatAreNoneAreAnError) {

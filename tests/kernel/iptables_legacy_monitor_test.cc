@@ -4,13 +4,13 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "tests/support/matchers.h"
 
 // Needs struct in6_addr to be the C library's, and so comes after it.
 #include <linux/netfilter_ipv4/ip_tables.h>
@@ -284,7 +284,7 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
     WithFailingCall(row.call, [&] {
       const auto monitor =
           agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path);
-      EXPECT_THAT(monitor, StatusIs(row.code, ::testing::HasSubstr(row.message)));
+      EXPECT_THAT(monitor, StatusIs(row.code, HasSubstr(row.message)));
     });
   }
 }
@@ -316,10 +316,9 @@ TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
   tree.Link("ip6_names", tree.Path("ip6_names"));
   MustRun({"iptables-legacy", "-S"});
   ASSERT_TRUE(Wakes(**monitor, absl::Milliseconds(50)));
-  EXPECT_THAT((*monitor)->Drain(), ::testing::Not(IsOk()))
-      << "too many links is not the same as no list";
+  EXPECT_THAT((*monitor)->Drain(), Not(IsOk())) << "too many links is not the same as no list";
   const auto opened = agent::NewIptablesLegacyMonitor(kLock, names);
-  EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr("only uid 0"));
+  EXPECT_THAT(std::string(opened.status().message()), HasSubstr("only uid 0"));
 }
 
 TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {
@@ -332,9 +331,9 @@ TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {
     const __user_cap_data_struct none[2] = {};
     ASSERT_EQ(syscall(SYS_capset, &header, none), 0);
     EXPECT_THAT(agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path),
-                StatusIs(absl::StatusCode::kPermissionDenied, ::testing::HasSubstr("CAP_NET_RAW")));
-    EXPECT_THAT(monitor->Drain(), StatusIs(absl::StatusCode::kPermissionDenied,
-                                           ::testing::HasSubstr("CAP_NET_ADMIN")));
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_RAW")));
+    EXPECT_THAT(monitor->Drain(),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_ADMIN")));
   }).join();
 }
 

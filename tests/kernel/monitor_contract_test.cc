@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every Monitor promises, held against those of the fake, nf_tables and legacy iptables.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "netlink/backend.h"
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

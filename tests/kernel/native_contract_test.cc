@@ -2,15 +2,13 @@
 //
 // What every Backend promises of native tables, held against the fake and nf_tables; legacy
 // iptables has none, and says so.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -27,9 +25,6 @@ using netlink::ObservedNativeTable;
 using netlink::PutNativeTable;
 using netlink::Snapshot;
 using netlink::Transaction;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 constexpr char kName[] = "guard";
 const DeleteNativeTable kDelete = {.family = Family::kIPv4, .name = kName};

@@ -3,8 +3,6 @@
 // Real network namespaces: of processes, and of names.
 #include "agent/process/network_namespaces.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/status_matchers.h"
@@ -27,8 +26,6 @@ namespace {
 using agent::ListNetworkNamespaces;
 using agent::NetworkNamespace;
 using agent::NetworkNamespaces;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 uint64_t InodeAt(const std::string& path) {
   struct stat status = {};
@@ -94,7 +91,7 @@ TEST_F(NetworkNamespacesKernelTest, PrefersANameAndFindsWhatNoProcessIsIn) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].name, "/run/netns/pod1");
   EXPECT_EQ(found[0].path, "/run/netns/pod1");
-  EXPECT_THAT(list.problems, ::testing::Contains(HasSubstr("/run/netns/stale")));
+  EXPECT_THAT(list.problems, Contains(HasSubstr("/run/netns/stale")));
   EXPECT_EQ(umount("/run/netns/pod1"), 0);
 }
 

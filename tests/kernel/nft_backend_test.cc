@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Facts about nf_tables that no fake can vouch for.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +23,7 @@
 #include "tests/support/background_program.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
 
@@ -46,9 +45,6 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST_F(NftBackendTest, ReadsTheChainsOnTheWayHoweverFarTheyAre) {
   for (const char* name : {"A", "B", "USER"}) MustRun({"iptables-nft", "-N", name});

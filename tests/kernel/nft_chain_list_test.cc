@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which chains there are, on the real kernel.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <vector>
 
 #include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -18,12 +16,6 @@ using netlink::Family;
 using netlink::ListedChain;
 using netlink::ListNftChains;
 using netlink::Table;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::Field;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 class NftChainListTest : public NetnsTest {};
 

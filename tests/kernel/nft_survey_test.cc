@@ -2,9 +2,6 @@
 //
 // Surveys of the real kernel. The oracle of their text is iptables-nft-save: what it prints of the
 // same rules must be what we print, byte for byte.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +18,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
@@ -34,9 +32,6 @@ using netlink::Survey;
 using netlink::SurveyChain;
 using netlink::SurveyRule;
 using netlink::TableId;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 // "[packets:bytes] -A CHAIN ..." lines by chain, in their order.
 using Lines = std::map<std::string, std::vector<std::string>>;
@@ -46,7 +41,7 @@ using Tables = std::map<std::string, Lines>;
 Tables SavedWithCounters(Family family) {
   const ProgramResult result = RunProgram({Iptables(family) + "-save", "-c"});
   EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out + result.err, Not(::testing::HasSubstr("incompatible")));
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("incompatible")));
   Tables tables;
   std::string table;
   for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
@@ -142,8 +137,8 @@ TEST_P(CapturedSurveyTest, SpellsWhatKubeProxyWritesAsIptablesDoes) {
   MustRun({Iptables(family) + "-restore"}, text.str());
   ExpectWhatIptablesSaves(family);
   ExpectJumpsAsInTheText();
-  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[xt ")));
-  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[nft ")));
+  EXPECT_THAT(ToString(TakeSurvey()), Not(HasSubstr("[xt ")));
+  EXPECT_THAT(ToString(TakeSurvey()), Not(HasSubstr("[nft ")));
 }
 
 INSTANTIATE_TEST_SUITE_P(KubeProxy, CapturedSurveyTest, ::testing::ValuesIn(CapturedSaves()),
@@ -274,9 +269,9 @@ TEST_F(NftSurveyTest, KnowsTheMarksOfNftsRules) {
   for (const SurveyRule& rule : chain->rules) {
     found.push_back(absl::StrCat(absl::Hex(MarksTested(rule)), " ", absl::Hex(MarksSet(rule))));
   }
-  EXPECT_THAT(found, ::testing::ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff",
-                                            "ffffffff 0", "8000 0", "ffffffff 0", "ffffffff 0",
-                                            "ffffffff 0", "0 0", "ffffffff 0"));
+  EXPECT_THAT(found,
+              ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff", "ffffffff 0",
+                          "8000 0", "ffffffff 0", "ffffffff 0", "ffffffff 0", "0 0", "ffffffff 0"));
 }
 
 // ---- what it covers ----
@@ -321,8 +316,7 @@ TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
   const Survey survey = TakeSurvey();
   std::vector<std::string> tables;
   for (const auto& [id, chains] : survey.tables) tables.push_back(ToString(id));
-  EXPECT_THAT(tables,
-              ::testing::ElementsAre("arp a", "bridge br", "inet fw", "ip empty", "netdev n"));
+  EXPECT_THAT(tables, ElementsAre("arp a", "bridge br", "inet fw", "ip empty", "netdev n"));
   EXPECT_EQ(ToString(survey),
             "# arp\n*a\n:c - [0:0]\n[0:0] -A c -j ACCEPT\nCOMMIT\n"
             "# bridge\n*br\n:c ACCEPT [0:0]\nCOMMIT\n"
@@ -356,8 +350,8 @@ TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
         seen.insert(absl::StrCat(ToString(table), " ", chain, " ", ToString(table, rule)));
         return JumpOf(rule) == "B";
       });
-  EXPECT_THAT(seen, ::testing::ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT",
-                                           "ip filter B -j DROP"));
+  EXPECT_THAT(
+      seen, ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT", "ip filter B -j DROP"));
   ASSERT_NE(survey.Find({"ip", "filter"}, "B"), nullptr);
   EXPECT_THAT(survey.Find({"ip", "filter"}, "B")->rules, IsEmpty());
   EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(1));

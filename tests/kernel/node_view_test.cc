@@ -2,9 +2,6 @@
 //
 // What an audit is given, of real namespaces: both iptables modes, `ip rule`, and no trace of the
 // looking.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -18,6 +15,7 @@
 #include "agent/process/command.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -31,10 +29,6 @@ using agent::GatherAllNamespaces;
 using agent::GatherNodeView;
 using agent::NodeView;
 using netlink::Survey;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 std::string Contents(const std::string& path) {
   std::ifstream file(path);
@@ -122,7 +116,7 @@ TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
   EXPECT_EQ(found->surveys[0].tables.at({"ip", "filter"}).count("THERE-TOO"), 1U);
   EXPECT_THAT(found->route_localnet.interfaces, ElementsAre("all"));
   ASSERT_THAT(found->ip_rules, SizeIs(1));
-  EXPECT_THAT(found->ip_rules[0].text, ::testing::StartsWith("8: "));
+  EXPECT_THAT(found->ip_rules[0].text, StartsWith("8: "));
   // Not moved: HERE is still here.
   EXPECT_EQ(RunProgram({"iptables-legacy", "-S", "HERE"}).exit_code, 0);
 }

@@ -2,8 +2,6 @@
 //
 // What is made of answers that the kernel hardly ever gives, and of messages that are not the
 // kernel's.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 
@@ -22,6 +20,7 @@
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
@@ -39,7 +38,6 @@ using ::kipt::testing::FromKernel;
 using ::kipt::testing::FromProcess;
 using ::kipt::testing::Generation;
 using ::kipt::testing::HostU32;
-using ::kipt::testing::IsOk;
 using ::kipt::testing::Join;
 using ::kipt::testing::MalformedRule;
 using ::kipt::testing::Message;
@@ -48,13 +46,9 @@ using ::kipt::testing::Open;
 using ::kipt::testing::Refusal;
 using ::kipt::testing::Script;
 using ::kipt::testing::ScriptedKernel;
-using ::kipt::testing::StatusIs;
 using ::kipt::testing::TableMessage;
 using ::kipt::testing::Text;
 using ::kipt::testing::Zeros;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "TEST"};
 const ChainId kOther{Family::kIPv4, Table::kFilter, "OTHER"};

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -12,17 +9,12 @@
 #include "netlink/nft_requests.h"
 #include "netlink/transaction.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::native_table_test {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 PrefixMatch Match(Family family, const char* prefix, bool negated = false) {
   return {.prefix = *ParsePrefix(family, prefix), .negated = negated};

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/reach.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "tests/support/matchers.h"
+
 namespace kipt::netlink {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 ChainId Chain(const std::string& name) { return {Family::kIPv4, Table::kFilter, name}; }
 

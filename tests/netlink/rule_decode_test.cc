@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Wire to Rule: every form that is accepted, and what looks like one of them and is not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::rule_decode_test {
@@ -42,7 +40,7 @@ void ExpectDecoded(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     if (row.text.empty()) {
-      EXPECT_THAT(Decoded(row), ::testing::StartsWith("opaque: "));
+      EXPECT_THAT(Decoded(row), StartsWith("opaque: "));
     } else {
       EXPECT_EQ(Decoded(row), row.text);
     }
@@ -231,7 +229,7 @@ TEST(DecodeRuleTest, ReadsWhatARuleCounted) {
 }
 
 TEST(DecodeSurveyRuleTest, RefusesWhatIsNoRule) {
-  EXPECT_THAT(DecodeRule(FromHex("0102"), DecodeFor::kSurvey), ::testing::Not(IsOk()));
+  EXPECT_THAT(DecodeRule(FromHex("0102"), DecodeFor::kSurvey), Not(IsOk()));
 }
 
 TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rule to wire, bytes against bytes: the messages here are written out by hand.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 
@@ -12,13 +10,13 @@
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::HasSubstr;
 
 const ChainId kFilter{Family::kIPv4, Table::kFilter, "TEST"};
 const ChainId kFilter6{Family::kIPv6, Table::kFilter, "TEST"};

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/ruleset.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
-
-using ::kipt::testing::StatusIs;
 
 Prefix P(Family family, const char* text) { return *ParsePrefix(family, text); }
 
@@ -187,9 +183,9 @@ TEST(RuleTest, HasALabelOfTheKernelsAndSomethingToDo) {
   for (const uint8_t label : {uint8_t{0}, uint8_t{127}}) {
     EXPECT_THAT(CheckConnLabel(Rule{.conn_label = ConnLabelMatch{.label = label, .set = true},
                                     .target = NoTarget{}}),
-                kipt::testing::IsOk());
+                IsOk());
   }
-  EXPECT_THAT(CheckConnLabel(Rule{}), kipt::testing::IsOk());
+  EXPECT_THAT(CheckConnLabel(Rule{}), IsOk());
   for (const Rule& rule :
        {Rule{.conn_label = ConnLabelMatch{.label = 128}}, Rule{.target = NoTarget{}},
         Rule{.conn_label = ConnLabelMatch{.negated = true}, .target = NoTarget{}}}) {

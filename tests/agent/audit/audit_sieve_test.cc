@@ -3,9 +3,6 @@
 // An audit of what the sieve keeps reports what an audit of everything reports, in bounded memory.
 #include "agent/audit/audit_sieve.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -24,14 +22,9 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
 using netlink::Family;
 using netlink::Survey;
 using netlink::SurveyRule;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables,
                                    NodeChange::kKubeProxyIpvsRemoval, NodeChange::kIptablesNft};
@@ -111,9 +104,9 @@ Survey ManyServices(int services) {
     const std::string endpoint = absl::StrCat("KUBE-SEP-", 1000 + i);
     nat["KUBE-SERVICES"].rules.insert(
         nat["KUBE-SERVICES"].rules.begin(),
-        testing::Surveyed(absl::StrCat("-d 10.0.0.1/32 -j ", service), service));
-    nat[service].rules = {testing::Surveyed(absl::StrCat("-j ", endpoint), endpoint)};
-    nat[endpoint].rules = {testing::Surveyed("-s 10.1.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+        Surveyed(absl::StrCat("-d 10.0.0.1/32 -j ", service), service));
+    nat[service].rules = {Surveyed(absl::StrCat("-j ", endpoint), endpoint)};
+    nat[endpoint].rules = {Surveyed("-s 10.1.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
     nat[endpoint].rules[0].counters = {.packets = 3, .bytes = 180};
   }
   return survey;
@@ -135,10 +128,9 @@ TEST(AuditSieveManyTest, KeepsAFewServicesAndCountsTheOthers) {
 TEST(AuditSieveManyTest, FindsWhatIsForeignAmongThem) {
   Survey whole = ManyServices(2000);
   auto& nat = whole.tables[{"ip", "nat"}];
-  nat["KUBE-SEP-2999"].rules.push_back(
-      testing::Surveyed("-j KUBELET-MARK-MASQ", "KUBELET-MARK-MASQ"));
+  nat["KUBE-SEP-2999"].rules.push_back(Surveyed("-j KUBELET-MARK-MASQ", "KUBELET-MARK-MASQ"));
   nat["KUBELET-MARK-MASQ"];
-  nat["VPN"].rules.push_back(testing::Surveyed("-j KUBE-SVC-2998", "KUBE-SVC-2998"));
+  nat["VPN"].rules.push_back(Surveyed("-j KUBE-SVC-2998", "KUBE-SVC-2998"));
   const NodeView sifted = Sifted(whole);
   const AuditReport now = Audit(sifted, {});
   ASSERT_NE(FindKind(now, AuditKind::kPrivateChainUser), nullptr);
@@ -152,7 +144,7 @@ TEST(AuditSieveManyTest, KeepsNothingOfForeignChainsThatDoNotConcernKubelet) {
   Survey whole = SurveyOf("nft", NatText({}, {}));
   auto& nat = whole.tables[{"ip", "nat"}];
   for (int i = 0; i < 100000; ++i) {
-    nat[absl::StrCat("FLOOD-", i)].rules = {testing::Surveyed("-s 192.0.2.1/32 -j RETURN")};
+    nat[absl::StrCat("FLOOD-", i)].rules = {Surveyed("-s 192.0.2.1/32 -j RETURN")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_LT(ChainsIn(sifted.surveys[0]), 20U);
@@ -164,8 +156,7 @@ TEST(AuditSieveManyTest, HoldsAThousandRulesThatMatterAndCountsMore) {
   auto& nat = whole.tables[{"ip", "nat"}];
   nat["KUBE-MARK-MASQ"];
   for (int i = 0; i < 100000; ++i) {
-    nat[absl::StrCat("FLOOD-", i)].rules = {
-        testing::Surveyed("-j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+    nat[absl::StrCat("FLOOD-", i)].rules = {Surveyed("-j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(RulesIn(sifted.surveys[0]), AuditSieve::kMostNeeded);
@@ -179,7 +170,7 @@ TEST(AuditSieveManyTest, AFloodPushesOutNoRuleThatMattersForAnotherReason) {
                                           "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}));
   auto& nat = whole.tables[{"ip", "nat"}];
   for (int i = 0; i < 2000; ++i) {
-    nat["A-FLOOD"].rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x4000/0xffffffff"));
+    nat["A-FLOOD"].rules.push_back(Surveyed("-j MARK --set-xmark 0x4000/0xffffffff"));
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
@@ -192,7 +183,7 @@ TEST(AuditSieveManyTest, AFloodOfRulesThatClearAMarkPushesOutNoneThatSetsIt) {
   Survey whole = SurveyOf("nft", NatText({"Z"}, {"-A Z -j MARK --set-xmark 0x4000/0x4000"}));
   auto& rules = whole.tables[{"ip", "nat"}]["A-FLOOD"].rules;
   for (int i = 0; i < 2000; ++i) {
-    rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff"));
+    rules.push_back(Surveyed("-j MARK --set-xmark 0x1/0xffffffff"));
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
@@ -204,7 +195,7 @@ TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
   auto& services = whole.tables[{"ip", "nat"}]["KUBE-SERVICES"].rules;
   for (int i = 0; i < 100000; ++i) {
     const std::string chain = absl::StrCat("X", i);
-    services.push_back(testing::Surveyed(absl::StrCat("-j ", chain), chain));
+    services.push_back(Surveyed(absl::StrCat("-j ", chain), chain));
   }
   EXPECT_LT(RulesIn(Sifted(whole).surveys[0]), 2000U);
 }
@@ -213,7 +204,7 @@ TEST(AuditSieveManyTest, ChainsOfAProxysOwnTableAreFew) {
   Survey whole = SurveyOf("nft", NatText({}, {}));
   auto& table = whole.tables[{"ip", "kube-proxy"}];
   for (int i = 0; i < 10000; ++i) {
-    table[absl::StrCat("service-", i, "-ns/web")].rules = {testing::Surveyed("-j RETURN")};
+    table[absl::StrCat("service-", i, "-ns/web")].rules = {Surveyed("-j RETURN")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_LT(ChainsIn(sifted.surveys[0]), 40U);
@@ -233,7 +224,7 @@ constexpr int kServices = 10000;
 constexpr int kEndpoints = 5;
 
 netlink::SurveyRule Rule(const std::string& text, const std::string& jump) {
-  return testing::Surveyed(text, jump);
+  return Surveyed(text, jump);
 }
 
 std::string Address(int network, int host) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/audit.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,20 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent::audit_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
@@ -186,7 +176,7 @@ TEST(AuditChainFutureTest, DecidesTheSeverity) {
     survey.mode = "nft";
     auto& chains = survey.tables[{std::string(netlink::FamilyName(row.family)), row.table}];
     chains[row.chain] = {};
-    chains["MINE"].rules.push_back(testing::Surveyed(row.rule, row.chain, row.family));
+    chains["MINE"].rules.push_back(Surveyed(row.rule, row.chain, row.family));
     EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
   }
 }
@@ -352,9 +342,9 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
     netlink::SurveyChain& base = chains[row.base_name];
     base = {.base = true, .policy = "ACCEPT"};
     if (row.hook) base.hook = {.hook = *row.hook, .priority = row.priority};
-    for (const std::string& rule : row.base) base.rules.push_back(testing::Surveyed(rule, "acts"));
+    for (const std::string& rule : row.base) base.rules.push_back(Surveyed(rule, "acts"));
     for (const std::string& rule : row.acts) {
-      chains["acts"].rules.push_back(testing::Surveyed(rule, ""));
+      chains["acts"].rules.push_back(Surveyed(rule, ""));
     }
     const AuditReport report = Audit(view, kLegacy);
     EXPECT_EQ(FindKind(report, AuditKind::kMarkMasqUnheard) == nullptr, row.masquerades);
@@ -448,7 +438,7 @@ TEST(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
 
 TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = testing::Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
+  const netlink::SurveyRule rule = Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
   survey.tables[{"inet", "vpn"}]["pre"] = {.base = true, .policy = "", .rules = {rule}};
   const AuditReport report = Audit(ViewOf(survey), kLegacy);
   EXPECT_THAT(Lines(report), ElementsAre("info MarkBitSet nat/KUBE-POSTROUTING"));
@@ -458,7 +448,7 @@ TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
 TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
   netlink::Survey survey = SurveyOf("nft", "");
   const netlink::SurveyRule rule =
-      testing::Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
+      Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
   survey.tables[{"ip", "mangle"}]["cali-x"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), IsEmpty());
   AuditOptions options;
@@ -470,7 +460,7 @@ TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
 
 TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
   netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0x4000/0x4000");
+  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0x4000/0x4000");
   survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
 }

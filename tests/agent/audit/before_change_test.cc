@@ -2,9 +2,6 @@
 //
 // What an audit finds before a change, and that it finds nothing on sound nodes. The hostile cases
 // first: comments that lie, chains that imitate kube-proxy's, files that only look like rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -16,19 +13,11 @@
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 constexpr netlink::Family kFamily = netlink::Family::kIPv4;
 
@@ -161,11 +150,10 @@ TEST(BeforeChangeTest, WithTheGateOffKubeletKeepsItsChainsNextToNftablesMode) {
   AuditOptions gate_off = kNftables;
   gate_off.mode = Mode::kLegacy;
   const AuditReport report = Audit(view, gate_off);
-  EXPECT_THAT(Bad(report),
-              ::testing::UnorderedElementsAre("warning ChainUser nat/KUBE-MARK-MASQ",
-                                              "warning ChainUser nat/KUBE-MARK-DROP",
-                                              "warning CniConfig nat/KUBE-MARK-MASQ",
-                                              "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(Bad(report), UnorderedElementsAre("warning ChainUser nat/KUBE-MARK-MASQ",
+                                                "warning ChainUser nat/KUBE-MARK-DROP",
+                                                "warning CniConfig nat/KUBE-MARK-MASQ",
+                                                "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
   EXPECT_THAT(report.findings[0].consequence,
               HasSubstr("keeps nat/KUBE-MARK-MASQ while IPTablesOwnershipCleanup is off"));
 }
@@ -462,7 +450,7 @@ TEST(BeforeChangeTest, ThisAgentsHintAloneIsNoKubelet) {
 TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
   netlink::Survey survey = Kubelets("nft", true, true);
   survey.tables[{"ip", "nat"}]["POSTROUTING"] = {.base = true,
-                                                 .rules = {testing::Surveyed("-j MASQUERADE")}};
+                                                 .rules = {Surveyed("-j MASQUERADE")}};
   EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
   survey.tables[{"ip", "nat"}]["POSTROUTING"].rules[0].unlistable = true;
   for (const NodeChange change : {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables}) {
@@ -512,7 +500,7 @@ class ChangeFactsTest : public ::testing::Test {
   }
   NodeView Gather(NodeChange change) { return GatherNodeView(sources_, {}, change); }
 
-  testing::TemporaryTree tree_;
+  TemporaryTree tree_;
   ModeSources sources_;
 };
 

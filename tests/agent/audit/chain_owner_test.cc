@@ -208,7 +208,7 @@ TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
 TEST(ChainOwnerTest, ABaseChainOfAProgramsOwnTableIsThatPrograms) {
   EXPECT_EQ(OwnerOfChain({"ip", "wg-quick-wg0"}, "premangle", /*base=*/true), Owner::kWgQuick);
   EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT", true), Owner::kFirewalld);
-  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0xca6c/0xffffffff");
+  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0xca6c/0xffffffff");
   EXPECT_EQ(OwnerOfRule({"ip", "wg-quick-wg0"}, "premangle", true, rule), Owner::kWgQuick);
 }
 
@@ -310,7 +310,7 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
       {"by hand", Owner::kUnknown},
   };
   for (const Row& row : rows) {
-    const netlink::SurveyRule rule = testing::Surveyed(
+    const netlink::SurveyRule rule = Surveyed(
         absl::StrCat("-m comment --comment ", netlink::QuoteForSave(row.comment), " -j ACCEPT"));
     EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule), row.owner) << row.comment;
   }
@@ -456,9 +456,9 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
   };
   for (const RuleRow& row : rows) {
     SCOPED_TRACE(row.name);
-    const netlink::SurveyRule rule = testing::Surveyed(
-        row.rule, row.jump,
-        row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
+    const netlink::SurveyRule rule =
+        Surveyed(row.rule, row.jump,
+                 row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
     EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
   }
 }

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -10,20 +7,13 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::Family;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 Explanation ExplainFile(const std::string& file, const std::string& chain) {
   const std::string text = ReadTestdata(file);
@@ -261,8 +251,8 @@ TEST(ExplainTest, ATableThatADumpLacksIsNotAMissingChain) {
 // Comments are bytes of other people's choice.
 TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
   netlink::Survey survey = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "MINE"}, {}));
-  survey.tables[{"ip", "nat"}]["MINE"].rules = {testing::Surveyed(
-      "-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+  survey.tables[{"ip", "nat"}]["MINE"].rules = {
+      Surveyed("-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
   const absl::StatusOr<Explanation> explanation =
       Explain(survey, Family::kIPv4, "nat/KUBE-MARK-MASQ");
   ASSERT_TRUE(explanation.ok());

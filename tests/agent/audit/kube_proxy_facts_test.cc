@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -11,13 +8,10 @@
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 // ---- the release, from what each captured release wrote ----
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which rules clear a mark of ours between the place that sets it and the one that acts on it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -18,14 +15,13 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent::mark_path_test {
 namespace {
 
 using netlink::Survey;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // What kubelet makes with the gate off, and kube-proxy's jumps. "%TABLE%" is where rules go.
 constexpr absl::string_view kNode = R"(*mangle
@@ -91,7 +87,7 @@ Survey MarksItself(absl::string_view place = "", absl::string_view rules = "") {
   }
   nat.erase("KUBE-SERVICES");
   survey.tables[{"ip", "mangle"}]["PREROUTING"].rules = {
-      testing::Surveyed("-s 10.9.0.0/16 -j MARK --set-xmark 0x4000/0x4000")};
+      Surveyed("-s 10.9.0.0/16 -j MARK --set-xmark 0x4000/0x4000")};
   return survey;
 }
 
@@ -232,7 +228,7 @@ TEST(ClearedMarksTest, DropsMatterOnlyWhereTheMarkDrops) {
   Survey forwards = SurveyOf("nft", NodeText("mangle", "-A FORWARD -j MARK --and-mark 0x7fff"));
   EXPECT_EQ(Lost({forwards}), "");
   forwards.tables[{"ip", "filter"}]["FORWARD"].rules = {
-      testing::Surveyed("-j KUBE-FIREWALL", "KUBE-FIREWALL")};
+      Surveyed("-j KUBE-FIREWALL", "KUBE-FIREWALL")};
   EXPECT_EQ(Lost({forwards}), "drop");
 }
 
@@ -284,9 +280,8 @@ TEST(ClearedMarksTest, NativeTablesCountByHookAndPriority) {
   for (const Row& row : rows) {
     Survey survey = SurveyOf("nft", NodeText());
     auto& chains = survey.tables[{row.family, "vpn"}];
-    chains["hooked"] = {
-        .base = true, .rules = {testing::Surveyed("-j own", "own")}, .hook = row.hook};
-    chains["own"].rules = {testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff")};
+    chains["hooked"] = {.base = true, .rules = {Surveyed("-j own", "own")}, .hook = row.hook};
+    chains["own"].rules = {Surveyed("-j MARK --set-xmark 0x1/0xffffffff")};
     EXPECT_EQ(Lost({survey}, {.families = {netlink::Family::kIPv4}}), row.lost)
         << row.family << " " << row.hook.hook << " " << row.hook.priority;
   }

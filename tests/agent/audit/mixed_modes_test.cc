@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "agent/audit/audit_parts.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 std::vector<AuditFinding> Meetings(const std::string& nft, const std::string& legacy) {
   const std::vector<netlink::Survey> surveys = {SurveyOf("nft", nft), SurveyOf("legacy", legacy)};
@@ -69,8 +61,8 @@ TEST(MixedModesTest, ACanaryInNftBesideLegacysHintIsAnError) {
   ASSERT_THAT(meetings, SizeIs(1));
   EXPECT_EQ(meetings[0].kind, AuditKind::kTwoHints);
   EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
-  EXPECT_THAT(meetings[0].details, ::testing::ElementsAre("mangle/KUBE-KUBELET-CANARY"));
-  EXPECT_THAT(Meetings(kHintText, kCanaryText), ::testing::IsEmpty());
+  EXPECT_THAT(meetings[0].details, ElementsAre("mangle/KUBE-KUBELET-CANARY"));
+  EXPECT_THAT(Meetings(kHintText, kCanaryText), IsEmpty());
 }
 
 TEST(MixedModesTest, TheSameServicesInBothModesAreAnError) {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/rule_words.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
+#include "tests/support/matchers.h"
+
 namespace kipt::agent {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 TEST(RuleWordsTest, TellsWhatAServiceRuleMatches) {
   const std::string text =

@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::command_line_test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Arguments = std::vector<std::string>;
 
@@ -234,7 +229,7 @@ TEST(RefusedCommandLineTest, SaysWhatIsWrong) {
     const auto result = ParseCommandLine(row.arguments);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(result.status().message()), ::testing::StartsWith(row.message));
+    EXPECT_THAT(std::string(result.status().message()), StartsWith(row.message));
   }
 }
 

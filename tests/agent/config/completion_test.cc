@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/completion.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
@@ -17,19 +14,13 @@
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "deploy/debian/manual_page.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::UnorderedElementsAreArray;
 using Words = std::vector<std::string>;
 
 const CompletionFlag* FlagOf(const CompletionSpec& spec, absl::string_view name) {
@@ -242,7 +233,7 @@ class ShellsTest : public ::testing::TestWithParam<Case> {
     return words;
   }
 
-  testing::TemporaryTree tree_;
+  TemporaryTree tree_;
 };
 
 TEST_P(ShellsTest, BashOffersWhatFits) {

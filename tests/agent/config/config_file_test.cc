@@ -10,19 +10,13 @@
 
 #include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::config_file_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Matcher;
-using ::testing::StartsWith;
 
 constexpr char kAgentHead[] =
     "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
@@ -370,7 +364,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
     return std::string(file.status().message());
   }
 
-  ::kipt::testing::TemporaryTree tree_;
+  TemporaryTree tree_;
   const std::filesystem::path directory_ = tree_.root();
 };
 

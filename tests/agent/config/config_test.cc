@@ -7,19 +7,13 @@
 #include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
 #include "featuregates/known_features.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::config_test {
 namespace {
 
 using netlink::Family;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 // ---- modes, bits and warnings, by release, gate and source ----
 

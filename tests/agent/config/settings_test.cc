@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/settings.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
@@ -14,17 +11,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "agent/config/config.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::settings_test {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 TEST(SettingsTest, HaveEachFlagFieldAndMemberOnce) {
   std::set<absl::string_view> flags;
@@ -204,7 +196,7 @@ TEST(OwnershipSettingsTest, CanChangeWhileTheDaemonRuns) {
 
 TEST(OwnershipSettingsTest, WhatIsExpectedOfOthersComesFromAFileOfItsOwn) {
   const ConfigFiles node;
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("expected", "filter/INPUT\nip6 nat/OUTPUT -j DNAT*\n");
   const std::string list = tree.Path("expected");
   const std::string file = Agent("foreignRules: report\nincidentsFile: /a\nexpectedRules: " + list);
@@ -212,7 +204,7 @@ TEST(OwnershipSettingsTest, WhatIsExpectedOfOthersComesFromAFileOfItsOwn) {
   ASSERT_TRUE(by_file.ok()) << by_file.status();
   EXPECT_EQ(by_file->foreign_rules, ForeignRulesPolicy::kReport);
   EXPECT_EQ(by_file->incidents_file, "/a");
-  EXPECT_THAT(by_file->expected_rules, ::testing::SizeIs(2));
+  EXPECT_THAT(by_file->expected_rules, SizeIs(2));
   const auto by_flags =
       node.Load({.incidents_file = "", .foreign_rules = "ignore", .expected_rules = ""}, file);
   ASSERT_TRUE(by_flags.ok()) << by_flags.status();

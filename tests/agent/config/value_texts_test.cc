@@ -10,8 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::value_texts_test {
 namespace {
@@ -144,7 +143,7 @@ TEST_P(RefusedBindAddressTest, IsRefusedWithAnExample) {
   const auto address = ParseBindAddress(GetParam().text);
   ASSERT_FALSE(address.ok());
   EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(address.status().message()), ::testing::HasSubstr("[::1]:10270"));
+  EXPECT_THAT(std::string(address.status().message()), HasSubstr("[::1]:10270"));
 }
 INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedBindAddressTest,

@@ -6,13 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::yaml_document_test {
 namespace {
-
-using ::testing::StartsWith;
 
 YamlDocument MustParse(absl::string_view text) {
   absl::StatusOr<YamlDocument> document = YamlDocument::Parse("f.yaml", text);

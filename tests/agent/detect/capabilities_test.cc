@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/capabilities.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <seccomp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +22,7 @@
 #include "agent/commands.h"
 #include "agent/report/report.h"
 #include "tests/agent/process/in_child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 #include "tests/support/unescaped.h"
 
@@ -31,10 +30,6 @@ namespace kipt::agent::capabilities_test {
 namespace {
 
 using ::kipt::testing::FindUnescaped;
-using ::kipt::testing::TemporaryTree;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const std::vector<netlink::Family> kBoth = {netlink::Family::kIPv4, netlink::Family::kIPv6};
 

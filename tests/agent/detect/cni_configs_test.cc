@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/detect/host_files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -19,11 +18,6 @@ using agent::CniConfigs;
 using agent::CniReference;
 using agent::ParseCniConfig;
 using agent::ReadNodeCniConfigs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr char kPortmap[] = R"({"cniVersion": "0.4.0", "name": "net", "plugins": [
   {"type": "bridge", "bridge": "cni0"},

@@ -4,8 +4,6 @@
 // neither. tests/other-kernel/guests/marks.sh asks a kernel that has both.
 #include "agent/detect/device_marks.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/genetlink.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
@@ -27,6 +25,7 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -35,10 +34,6 @@ using agent::DeviceMark;
 using agent::DeviceMarks;
 using agent::MarkingsOf;
 using agent::ReadDeviceMarks;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr uint16_t kFamily = 0x1d;  // of WireGuard, in these answers
 constexpr uint32_t kAll = 0xffffffff;

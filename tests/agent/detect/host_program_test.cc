@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <optional>
@@ -9,13 +7,11 @@
 #include <vector>
 
 #include "agent/detect/host_files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::TemporaryTree;
-using ::testing::HasSubstr;
 
 constexpr auto kV4 = netlink::Family::kIPv4;
 

@@ -3,21 +3,16 @@
 // The precedence of the mode oracle, row by row.
 #include "agent/detect/iptables_mode.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "tests/support/matchers.h"
+
 namespace kipt::agent::iptables_mode_test {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr auto kNft = IptablesMode::kNft;
 constexpr auto kLegacy = IptablesMode::kLegacy;
@@ -322,7 +317,7 @@ TEST(DecideModeTest, ACanaryInNftMisleadsIptablesWrappersWhereTheHintIsLegacys) 
   const FamilyMode not_misled = DecideMode({.nft = kHint, .legacy = kCanary});
   EXPECT_EQ(not_misled.mode, kNft);
   EXPECT_FALSE(not_misled.contradiction);
-  EXPECT_THAT(not_misled.findings, ::testing::IsEmpty());
+  EXPECT_THAT(not_misled.findings, IsEmpty());
   EXPECT_FALSE(DecideMode({.flag = kNft, .nft = kCanary, .legacy = kNothing}).contradiction);
 }
 

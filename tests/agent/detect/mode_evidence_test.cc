@@ -4,8 +4,6 @@
 // that could load a module or create a table.
 #include "agent/detect/mode_evidence.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <memory>
@@ -18,6 +16,7 @@
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -28,20 +27,9 @@ namespace {
 using agent::KernelSymbols;
 using agent::ModeSources;
 using agent::SystemModeSources;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::KeepsQueries;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::TemporaryTree;
 using netlink::BackendKind;
-using netlink::Family;
 using netlink::ListedChain;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr auto kV4 = Family::kIPv4;
 
@@ -181,7 +169,7 @@ TEST_F(ModeEvidenceTest, LegacyRulesAreRulesOrChainsOfSomebodys) {
   legacy_.AddChain(Nat("DOCKER"));
   EXPECT_EQ(Gather().legacy.rules, true);
   legacy_.RemoveChain(Nat("DOCKER"));
-  legacy_.AppendRule(Nat("PREROUTING"), kipt::testing::ForeignAccept());
+  legacy_.AppendRule(Nat("PREROUTING"), ForeignAccept());
   EXPECT_EQ(Gather().legacy.rules, true);
 }
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -10,18 +7,12 @@
 
 #include "agent/commands.h"
 #include "agent/report/report.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::report_mode_test {
 namespace {
 
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using netlink::Family;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 FamilyMode Mode(IptablesMode mode, bool contradiction = false,
@@ -87,7 +78,7 @@ TEST(DetectReportTest, TheJsonSaysTheSame) {
 Subject WithOther(std::optional<OtherMode> other) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
-          .input = ::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
+          .input = Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
           .other_mode = std::move(other)};
 }
 

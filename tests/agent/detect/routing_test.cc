@@ -4,8 +4,6 @@
 // tests/kernel/ip_rules_test.cc compares with what `ip rule` prints.
 #include "agent/detect/routing.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
@@ -22,6 +20,7 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -33,9 +32,6 @@ using agent::ReadFwmarkRules;
 using agent::ReadRouteLocalnet;
 using agent::RouteLocalnet;
 using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 using FwmarkRules = absl::StatusOr<std::vector<FwmarkRule>>;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/rule_support.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/utsname.h>
 
@@ -10,15 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::TemporaryTree;
 using netlink::BackendKind;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A node, of which files say what a test sets.
 class SupportSourceTest : public ::testing::Test {
@@ -115,7 +111,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
 
 // iptables could print no rule any more.
 TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("modules", "xt_connlabel 16384 8 - Live 0x0\n");
   const KernelPaths kernel = {
       .proc = tree.Path(""), .sys_module = tree.Path("sys"), .module_directories = {}};
@@ -144,7 +140,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHas
 }
 
 TEST_F(SupportSourceTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("connlabel.conf", "# nothing\n");
   KernelPaths kernel = {.proc = tree.Path(""),
                         .sys_module = tree.Path("sys"),

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
 
 #include "agent/detect/rule_support.h"
 #include "agent/process/files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::xt_compat_test {
 namespace {
-
-using ::kipt::testing::TemporaryTree;
-using ::testing::HasSubstr;
 
 struct Row {
   std::string name;

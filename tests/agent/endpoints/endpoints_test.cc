@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/endpoints.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,18 +19,13 @@
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::endpoints_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 const absl::Time kStart =

@@ -2,8 +2,6 @@
 #include "agent/endpoints/http_server.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,19 +25,12 @@
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
 #include "tests/agent/endpoints/raw_http_client.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // ---- addresses ----
 

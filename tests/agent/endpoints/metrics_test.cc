@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/metrics.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,17 +19,11 @@
 #include "agent/process/own_process.h"
 #include "tests/agent/endpoints/metric_values.h"
 #include "tests/agent/endpoints/metrics_rounds.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::Made;
-using ::kipt::testing::Nat;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Everything of the lines but the values of series.
 std::set<std::string> Series(const Metrics& metrics) {
@@ -117,13 +109,11 @@ TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
   AgentState state = StateInPlace();
   // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
   // nat.
-  const PolicyInput left = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
-  const PolicyInput wanted =
-      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const PolicyInput left = Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const PolicyInput wanted = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
-  state.of_kube_proxy = {
-      {kipt::testing::Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "why"},
-      {kipt::testing::Nat("KUBE-MARK-MASQ"), "-A KUBE-MARK-MASQ -j MARK", "why"}};
+  state.of_kube_proxy = {{Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "why"},
+                         {Nat("KUBE-MARK-MASQ"), "-A KUBE-MARK-MASQ -j MARK", "why"}};
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
   metrics.Record({}, state);
   EXPECT_EQ(Value(metrics, Ours("kube_proxy_chains{family=\"ip\"}")), 1);
@@ -294,8 +284,8 @@ TEST(MetricsTest, MayBeReadWhileItIsWritten) {
 
 TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
   Metrics metrics({.version = "0.1.0"});
-  const netlink::ChainId masq = kipt::testing::Nat("KUBE-MARK-MASQ");
-  const netlink::ChainId drop = kipt::testing::Nat("KUBE-MARK-DROP");
+  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
+  const netlink::ChainId drop = Nat("KUBE-MARK-DROP");
   Round round;
   round.retirement.emplace();
   round.retirement->applied = true;
@@ -340,8 +330,7 @@ TEST(MetricsTest, TellsOfMartians) {
 }
 
 TEST(MetricsTest, WhatWasJustMadeStands) {
-  const PolicyInput ruleset =
-      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const PolicyInput ruleset = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
   const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");
   Metrics metrics({.version = "0.1.0"});
@@ -358,11 +347,10 @@ TEST(MetricsTest, WhatWasJustMadeStands) {
 }
 
 TEST(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
-  const PolicyInput ruleset =
-      ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const PolicyInput ruleset = Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
   const Ruleset desired = DesiredRuleset(ruleset);
-  kipt::testing::Observed observed = Made(ruleset);
-  const netlink::Rule jump = kipt::testing::JumpTo("KUBE-FIREWALL");
+  Observed observed = Made(ruleset);
+  const netlink::Rule jump = JumpTo("KUBE-FIREWALL");
   observed.Chain(Filter("INPUT"), {jump, jump, jump});
   const DesiredChain& firewall =
       *std::find_if(desired.chains.begin(), desired.chains.end(),

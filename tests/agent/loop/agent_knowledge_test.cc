@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,28 +11,12 @@
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using netlink::Family;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 // ---- what it remembers ----
 
@@ -98,7 +79,7 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
 }
 
 TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
-  const ::kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Link("pid_namespace", "pid:[4026531836]");
   tree.Write("proc/4242/comm", "nft\n");
   tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
@@ -169,8 +150,7 @@ TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
   Start(Mode::kCleanup);
   ASSERT_TRUE(TurnUntilRounds(1));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
-  kernel_.AppendRule(Filter("KUBE-FIREWALL"),
-                     ::kipt::testing::BareDrop("block incoming localnet connections"));
+  kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_THAT(agent_->state().findings, SizeIs(1));
   EXPECT_TRUE(agent_->state().findings[0].repaired);
@@ -375,8 +355,7 @@ TEST_F(AgentReloadTest, WhatStillFailsIsReportedAgain) {
   ASSERT_TRUE(TurnUntilRounds(1));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_THAT(rounds_[1].changed_families,
-              ElementsAre(::testing::Field(&FamilyState::family, Family::kIPv6)));
+  EXPECT_THAT(rounds_[1].changed_families, ElementsAre(Field(&FamilyState::family, Family::kIPv6)));
 }
 
 TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
@@ -411,7 +390,7 @@ TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
   const absl::Time since = agent_->state().families[0].since;
   AgentOptions options = Options(Mode::kCleanup);
   const Family ipv4[] = {Family::kIPv4};
-  options.input = ::kipt::testing::Wanting(Mode::kCleanup, ipv4, {});
+  options.input = Wanting(Mode::kCleanup, ipv4, {});
   agent_->SetDesired(options);
   ASSERT_THAT(agent_->state().families, SizeIs(1));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace) << "nothing has changed it";

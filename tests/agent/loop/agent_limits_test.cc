@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What bounds the agent: its share of the CPU, and its waits. And what must not be lost meanwhile.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,20 +14,11 @@
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::RefusesFamily;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::SizeIs;
 
 // ---- the share of the CPU ----
 
@@ -311,8 +300,7 @@ TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
   kernel_.ActAs(4'194'306, "culprit");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->by.writers,
-              ::testing::Contains(Field(&Writer::command, "culprit")));
+  EXPECT_THAT(rounds_.back().incident->by.writers, Contains(Field(&Writer::command, "culprit")));
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
 }
 
@@ -347,7 +335,7 @@ TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
   EXPECT_GE(SteadyNow() - start, options.patience);
   EXPECT_LT(SteadyNow() - start, absl::Seconds(2));
   EXPECT_THAT(agent_->state().families[0].reason,
-              ::testing::HasSubstr("other programs kept changing the ruleset for 400ms"));
+              HasSubstr("other programs kept changing the ruleset for 400ms"));
 }
 
 // Each part of a refused transaction is tried alone; all of them share the time that there is.

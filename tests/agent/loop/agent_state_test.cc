@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "agent/loop/events.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {

@@ -4,8 +4,6 @@
 // tests/kernel/.
 #include "agent/loop/agent.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -19,30 +17,12 @@
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::WithFailingCall;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   Start(Mode::kLegacy);

@@ -58,9 +58,8 @@ TEST_F(ClockSetBackTest, ARulesetThatOthersKeepChangingIsGivenUp) {
   for (int i = 0; i < 1000; ++i) backend.FailNextRead(absl::AbortedError("changed in between"));
   agent::Clock clock = agent::SteadyClock();
   clock.sleep = [](absl::Duration) { ++slept; };
-  const auto plan =
-      agent::Reconciler(&backend, clock)
-          .Check(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
+  const auto plan = agent::Reconciler(&backend, clock)
+                        .Check(Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
   EXPECT_THAT(plan, StatusIs(absl::StatusCode::kDeadlineExceeded,
                              HasSubstr("other programs kept changing the ruleset")));
 }
@@ -86,7 +85,6 @@ TEST_F(ClockSetBackTest, AProgramThatNeverGetsItsResourceIsGivenUp) {
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
 using ::testing::SizeIs;
 
 class ClockSetForwardTest : public AgentTest {};

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/damping.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/damping_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Nat;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 Change OutputJump() { return Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL")); }
 
@@ -423,7 +413,7 @@ TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
   SteadyTime now = kStart;
   damping.NoteApplied(damping.Allow(wiped, now), now);
   now += absl::Milliseconds(300);
-  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
+  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), SizeIs(2));
 }
 
 TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
@@ -434,7 +424,7 @@ TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits)
   now += absl::Milliseconds(300);
   EXPECT_THAT(damping.Allow(wiped, now), IsEmpty());
   now += absl::Milliseconds(100);
-  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
+  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), SizeIs(2));
 }
 
 }  // namespace

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <iterator>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "agent/loop/round.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using netlink::Family;
-using ::testing::HasSubstr;
 
 SyncReport Good() {
   SyncReport report;

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,31 +6,20 @@
 #include "agent/loop/round.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-
 PolicyInput Legacy() {
   const Family ipv4[] = {Family::kIPv4};
-  return ::kipt::testing::Wanting(Mode::kLegacy, ipv4, {});
+  return Wanting(Mode::kLegacy, ipv4, {});
 }
 
 // What is damaged where `damaged` took the place of a chain of the legacy mode's.
 std::vector<DamagedItem> Damage(const netlink::ChainId& chain,
-                                const std::vector<::kipt::testing::RuleContent>& rules) {
+                                const std::vector<RuleContent>& rules) {
   Observed observed = Made(Legacy());
   observed.Chain(chain, rules);
   return DamageOf(ComputeDiff(Legacy(), observed.snapshot()).changes);
@@ -61,7 +47,7 @@ TEST(IncidentTest, ADuplicateIsUnwanted) {
 
 TEST(IncidentTest, ARuleBelowWhatDecidesBeforeItIsMisplaced) {
   const std::vector<DamagedItem> damage =
-      Damage(Nat("KUBE-MARK-DROP"), {::kipt::testing::ForeignAcceptAll(), SetBit(15)});
+      Damage(Nat("KUBE-MARK-DROP"), {ForeignAcceptAll(), SetBit(15)});
   ASSERT_THAT(damage, SizeIs(1));
   EXPECT_EQ(damage[0].kind, DamageKind::kRuleMisplaced);
 }
@@ -78,7 +64,7 @@ TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
   for (const DamagedItem& item : DamageOf(changes)) {
     chains += item.kind == DamageKind::kChainMissing ? 1 : 0;
     jumps += item.kind == DamageKind::kJumpMissing ? 1 : 0;
-    EXPECT_THAT(item.kind, ::testing::AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
+    EXPECT_THAT(item.kind, AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
   }
   EXPECT_EQ(chains, DesiredRuleset(Legacy()).chains.size());
   EXPECT_EQ(jumps, DesiredRuleset(Legacy()).jumps.size());

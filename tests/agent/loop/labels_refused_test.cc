@@ -2,9 +2,6 @@
 //
 // ConnLabelMarking where the match connlabel is missing and nothing else: the rules of the marks
 // stand, whether that was known or found out by a refusal.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <sstream>
 #include <string>
@@ -17,30 +14,18 @@
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-
 Clock StandingClock() {
   return {.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
 }
 
-PolicyInput Labelled(Mode mode) {
-  return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
-}
+PolicyInput Labelled(Mode mode) { return Wanting(mode, netlink::kFamilies, {}, ConnLabels{}); }
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
@@ -54,7 +39,7 @@ std::vector<std::string> Conditions(const Diff& diff) {
 netlink::Snapshot WithoutTheGate(Mode mode) {
   FakeBackend backend;
   EXPECT_THAT(Reconciler(&backend, StandingClock())
-                  .Sync(::kipt::testing::Wanting(mode, netlink::kFamilies, {}))
+                  .Sync(Wanting(mode, netlink::kFamilies, {}))
                   .FirstError(),
               IsOk());
   return backend.state();

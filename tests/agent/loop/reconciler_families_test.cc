@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Families that cannot be read or written together: neither keeps the other from its rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -20,32 +17,14 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_families_test {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using ::kipt::testing::StatusIs;
-using netlink::Family;
-using netlink::Table;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAreArray;
-
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
 std::vector<Change> OfTable(std::vector<Change> changes, Table table) {
   std::erase_if(changes, [table](const Change& change) {
     return netlink::ChainOf(change.operation).table != table;
@@ -111,7 +90,7 @@ TEST(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
   backend.FailNextRead(absl::NotFoundError("no program"));
   const Family ipv4[] = {Family::kIPv4};
   const SyncReport report =
-      Reconciler(&backend, time.clock()).Sync(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {}));
+      Reconciler(&backend, time.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kNotFound));
   EXPECT_EQ(backend.read_count(), 1);
 }
@@ -198,8 +177,7 @@ TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
     RefusesFamily refusing(&backend, &refusal);
     const Family other[] = {refused == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4};
     Reconciler reconciler(&refusing, time.clock());
-    ASSERT_THAT(reconciler.Sync(::kipt::testing::Wanting(Mode::kCleanup, other, {})).FirstError(),
-                IsOk());
+    ASSERT_THAT(reconciler.Sync(Wanting(Mode::kCleanup, other, {})).FirstError(), IsOk());
     const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
     ASSERT_THAT(report.families, SizeIs(2));
     EXPECT_THAT(report.ResultOf(other[0]).status, IsOk());
@@ -244,9 +222,8 @@ void Fill(FakeBackend& backend) {
     backend.AddChain(Nat("KUBE-PROXY-CANARY", family));
     backend.AppendRule(Nat("PREROUTING", family), JumpTo("CNI-HOSTPORT-DNAT"));
     // As an old iptables leaves it: with its comment, without its matches.
-    backend.AppendRule(
-        Filter("KUBE-FIREWALL", family),
-        ::kipt::testing::BareDrop("kubernetes firewall for dropping marked packets"));
+    backend.AppendRule(Filter("KUBE-FIREWALL", family),
+                       BareDrop("kubernetes firewall for dropping marked packets"));
     backend.RemoveChain(Mangle("KUBE-IPTABLES-HINT", family));
   }
 }
@@ -347,7 +324,7 @@ TEST(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
 constexpr Table kTables[] = {Table::kFilter, Table::kNat, Table::kMangle};
 
 PolicyInput Marking(int drop_bit) {
-  return ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
+  return Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
 }
 
 // As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore,
@@ -408,7 +385,7 @@ TYPED_TEST(ReconcilerTablesTest, TheOtherTablesGetTheirRulesAndTheReportNamesThe
       FakeBackend kernel;
       FamilyRefusal refusal{.family = family, .table = table};
       TypeParam refusing(&kernel, &refusal);
-      const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
+      const PolicyInput desired = Wanting(Mode::kLegacy, netlink::kFamilies, {});
       const SyncReport report = Reconciler(&refusing, this->time_.clock()).Sync(desired);
       ASSERT_THAT(report.families, SizeIs(2));
       for (const FamilyResult& result : report.families) {
@@ -462,8 +439,7 @@ TYPED_TEST(ReconcilerTablesTest, AMarkThatIsStillSetIsStillDropped) {
 TYPED_TEST(ReconcilerTablesTest, AMatchThatTheKernelLacksIsNoTablesFault) {
   this->kernel_.LoseXt();
   this->refusal_.refusing = false;
-  const SyncReport report =
-      this->Sync(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
+  const SyncReport report = this->Sync(Wanting(Mode::kLegacy, netlink::kFamilies, {}));
   EXPECT_TRUE(report.LacksExtension());
   EXPECT_EQ(this->kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
@@ -480,8 +456,7 @@ TYPED_TEST(ReconcilerTablesTest, WhatIsOnlyRefusedTogetherIsDoneTableByTable) {
 
 TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   this->refusal_.table.reset();
-  const SyncReport report =
-      this->Sync(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  const SyncReport report = this->Sync(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_EQ(report.ResultOf(Family::kIPv4).status.message(), "no such kernel module");
   EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, ElementsAre(Table::kFilter, Table::kMangle));
@@ -495,8 +470,7 @@ class OneFamilyTest : public ::testing::Test {
  protected:
   SyncReport Sync() {
     const Family ipv4[] = {Family::kIPv4};
-    return Reconciler(&kernel_, time_.clock())
-        .Sync(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {}));
+    return Reconciler(&kernel_, time_.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
   }
   FakeBackend kernel_;
   FakeTime time_;
@@ -527,8 +501,7 @@ TEST_F(OneFamilyTest, IsLeftAloneWhereOneOfItsTablesLacksAMatch) {
 
 TEST(WaitsForOtherTablesTest, WhatIsNoLongerDesiredOfMarksAndLabelsThatDrop) {
   const Family ipv4[] = {Family::kIPv4};
-  const Ruleset desired =
-      DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {.drop = 15}, ConnLabels{}));
+  const Ruleset desired = DesiredRuleset(Wanting(Mode::kLegacy, ipv4, {.drop = 15}, ConnLabels{}));
   const ConnLabels labels;
   const auto waits = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
     return WaitsForOtherTables(desired, {netlink::DeleteRule{.chain = chain, .rule = rule}, "why"});
@@ -542,7 +515,7 @@ TEST(WaitsForOtherTablesTest, WhatIsNoLongerDesiredOfMarksAndLabelsThatDrop) {
   EXPECT_FALSE(waits(Filter("KUBELET-MARK-DROP"), SetLabel(1)));
   EXPECT_TRUE(waits(Filter("KUBE-FIREWALL"), DropMarked(13)));
   EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), DropMarked(15)));
-  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop()));
+  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), BareDrop()));
   EXPECT_FALSE(waits(Filter("INPUT"), DropMarked(13)));
   EXPECT_FALSE(waits(Nat("KUBE-FIREWALL"), DropMarked(13)));
   EXPECT_TRUE(waits(Filter("KUBELET-FIREWALL"), DropLabelled(1)));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Retirement against a kernel that refuses, changes, or knows more than its rules show.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
@@ -15,24 +12,14 @@
 #include "tests/agent/loop/fake_time.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_retire_test {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
 
 RetirementSources Nobody() {
   return {.cni = [] { return CniConfigs(); },
@@ -211,7 +198,7 @@ class RetirerTest : public ReconcilerRetireTest {
     const netlink::ChainId chain = Nat("PREROUTING", Family::kIPv6);
     kernel_.AddChain(chain);
     for (const char* used : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"}) {
-      kernel_.AppendRule(chain, ::kipt::testing::JumpTo(used));
+      kernel_.AppendRule(chain, JumpTo(used));
     }
   }
 
@@ -232,11 +219,11 @@ TEST_F(RetirerTest, WaitsTenMinutesOnlyWhereAllThatIsStaleIsClaimed) {
 
 TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
   ClaimAllOfIPv6();
-  kernel_.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT"));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(Tries());
   ASSERT_TRUE(report_.surveyed);
   ASSERT_FALSE(report_.applied);
-  ASSERT_THAT(report_.plan.unsettled, ::testing::ElementsAre(Family::kIPv4));
+  ASSERT_THAT(report_.plan.unsettled, ElementsAre(Family::kIPv4));
   ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
   EXPECT_TRUE(Tries());
   EXPECT_TRUE(report_.applied);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/reconciler.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -15,29 +12,18 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_test {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
 using netlink::AddRule;
-using netlink::Family;
 using ::testing::_;
-using ::testing::Contains;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using ::testing::VariantWith;
 
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
 
 TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
@@ -71,8 +57,7 @@ TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   FakeBackend backend;
   FakeTime time;
   const netlink::ChainId input = Filter("INPUT");
-  backend.AfterNextRead(
-      [&](FakeBackend& other) { other.AppendRule(input, ::kipt::testing::ForeignAccept()); });
+  backend.AfterNextRead([&](FakeBackend& other) { other.AppendRule(input, ForeignAccept()); });
   const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.checks, 2);
@@ -218,14 +203,13 @@ TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
   FakeBackend backend;
   FakeTime time;
   backend.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
-  backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
-  backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::JumpTo("NOT-FROM-A-BASE-CHAIN"));
+  backend.AppendRule(Filter("FORWARD"), JumpTo("cali-FORWARD"));
+  backend.AppendRule(Filter("INPUT"), JumpTo("KUBE-FIREWALL"));
+  backend.AppendRule(Filter("KUBE-FIREWALL"), JumpTo("NOT-FROM-A-BASE-CHAIN"));
   const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Check(Both(Mode::kCleanup));
   ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
-  EXPECT_THAT(plan->foreign_jumps,
-              ::testing::ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
+  EXPECT_THAT(plan->claimed_by_kube_proxy, ElementsAre(Family::kIPv6));
+  EXPECT_THAT(plan->foreign_jumps, ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
 }
 
 TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "agent/policy/claims.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Surveyed;
 using netlink::SurveyRule;
 using netlink::TableId;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 const TableId kIpNat = {"ip", "nat"};
 const TableId kIpFilter = {"ip", "filter"};

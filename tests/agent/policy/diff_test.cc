@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/diff.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -11,28 +8,11 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::diff_test {
 namespace {
-
-using ::kipt::testing::BareDrop;
-using ::kipt::testing::BareReturn;
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignAcceptAll;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::HairpinMasquerade;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::kipt::testing::RuleContent;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
@@ -315,7 +295,7 @@ TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
   };
   for (const DropCase& row : rows) {
     SCOPED_TRACE(row.name);
-    const PolicyInput desired = ::kipt::testing::Wanting(row.mode, kIPv4Only, {});
+    const PolicyInput desired = Wanting(row.mode, kIPv4Only, {});
     Observed observed = Made(desired);
     std::vector<RuleContent> rules = {DropMartians(0)};
     if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
@@ -379,7 +359,7 @@ TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-POSTROUTING"),
                  {mark, ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), ::testing::SizeIs(6));
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), SizeIs(6));
 }
 
 TEST(DiffTest, SaysNothingOfAMarkThatAnotherProgramSetsAndClears) {
@@ -415,7 +395,7 @@ TEST(DiffTest, ReplacesAnotherMasqueradeBitWhereNoKubeProxyLives) {
 
 TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
   constexpr Family kIPv6Only[] = {Family::kIPv6};
-  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {});
+  const PolicyInput desired = Wanting(Mode::kLegacy, kIPv6Only, {});
   Observed observed = Made(desired);
   observed.Chain(Nat("KUBE-MARK-MASQ", Family::kIPv6), {SetBit(20)})
       .Chain(Nat("KUBE-SERVICES", Family::kIPv4));
@@ -433,11 +413,11 @@ TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
 // ---- jumps in base chains ----
 
 TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
-  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  const PolicyInput desired = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   const std::vector<std::string> operations = Operations(ComputeDiff(desired, {}));
   EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
-  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBE-FIREWALL"));
-  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBELET-FIREWALL"));
+  EXPECT_THAT(operations, Contains("-A INPUT -j KUBE-FIREWALL"));
+  EXPECT_THAT(operations, Contains("-A INPUT -j KUBELET-FIREWALL"));
 }
 
 TEST(DiffTest, InsertsAMissingJumpFirst) {
@@ -470,7 +450,7 @@ TEST(DiffTest, NamesTheFirstOfTheRulesThatNoPacketPasses) {
       .Chain(Filter("OUTER"), {ForeignAcceptAll()});
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
-  EXPECT_THAT(diff.findings[0].message, ::testing::Not(HasSubstr("OUTER")));
+  EXPECT_THAT(diff.findings[0].message, Not(HasSubstr("OUTER")));
 }
 
 TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
@@ -574,8 +554,7 @@ TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
                   "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
                   "KUBE-POSTROUTING"));
   for (const ExistingItem& stale : diff.stale) {
-    EXPECT_THAT(stale.reason,
-                ::testing::AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
+    EXPECT_THAT(stale.reason, AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
         << stale.text;
   }
 }
@@ -595,11 +574,11 @@ TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {
                           ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
                           ":KUBE-FIREWALL - [0:0]", HasSubstr("-A KUBE-FIREWALL")));
   for (const ExistingItem& one : diff.of_kube_proxy) {
-    EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("kube-proxy's: it uses this chain too"),
-                                             "stays with its chain"));
+    EXPECT_THAT(one.reason,
+                AnyOf(HasSubstr("kube-proxy's: it uses this chain too"), "stays with its chain"));
   }
   for (const ExistingItem& one : diff.stale) {
-    EXPECT_THAT(one.reason, ::testing::AnyOf(HasSubstr("stale, kept: "), "stays with its chain"));
+    EXPECT_THAT(one.reason, AnyOf(HasSubstr("stale, kept: "), "stays with its chain"));
   }
   // Its canary is not needed: its services show that it lives.
   EXPECT_THAT(ComputeDiff(Cleanup(), Made(Legacy()).snapshot()).of_kube_proxy, IsEmpty());
@@ -615,17 +594,17 @@ TEST(DiffTest, ListsAFamilyThatIsNoLongerManaged) {
 }
 
 TEST(DiffTest, TouchesNothingInModeOff) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   Observed observed = Made(Legacy());
   observed.Chain(Filter("KUBE-FIREWALL"), {BareDrop("block incoming localnet connections")});
   const Diff diff = ComputeDiff(off, observed.snapshot());
   EXPECT_THAT(Operations(diff), IsEmpty());
   EXPECT_THAT(Conditions(diff), ElementsAre("DamagedRule"));
-  EXPECT_THAT(diff.stale, ::testing::Not(IsEmpty()));
+  EXPECT_THAT(diff.stale, Not(IsEmpty()));
 }
 
 TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
-  const PolicyInput both = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
+  const PolicyInput both = Wanting(Mode::kLegacy, netlink::kFamilies, {});
   const Diff diff = ComputeDiff(both, {});
   constexpr Family kIPv6Only[] = {Family::kIPv6};
   const netlink::Transaction transaction = ToTransaction(diff.changes, 7, kIPv6Only);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who keeps the chains of ConnLabelMarking from going once the gate is off.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <set>
@@ -13,17 +10,11 @@
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::Made;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
 
 constexpr Mode kModes[] = {Mode::kLegacy, Mode::kCleanup};
 
@@ -137,11 +128,11 @@ TEST(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
     for (const Mode mode : kModes) {
       for (const Family family : netlink::kFamilies) {
         SCOPED_TRACE(absl::StrCat(ModeName(mode), " ", netlink::FamilyName(family)));
-        const PolicyInput with = ::kipt::testing::Wanting(mode, {&family, 1}, {}, ConnLabels{});
+        const PolicyInput with = Wanting(mode, {&family, 1}, {}, ConnLabels{});
         Observed observed = Made(with);
         Dependents dependents;
         row.prepare(family, observed, dependents);
-        const PolicyInput without = ::kipt::testing::Wanting(mode, {&family, 1}, {});
+        const PolicyInput without = Wanting(mode, {&family, 1}, {});
         const Retirement retirement = PlanFor(without, observed, dependents);
         EXPECT_EQ(KeptBy(retirement), row.kept);
         std::set<std::string> expected = {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP",
@@ -166,13 +157,13 @@ TEST(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
 
 TEST(LabelClaimsTest, WhatIsWantedIsNotRetired) {
   for (const Mode mode : kModes) {
-    const PolicyInput with = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
+    const PolicyInput with = Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
     EXPECT_EQ(PlanFor(with, Made(with)).changes.size(), 0U) << ModeName(mode);
   }
 }
 
 TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
-  const PolicyInput with = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  const PolicyInput with = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   Observed observed = Made(with);
   observed.Chain(Nat("KUBE-SERVICES"));
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
@@ -202,7 +193,7 @@ std::map<std::string, std::string> FirstClaims(const Retirement& retirement) {
 
 TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
   const ConnLabels ends = {.masquerade = 0, .drop = 127};
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ends));
+  const Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ends));
   Dependents dependents;
   dependents.label_setters = {Setter(0)};
   dependents.label_setters[0].labels = netlink::AllConnLabels();
@@ -215,7 +206,7 @@ TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
 }
 
 TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
-  Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
+  Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
   observed.Chain(Nat("KUBELET-POSTROUTING"),
                  {MasqueradeLabelled(114), SetLabel(3), MasqueradeAll(0)});
   Dependents dependents;
@@ -226,8 +217,7 @@ TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
 
 TEST(LabelClaimsTest, ACniConfigurationClaimsEitherOfTheChainsThatLabel) {
   for (const std::string chain : {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"}) {
-    const Observed observed =
-        Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
+    const Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
     Dependents dependents;
     dependents.cni.references = {{"/etc/cni/net.d/1.conflist", "portmap", chain}};
     EXPECT_EQ(KeptBy(PlanFor(Cleanup(), observed, dependents)).at(chain),

@@ -2,9 +2,6 @@
 //
 // The single judgements of policy, each with what is just beside it: tests/mutants says which of
 // them nothing else would miss.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
@@ -13,27 +10,13 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/ruleset.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BareDrop;
-using ::kipt::testing::BareReturn;
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignAcceptAll;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::kipt::testing::RuleContent;
-using netlink::Family;
 using netlink::ObservedRule;
-using netlink::Table;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kDropComment[] = "kubernetes firewall for dropping marked packets";
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/policy.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -12,23 +9,17 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::policy_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
-
 constexpr Family kIPv4Only[] = {Family::kIPv4};
 constexpr Family kIPv6Only[] = {Family::kIPv6};
 
 TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {}))),
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -60,9 +51,9 @@ COMMIT
 }
 
 TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
-            R"(# ip
+  EXPECT_EQ(
+      ::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
+      R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
 COMMIT
@@ -84,24 +75,21 @@ COMMIT
 
 TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
   for (const DesiredChain& chain :
-       DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
+       DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
     EXPECT_NE(chain.id.name, kCanaryChain);
   }
 }
 
 TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
   std::vector<std::string> bases;
-  for (const DesiredJump& jump :
-       DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
+  for (const DesiredJump& jump : DesiredRuleset(Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
     bases.push_back(netlink::ToString(jump.base_chain));
   }
-  EXPECT_THAT(bases, ::testing::ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT",
-                                            "ip6 nat POSTROUTING"));
+  EXPECT_THAT(bases, ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT", "ip6 nat POSTROUTING"));
 }
 
 TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset =
-      DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  const Ruleset ruleset = DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
   for (const DesiredJump& jump : ruleset.jumps) {
     EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
@@ -110,8 +98,7 @@ TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
 
 TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain :
-         DesiredRuleset(::kipt::testing::Wanting(mode, kIPv6Only, {})).chains) {
+    for (const DesiredChain& chain : DesiredRuleset(Wanting(mode, kIPv6Only, {})).chains) {
       for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
     }
   }
@@ -132,20 +119,19 @@ TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
 }
 
 TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {}))),
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kOff, netlink::kFamilies, {}))),
             "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
-  const std::string text = ::kipt::testing::ToText(DesiredRuleset(
-      ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
+  const std::string text = ::kipt::testing::ToText(
+      DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
   for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
                            "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
                            "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
                            "-A KUBE-MARK-DROP -j MARK --set-xmark 0x80000000/0x80000000\n",
                            "-m mark --mark 0x80000000/0x80000000 -j DROP\n"}) {
-    EXPECT_THAT(text, ::testing::HasSubstr(line));
+    EXPECT_THAT(text, HasSubstr(line));
   }
 }
 
@@ -293,14 +279,13 @@ TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
       {"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}},
       {"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}},
       {"Half", {ReturnUnmarked(9), ClearBit(9)}},
-      {"BehindAReturn",
-       {::kipt::testing::BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
+      {"BehindAReturn", {BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
   };
   for (const SetCase& row : rows) {
     SCOPED_TRACE(row.name);
 
     Observed observed;
-    std::vector<::kipt::testing::RuleContent> rules(row.rules.begin(), row.rules.end());
+    std::vector<RuleContent> rules(row.rules.begin(), row.rules.end());
     observed.Chain(Nat("KUBE-POSTROUTING"), rules);
     EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
                              observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
@@ -340,18 +325,18 @@ std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
 TEST(PolicyTest, ReadsTheseChainsAndFollowsWhatLeadsToKubelets) {
   EXPECT_THAT(
       Lines(ChainsToRead({Family::kIPv4})),
-      ::testing::ElementsAre(
-          "ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
-          "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",
-          "ip nat KUBE-MARK-DROP rules", "ip nat KUBE-MARK-MASQ rules",
-          "ip nat KUBE-POSTROUTING rules", "ip nat KUBE-PROXY-CANARY", "ip nat KUBE-SERVICES",
-          "ip nat KUBELET-MARK-DROP rules", "ip nat KUBELET-MARK-MASQ rules",
-          "ip nat KUBELET-POSTROUTING rules", "ip nat OUTPUT rules",
-          "ip nat POSTROUTING rules follow", "ip nat PREROUTING rules",
-          "ip filter FORWARD rules follow", "ip filter INPUT rules follow",
-          "ip filter KUBE-FIREWALL rules follow", "ip filter KUBE-KUBELET-CANARY rules",
-          "ip filter KUBE-PROXY-CANARY", "ip filter KUBE-PROXY-FIREWALL", "ip filter KUBE-SERVICES",
-          "ip filter KUBELET-FIREWALL rules", "ip filter OUTPUT rules follow"));
+      ElementsAre("ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
+                  "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",
+                  "ip nat KUBE-MARK-DROP rules", "ip nat KUBE-MARK-MASQ rules",
+                  "ip nat KUBE-POSTROUTING rules", "ip nat KUBE-PROXY-CANARY",
+                  "ip nat KUBE-SERVICES", "ip nat KUBELET-MARK-DROP rules",
+                  "ip nat KUBELET-MARK-MASQ rules", "ip nat KUBELET-POSTROUTING rules",
+                  "ip nat OUTPUT rules", "ip nat POSTROUTING rules follow",
+                  "ip nat PREROUTING rules", "ip filter FORWARD rules follow",
+                  "ip filter INPUT rules follow", "ip filter KUBE-FIREWALL rules follow",
+                  "ip filter KUBE-KUBELET-CANARY rules", "ip filter KUBE-PROXY-CANARY",
+                  "ip filter KUBE-PROXY-FIREWALL", "ip filter KUBE-SERVICES",
+                  "ip filter KUBELET-FIREWALL rules", "ip filter OUTPUT rules follow"));
 }
 
 TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
@@ -363,15 +348,14 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
     return chains;
   };
   const Family six[] = {Family::kIPv6};
-  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, six))),
-              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
-  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, six))),
-              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
-  EXPECT_THAT(
-      followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies))),
-      ::testing::ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
-                             "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
-                             "ip6 filter OUTPUT"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kOff, six))),
+              ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kCleanup, six))),
+              ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kLegacy, netlink::kFamilies))),
+              ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
+                          "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
+                          "ip6 filter OUTPUT"));
 }
 
 TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
@@ -383,7 +367,7 @@ TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
-         ChainsToRead(DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {})))) {
+         ChainsToRead(DesiredRuleset(Wanting(mode, netlink::kFamilies, {})))) {
       const bool wanted_empty = query.chain.name == kHintChain ||
                                 (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
       EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))

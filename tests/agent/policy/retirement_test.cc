@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/retirement.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <set>
@@ -12,23 +9,13 @@
 
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::retirement_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::testing::Contains;
-using ::testing::IsEmpty;
 using Kept = std::map<std::string, std::set<std::string>>;
-using netlink::Family;
 
 // "-X KUBE-MARK-MASQ" with its table: "ip nat KUBE-MARK-MASQ: -X KUBE-MARK-MASQ".
 std::set<std::string> Gone(const Retirement& retirement) {
@@ -254,7 +241,7 @@ TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
 TEST(RetirementTest, SaysEachClaimOnce) {
   Observed observed = Residue();
   Serving(observed);
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only);
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only);
   for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
     std::set<std::string> texts;
     for (const Claim& claim : one.claims) texts.insert(claim.text);
@@ -278,17 +265,16 @@ TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
 
 TEST(RetirementTest, NeverTouchesABaseChainOrTheMartianRule) {
   for (const std::string& line : Gone(PlanFor(Cleanup(), Residue(), {}, {.canaries = true}))) {
-    EXPECT_THAT(line, Not(::testing::HasSubstr("block incoming localnet")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-X INPUT")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-X POSTROUTING")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-j KUBE-FIREWALL")));
+    EXPECT_THAT(line, Not(HasSubstr("block incoming localnet")));
+    EXPECT_THAT(line, Not(HasSubstr("-X INPUT")));
+    EXPECT_THAT(line, Not(HasSubstr("-X POSTROUTING")));
+    EXPECT_THAT(line, Not(HasSubstr("-j KUBE-FIREWALL")));
   }
 }
 
 TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
   for (const int bit : {0, 14, 20, 31}) {
-    for (const std::vector<testing::RuleContent>& postrouting :
-         std::vector<std::vector<testing::RuleContent>>{
+    for (const std::vector<RuleContent>& postrouting : std::vector<std::vector<RuleContent>>{
              {MasqueradeMarked(bit)},
              {MasqueradeMarkedPlain(bit)},
              {ReturnUnmarked(bit), ClearBit(bit), MasqueradeAllPlain(bit)},
@@ -308,7 +294,7 @@ TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
 
 TEST(RetirementTest, TakesAChainWhoseRulesLostTheirMatches) {
   Observed observed = Residue();
-  observed.Chain(Nat("KUBE-POSTROUTING"), {testing::BareReturn(), ClearBit(14), MasqueradeAll(0)});
+  observed.Chain(Nat("KUBE-POSTROUTING"), {BareReturn(), ClearBit(14), MasqueradeAll(0)});
   EXPECT_THAT(ChainsGone(PlanFor(Cleanup(), observed)), Contains("nat/KUBE-POSTROUTING"));
 }
 
@@ -325,14 +311,14 @@ TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
   observed.Chain(Filter("INPUT"), {});  // the jump is missing
   const Retirement retirement = PlanFor(Cleanup(), observed);
   EXPECT_TRUE(retirement.empty());
-  EXPECT_THAT(retirement.unsettled, ::testing::ElementsAre(Family::kIPv4));
+  EXPECT_THAT(retirement.unsettled, ElementsAre(Family::kIPv4));
 }
 
 // Another run may manage it, in another iptables mode.
 TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
+  const Observed observed = Made(Wanting(Mode::kLegacy, netlink::kFamilies, {}));
   EXPECT_EQ(PlanFor(Legacy(), observed), Retirement{});
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   const Retirement all = PlanFor(off, observed, {}, {.canaries = true, .when_off = true});
   EXPECT_FALSE(all.empty());
   for (const Change& change : all.changes) {
@@ -341,15 +327,15 @@ TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
 }
 
 TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {});
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  const PolicyInput off = Wanting(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   Dependents others;
   others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
   const Retirement kept = PlanFor(off, observed, others, {.when_off = true});
   EXPECT_EQ(ChainsGone(kept), std::set<std::string>{"filter/KUBE-FIREWALL"});
   ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
   EXPECT_EQ(KeptBy(kept)["mangle/KUBE-IPTABLES-HINT"], std::set<std::string>{"hintReaders"});
-  EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
+  EXPECT_THAT(ToString(kept.kept[0].claims), HasSubstr("-A MINE -j DROP"));
   // What of kubelet's stays is such a user, too.
   Dependents martians;
   martians.route_localnet.interfaces = {"all"};
@@ -364,7 +350,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
 }
 
 TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_TRUE(PlanFor(off, Residue()).empty());
   EXPECT_THAT(PlanFor(off, Residue()).kept, IsEmpty());
   EXPECT_THAT(ChainsGone(PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true})),
@@ -372,7 +358,7 @@ TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
 }
 
 TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   Dependents dependents;
   dependents.route_localnet.interfaces = {"all"};
   const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
@@ -385,12 +371,11 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
-  Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, six, {}));
+  Observed observed = Made(Wanting(Mode::kLegacy, six, {}));
   Serving(observed, Family::kIPv6).Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
-  const Retirement retirement =
-      PlanFor(::kipt::testing::Wanting(Mode::kCleanup, six, {}), observed);
-  EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
-  EXPECT_THAT(Gone(retirement), Not(Contains(::testing::HasSubstr("-D INPUT"))));
+  const Retirement retirement = PlanFor(Wanting(Mode::kCleanup, six, {}), observed);
+  EXPECT_THAT(Gone(retirement), Contains(HasSubstr("-D KUBE-FIREWALL")));
+  EXPECT_THAT(Gone(retirement), Not(Contains(HasSubstr("-D INPUT"))));
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"kubeProxy"});
 }
 
@@ -457,7 +442,7 @@ TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
   EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
               ElementsAre("stale: not part of cleanup mode, and unused"));
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
               ElementsAre("stale: kubelet's chains are not desired, and unused"));
 }
@@ -465,7 +450,7 @@ TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
   Diff diff;
   diff.changes.push_back({netlink::PutNativeTable{NativeMartians()}, "put"});
-  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
+  const PolicyInput desired = Wanting(Mode::kCleanup, netlink::kFamilies, {});
   EXPECT_EQ(PlanRetirement(desired, {}, diff, {}, {}).unsettled,
             std::vector<Family>{Family::kIPv4});
 }
@@ -489,7 +474,7 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
 }
 
 TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   const Diff diff = ComputeDiff(off, Observed().Native().snapshot());
   ASSERT_EQ(diff.stale.size(), 1);
   const RetirementOptions options = {.when_off = true};
@@ -510,7 +495,7 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   dependents.route_localnet = {};
   const Family six[] = {Family::kIPv6};
   for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
-    const PolicyInput of_six = ::kipt::testing::Wanting(mode, six, {});
+    const PolicyInput of_six = Wanting(mode, six, {});
     EXPECT_TRUE(PlanRetirement(of_six, {}, diff, dependents, options).empty());
   }
   EXPECT_TRUE(PlanRetirement(Cleanup(), {}, diff, dependents, options).empty());

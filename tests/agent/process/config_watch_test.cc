@@ -5,8 +5,6 @@
 #include "agent/process/config_watch.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,6 +23,7 @@
 #include "tests/agent/process/config_watch_fixture.h"
 #include "tests/agent/process/without_capabilities.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

@@ -2,8 +2,6 @@
 #include "agent/process/files.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <seccomp.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -22,10 +20,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/process/without_capabilities.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -39,8 +36,6 @@ using agent::ReadFile;
 using agent::ReadToEnd;
 using agent::WalkedPath;
 using agent::WalkPath;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(OwnedFdTest, ClosesNothingIfItHoldsNone) {
   errno = 0;
@@ -189,7 +184,7 @@ TEST(InotifyTest, TakesEventsWhateverErrorCameBefore) {
     tree.Write(absl::StrCat("f", before), "x");
     errno = before;
     EXPECT_THAT(take(), IsOk());
-    EXPECT_THAT(names, ::testing::ElementsAre(absl::StrCat("f", before)));
+    EXPECT_THAT(names, ElementsAre(absl::StrCat("f", before)));
     names.clear();
   }
 }
@@ -302,7 +297,7 @@ TEST(PathWalkTest, EndsWhereItIsToldTo) {
         return false;
       });
   EXPECT_EQ(walked.error, ECANCELED);
-  EXPECT_THAT(asked, ::testing::ElementsAre("d"));
+  EXPECT_THAT(asked, ElementsAre("d"));
 }
 
 TEST(PathWalkTest, FollowsAsManyLinksAsTheKernelDoes) {

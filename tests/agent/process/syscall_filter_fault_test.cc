@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The filter where a step of its making or loading fails: that is reported, and nothing is changed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <sys/prctl.h>
@@ -19,6 +17,7 @@
 #include "agent/process/syscall_filter.h"
 #include "tests/agent/process/in_child.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 
 namespace {
 std::string& FailingFunction() {

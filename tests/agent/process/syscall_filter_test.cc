@@ -30,16 +30,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/process/own_process.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/process/in_child.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::InChild;
 using ::kipt::testing::OfThread;
-using ::testing::IsEmpty;
 
 // With a sanitizer there is no filter, and that is said.
 std::string Installed(bool may_run_programs) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parser of iptables-save on what kube-proxy writes: testdata/rulesets/README.md.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_survey.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -24,20 +22,9 @@
 namespace kipt::agent::captured_save_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using netlink::ChainId;
-using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Survey;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 using Chains = std::map<ChainId, ObservedChain>;
 

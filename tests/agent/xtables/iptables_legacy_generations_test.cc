@@ -2,8 +2,6 @@
 //
 // The backend of iptables-legacy: which reads a transaction may be made from, and that both
 // families are worked on at the same time.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -21,6 +19,7 @@
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/fake_command_runner.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
@@ -36,15 +35,6 @@ using netlink::SurveyRule;
 using netlink::Table;
 using netlink::TableId;
 using netlink::Transaction;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Key;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 using LegacyGenerationsTest = LegacyFixture;
 
@@ -284,7 +274,7 @@ TEST_F(LegacySurveyTest, ListsTheChainsOfAFamilyWithItsOwnProgram) {
   const auto requests = runner_.RequestsOf(Program("iptables", "save"));
   ASSERT_THAT(requests, SizeIs(1));
   EXPECT_EQ(requests[0].deadline, absl::Seconds(7));
-  EXPECT_THAT(requests[0].environment, ::testing::Contains(HasSubstr("PATH=")));
+  EXPECT_THAT(requests[0].environment, Contains(HasSubstr("PATH=")));
 }
 
 TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
@@ -295,7 +285,7 @@ TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
              Answers({.exit_code = 1, .output = "", .errors = "no such table"}));
   EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
               StatusIs(absl::StatusCode::kUnknown,
-                       ::testing::AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));
+                       AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));
   runner_.On(Program("iptables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
   EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
               StatusIs(absl::StatusCode::kDeadlineExceeded));

@@ -2,9 +2,6 @@
 //
 // The legacy backend where rules have labels of connections: their names, and what iptables says of
 // those on standard error.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -19,6 +16,7 @@
 #include "netlink/kernel_error.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -28,13 +26,7 @@ namespace {
 
 using agent::CommandRequest;
 using agent::CommandResult;
-using netlink::ChainId;
-using netlink::Family;
 using netlink::Rule;
-using netlink::Table;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 using LegacyLabelsTest = LegacyFixture;
 
@@ -182,8 +174,7 @@ TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
   }
   const agent::SyncReport report =
       agent::Reconciler(backend.get(), agent::SteadyClock())
-          .Sync(::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {},
-                                         agent::ConnLabels{}));
+          .Sync(Wanting(agent::Mode::kLegacy, netlink::kFamilies, {}, agent::ConnLabels{}));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_FALSE(report.labels_refused.ok());
   EXPECT_EQ(refused, 2);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/iptables_legacy_programs.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -20,11 +18,6 @@ using agent::IptablesVersion;
 using agent::ParseIptablesVersion;
 using agent::RestoreWaitArguments;
 using netlink::Family;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   struct Row {

@@ -2,9 +2,6 @@
 //
 // Surveys out of saved text: of all tables, of several saves in one file, of a family that has to
 // be guessed, and of what is not a save.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_survey.h"
+#include "tests/support/matchers.h"
 #include "tests/support/patience.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
@@ -26,10 +24,7 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::IsOk;
 using ::kipt::testing::JumpOf;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::Surveyed;
 using ::kipt::testing::TextOf;
 using netlink::Family;
 using netlink::RuleCounters;
@@ -37,13 +32,6 @@ using netlink::Survey;
 using netlink::SurveyChain;
 using netlink::SurveyRule;
 using netlink::TableId;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Key;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 

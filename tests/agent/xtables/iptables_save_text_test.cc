@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +6,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/iptables_save.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing::iptables_save_text_test {
@@ -19,10 +17,6 @@ using agent::SavedTable;
 using netlink::ChainId;
 using netlink::Family;
 using netlink::Table;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::UnorderedElementsAre;
 
 std::vector<SavedTable> Tables(const std::string& text) {
   const auto tables = agent::ReadSave(text, agent::TablesMayRepeat::kNo);

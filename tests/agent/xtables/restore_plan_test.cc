@@ -4,13 +4,11 @@
 // refusals that all backends share are held there.
 #include "agent/xtables/restore_plan.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
@@ -20,14 +18,11 @@ namespace {
 using agent::ObservedChains;
 using agent::PlanRestore;
 using netlink::AddRule;
-using netlink::ChainId;
 using netlink::CreateChain;
 using netlink::DeleteChain;
 using netlink::DeleteRule;
-using netlink::Family;
 using netlink::Operation;
 using netlink::Rule;
-using ::testing::HasSubstr;
 
 std::string Plan(const Observed& observed, std::vector<Operation> operations) {
   const absl::StatusOr<netlink::Transaction> plan =
@@ -227,8 +222,7 @@ TEST(RestorePlanTest, RefusesWhatTheKernelOrIptablesRestoreWouldRefuse) {
   for (const auto& row : rows) {
     SCOPED_TRACE(row.name);
     EXPECT_THAT(Refusal(row.observed, {row.operation}),
-                StatusIs(row.code,
-                         ::testing::AllOf(HasSubstr(row.message), HasSubstr("nothing was done"))));
+                StatusIs(row.code, AllOf(HasSubstr(row.message), HasSubstr("nothing was done"))));
   }
 }
 
