@@ -165,8 +165,7 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
 
 TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
   WriteAsBystander();
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
@@ -175,8 +174,7 @@ TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
   kernel_.FailNextDrain(absl::InternalError("broken"));
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   kernel_.AfterNextRead([this](auto&) { WriteAsBystander(); });
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(LastIncident().by.writers, IsEmpty());
@@ -250,8 +248,7 @@ class AgentLateEventTest : public AgentFightTest {
 
 TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
   held_.holding = true;
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   // This is what wakes the agent.
   WriteAsBystander();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
@@ -261,8 +258,7 @@ TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
 
 TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
   held_.holding = true;
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   WriteAsBystander();
   // The start, the repair, and once more: what was reported with the repair may be younger than the
   // check, and as it has been read it wakes nobody.
@@ -291,8 +287,7 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
   for (uint32_t i = 0; i < netlink::RulesetChanges::kMaxWriters; ++i) WriteAsBystander(i);
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_TRUE(LastIncident().by.others);
   EXPECT_THAT(ToString(LastIncident()),

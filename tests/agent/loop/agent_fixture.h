@@ -52,6 +52,17 @@ class AgentTest : public ::testing::Test {
   }
 
   void Start(Mode mode) { StartWith(Options(mode)); }
+  // Starts it and waits for its first rounds.
+  bool Started(Mode mode, size_t rounds = 1) { return StartedWith(Options(mode), rounds); }
+  bool StartedWith(AgentOptions options, size_t rounds = 1) {
+    StartWith(std::move(options));
+    return TurnUntilRounds(rounds);
+  }
+  // The kernel refuses what `refusal` says, which tests may change.
+  void Refuse(FamilyRefusal refusal) {
+    refusal_ = refusal;
+    door_ = [this] { return std::make_unique<RefusesFamily>(&kernel_, &refusal_); };
+  }
   void StartWith(AgentOptions options) {
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         *loop_, std::move(options),
@@ -95,6 +106,7 @@ class AgentTest : public ::testing::Test {
   std::function<std::unique_ptr<netlink::Backend>()> door_ = [this] {
     return std::make_unique<BorrowedBackend>(&kernel_);
   };
+  FamilyRefusal refusal_ = {};
   absl::Status open_error_;
   int opened_ = 0;
   CniConfigs cni_;

@@ -21,8 +21,7 @@ namespace {
 // ---- what it remembers ----
 
 TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   for (uint32_t i = 1; i <= 12; ++i) {
     kernel_.ActAs(4'194'305 + i, absl::StrCat("writer-", i, ";"));
     // Two by turns: ten times running the same would be a fight.
@@ -37,8 +36,7 @@ TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
 
 TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("CNI-HOSTPORT-DNAT"));
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   // Together, then IPv4 alone succeeds and IPv6 does not.
   kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
   kernel_.AfterNextRead(
@@ -49,11 +47,9 @@ TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
 }
 
 TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
-  FamilyRefusal refusal{.family = Family::kIPv6, .refusing = false};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
-  refusal.refusing = true;
+  Refuse({.family = Family::kIPv6, .refusing = false});
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  refusal_.refusing = true;
   // Together; then IPv4 alone, which is repaired.
   kernel_.AfterNextRead([](FakeBackend&) {});
   kernel_.AfterNextRead(
@@ -69,8 +65,7 @@ TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
 }
 
 TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AppendRule(Nat("KUBE-MARK-DROP"), SetBit(13));
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_TRUE(rounds_[1].incident.has_value());
@@ -85,8 +80,7 @@ TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
   tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
   AgentOptions options = Options(Mode::kCleanup);
   options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   kernel_.ActAs(4242, "nft");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
@@ -99,15 +93,13 @@ TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
 // ---- what it says of itself ----
 
 TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   const absl::Time start = absl::Now();
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   EXPECT_EQ(agent_->state().last_success, absl::InfinitePast());
   EXPECT_GE(agent_->state().last_look, start);
   EXPECT_GE(agent_->state().checks, 1);
-  refusal.refusing = false;
+  refusal_.refusing = false;
   ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_GE(agent_->state().last_success, start);
 }
@@ -128,8 +120,7 @@ TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachLook) {
 }
 
 TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   const AgentState before = agent_->state();
@@ -147,8 +138,7 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
 }
 
 TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
   kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -164,8 +154,7 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
   ::kipt::testing::HeldNativeTable table{.table = NativeMartians()};
   table.counters.packets = 5;
   kernel_.PutNativeTable(table);
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   EXPECT_EQ(agent_->state().martians_dropped, 0U) << "they were dropped before";
   for (const uint64_t packets : {12U, 15U}) {
     table.counters.packets = packets;
@@ -179,15 +168,13 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
 
 TEST_F(AgentTest, RetiresAtTheStartToo) {
   ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
-  StartWith(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
 }
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
-  StartWith(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
   ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
   kernel_.Touch();
   const auto stale = [&] { return kernel_.state().Find(Nat("KUBE-MARK-DROP")) != nullptr; };
@@ -233,8 +220,7 @@ TEST_F(AgentClaimsTest, ReferencesStayWhereNoSurveyIsNeeded) {
 }
 
 TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
   agent_->SetDesired(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -251,8 +237,7 @@ TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
     ++read;
     return RouteLocalnet();
   };
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   EXPECT_EQ(read, 1);
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -287,8 +272,7 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
   sync_period_ = absl::Milliseconds(20);
   AgentOptions options = Options(Mode::kCleanup);
   options.observe = true;
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(StartedWith(options, 2));
   EXPECT_EQ(opened_, 2);
   EXPECT_EQ(agent_->state().watching, "kernel events");
 }
@@ -312,8 +296,7 @@ class AgentReloadTest : public AgentTest {
 };
 
 TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   sync_period_ = absl::Milliseconds(20);
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(4));
@@ -324,20 +307,17 @@ TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
 }
 
 TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  Refuse({.family = Family::kIPv6});
+  ASSERT_TRUE(Started(Mode::kCleanup));
   sync_period_ = absl::Milliseconds(20);
   agent_->SetDesired(Options(Mode::kCleanup));
-  const int before = refusal.count;
+  const int before = refusal_.count;
   // The old bound would let the waits grow to 51 seconds each.
-  EXPECT_TRUE(TurnUntil([&] { return refusal.count >= before + 10; }));
+  EXPECT_TRUE(TurnUntil([&] { return refusal_.count >= before + 10; }));
 }
 
 TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   ASSERT_TRUE(Fight(Filter("INPUT")));
   const size_t rounds = rounds_.size();
   agent_->SetDesired(Options(Mode::kCleanup));
@@ -349,22 +329,19 @@ TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
 }
 
 TEST_F(AgentReloadTest, WhatStillFailsIsReportedAgain) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  Refuse({.family = Family::kIPv6});
+  ASSERT_TRUE(Started(Mode::kCleanup));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_THAT(rounds_[1].changed_families, ElementsAre(Field(&FamilyState::family, Family::kIPv6)));
 }
 
 TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   Start(Mode::kCleanup);
   // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
   ASSERT_TRUE(TurnUntilRounds(3));
-  refusal.refusing = false;
+  refusal_.refusing = false;
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(4));
   EXPECT_EQ(rounds_[3].trigger, Trigger::kConfig);
@@ -372,8 +349,7 @@ TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
 }
 
 TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   AgentOptions options = Options(Mode::kCleanup);
   options.watch = netlink::WatchMode::kPoll;
   // Another backend is opened for observing, and is watched anew.
@@ -385,8 +361,7 @@ TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
 }
 
 TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const absl::Time since = agent_->state().families[0].since;
   AgentOptions options = Options(Mode::kCleanup);
   const Family ipv4[] = {Family::kIPv4};

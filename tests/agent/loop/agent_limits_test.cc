@@ -56,8 +56,7 @@ TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsALook) {
 
 TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
   OpenLegacy();
-  StartWith(Costing(absl::Seconds(4)));
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4)), 2));
   agent_->SetDesired(Costing(absl::Seconds(4)));
   ASSERT_TRUE(TurnUntilRounds(3));
   kernel_.Touch();
@@ -67,15 +66,13 @@ TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
 
 TEST_F(AgentCpuTest, OnLegacyCheapLooksDoNotWait) {
   OpenLegacy();
-  StartWith(Costing(absl::Milliseconds(1)));
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(StartedWith(Costing(absl::Milliseconds(1)), 2));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
 }
 
 TEST_F(AgentCpuTest, OnNftAChangeIsLookedAtAtOnceWhateverLooksCost) {
-  StartWith(Costing(absl::Seconds(4)));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4))));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
 }
@@ -114,8 +111,7 @@ TEST(CpuUsedTest, CountsProgramsThatHaveEnded) {
 
 TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
   OpenLegacy();
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(Started(Mode::kCleanup, 2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
   EXPECT_EQ(agent_->state().watching, "users of xtables.lock");
   TurnFor(absl::Milliseconds(100));
@@ -125,12 +121,11 @@ TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
 // ---- what waits ----
 
 TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   Start(Mode::kCleanup);
   // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
   ASSERT_TRUE(TurnUntilRounds(3));
-  refusal.refusing = false;
+  refusal_.refusing = false;
   Clock clock = SteadyClock();
   ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).input).FirstError().ok());
   kernel_.Touch();
@@ -144,8 +139,7 @@ TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
 
 TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
   kernel_.PutNativeTable({.table = NativeMartians()});
-  FamilyRefusal refusal{.family = Family::kIPv4};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv4});
   Start(Mode::kCleanup);
   const auto native = [&] { return kernel_.Read({}, &NativeMartians())->native.has_value(); };
   ASSERT_TRUE(TurnUntilRounds(1));
@@ -155,7 +149,7 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
     ASSERT_TRUE(TurnUntilRounds(rounds));
     ASSERT_TRUE(native()) << "neighbours reach 127.0.0.1 (CVE-2020-8558)";
   }
-  refusal.refusing = false;
+  refusal_.refusing = false;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
 }
@@ -165,8 +159,7 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   SupportSource support = NoXt();
   AgentOptions options = Options(Mode::kCleanup);
   options.support = &support;
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   kernel_.FailNextApply(absl::DeadlineExceededError("busy"));
   kernel_.RemoveNativeTable(Family::kIPv4, std::string(kNativeTable));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -177,8 +170,7 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
 }
 
 TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.ActAs(4242, "rival");
   const absl::Time began = absl::Now();
   const auto delete_again = [&] {
@@ -199,8 +191,7 @@ TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
 
 // Looks are retried with pauses of their own: those of a family would add to them.
 TEST_F(AgentTest, AfterLooksThatFailedBothFamiliesAreRepairedByTheFirstThatSucceeds) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // More than once, because the pauses are random.
   for (int i = 0; i < 4; ++i) {
     const size_t rounds = rounds_.size();

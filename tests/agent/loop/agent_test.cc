@@ -49,8 +49,7 @@ TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
 }
 
 TEST_F(AgentTest, DamageIsRepairedAndTold) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
   kernel_.AppendRule(Nat("OUTPUT"), JumpTo("CNI-HOSTPORT-DNAT"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -76,8 +75,7 @@ TEST_F(AgentTest, DamageIsRepairedAndTold) {
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   agent_->SetDesired(Options(Mode::kLegacy));
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kConfig);
@@ -89,8 +87,7 @@ TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
 TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
   sync_period_ = absl::Milliseconds(100);
   kernel_.FailNextWatch(absl::ResourceExhaustedError("no inotify watches left"));
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   EXPECT_THAT(agent_->state().watching, HasSubstr("timer only: no inotify watches left"));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -101,8 +98,7 @@ TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
 }
 
 TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   kernel_.FailNextDrain(absl::InternalError("broken"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -114,8 +110,7 @@ TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
 }
 
 TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.FailNextDrain(absl::InternalError("broken"));
   kernel_.FailNextDrain(absl::InternalError("broken again"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -130,8 +125,7 @@ TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
 
 TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
   open_error_ = absl::UnavailableError("this kernel has no nf_tables");
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(3));
+  ASSERT_TRUE(Started(Mode::kCleanup, 3));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
   EXPECT_EQ(agent_->state().families[0].reason, "this kernel has no nf_tables");
   EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
@@ -143,8 +137,7 @@ TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
 }
 
 TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
@@ -156,8 +149,7 @@ TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
 }
 
 TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   for (int i = 0; i < 6; ++i) kernel_.FailNextRead(absl::InternalError("fault"));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 2 && InPlace(); }));
@@ -165,8 +157,7 @@ TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
 }
 
 TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepairedAtOnce) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   Start(Mode::kLegacy);
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace);
@@ -174,7 +165,7 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
   EXPECT_THAT(agent_->state().families[1].reason, HasSubstr("no such kernel module"));
 
   TurnFor(absl::Seconds(1));  // the pauses of IPv6 have grown by now
-  const int refused_before = refusal.count;
+  const int refused_before = refusal_.count;
   for (int i = 0; i < 5; ++i) {
     DeleteJump(Filter("INPUT"));
     const size_t rounds = rounds_.size();
@@ -184,16 +175,15 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
     EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
   }
   // An attempt that the pause has made due is one transaction of all, and one for each table.
-  EXPECT_LE(refusal.count - refused_before, 5) << "two attempts";
+  EXPECT_LE(refusal_.count - refused_before, 5) << "two attempts";
 }
 
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
-  FamilyRefusal refusal{.family = Family::kIPv4, .table = netlink::Table::kNat};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
   TurnFor(absl::Seconds(1));  // the pauses of the table have grown by now
-  const int refused_before = refusal.count;
+  const int refused_before = refusal_.count;
   for (int i = 0; i < 5; ++i) {
     DeleteJump(Filter("INPUT"));
     const size_t rounds = rounds_.size();
@@ -203,8 +193,8 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
     EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
     EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("no such kernel module"));
   }
-  EXPECT_LE(refusal.count - refused_before, 6) << "two attempts of three transactions";
-  refusal.refusing = false;
+  EXPECT_LE(refusal_.count - refused_before, 6) << "two attempts of three transactions";
+  refusal_.refusing = false;
   const uint64_t incidents = agent_->state().incidents;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
@@ -213,8 +203,7 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
 // ---- storms, fights, refills ----
 
 TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const SteadyTime end = SteadyNow() + absl::Seconds(1);
   while (SteadyNow() < end) {
     kernel_.Touch();
@@ -229,8 +218,7 @@ TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
 }
 
 TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const netlink::ChainId input = Filter("INPUT");
   int deletions = 0;
   const auto delete_again = [&] {
@@ -259,8 +247,7 @@ TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
 
 TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoIncident) {
   kernel_.AddChain(Nat("KUBE-PROXY-CANARY"));
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   // As kube-proxy 1.28: empties the chain and puts back its own rule, in one commit.
   const auto sync = [&] {
@@ -290,8 +277,7 @@ TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoInciden
 // ---- retirement ----
 
 TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_FALSE(rounds_[1].retirement.has_value());
@@ -312,8 +298,7 @@ TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
 
 TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
   sync_period_ = absl::Milliseconds(50);
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   cni_.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"},
                      {"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-DROP"}};
   agent_->SetDesired(Retiring(Mode::kCleanup));
@@ -325,8 +310,7 @@ TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
 }
 
 TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AfterNextRead([](FakeBackend&) {});  // the look
   kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
   const auto stands = [&] { return kernel_.state().Find(Nat("KUBE-MARK-MASQ")) != nullptr; };
@@ -368,8 +352,7 @@ class ObservingAgentTest : public AgentTest {
 };
 
 TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
-  StartWith(Observing(Mode::kLegacy));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Observing(Mode::kLegacy)));
   EXPECT_EQ(kernel_.apply_count(), 0);
   EXPECT_THAT(rounds_[0].report.applied, IsEmpty());
   EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
@@ -382,8 +365,7 @@ TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
 }
 
 TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const int applied = kernel_.apply_count();
   agent_->SetDesired(Observing(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -400,8 +382,7 @@ TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
 }
 
 TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
   kernel_.AppendRule(
       Filter("KUBE-FIREWALL"),
@@ -416,8 +397,7 @@ TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
 }
 
 TEST_F(ObservingAgentTest, RetiresNothing) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   const int applied = kernel_.apply_count();
   agent_->SetDesired(Observing(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -426,8 +406,7 @@ TEST_F(ObservingAgentTest, RetiresNothing) {
 }
 
 TEST_F(ObservingAgentTest, WritesAsSoonAsItIsToldTo) {
-  StartWith(Observing(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Observing(Mode::kCleanup)));
   const int opened = opened_;
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));

@@ -90,8 +90,7 @@ using ::testing::SizeIs;
 class ClockSetForwardTest : public AgentTest {};
 
 TEST_F(ClockSetForwardTest, TheRoundAfterAMinuteOfQuietReportsThatAFightHasEnded) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   ASSERT_TRUE(TurnUntil([&] {
     const netlink::ObservedChain* input = kernel_.state().Find(Filter("INPUT"));
     if (!input->rules.empty() && agent_->state().fights.empty()) DeleteJump(Filter("INPUT"));

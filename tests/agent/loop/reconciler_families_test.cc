@@ -13,7 +13,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
@@ -24,7 +24,6 @@
 namespace kipt::agent::reconciler_families_test {
 namespace {
 
-PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
 std::vector<Change> OfTable(std::vector<Change> changes, Table table) {
   std::erase_if(changes, [table](const Change& change) {
     return netlink::ChainOf(change.operation).table != table;
@@ -42,12 +41,12 @@ bool NativeStands(FakeBackend& backend) {
   return backend.Read({}, &NativeMartians())->native.has_value();
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.FailNextRead(absl::NotFoundError("no program for ip"));
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+using ReconcilerFamiliesTest = ReconcilerFixture;
+
+TEST_F(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.FailNextRead(absl::NotFoundError("no program for ip"));
+  const SyncReport report = Sync(Mode::kLegacy);
   EXPECT_THAT(report.status, IsOk());
   ASSERT_THAT(report.families, SizeIs(2));
   EXPECT_THAT(report.families[0].status,
@@ -59,13 +58,11 @@ TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRu
   }
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeReport) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.AfterNextRead(
+TEST_F(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeReport) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.AfterNextRead(
       [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+  const SyncReport report = Sync(Mode::kLegacy);
   EXPECT_THAT(report.status, IsOk());
   ASSERT_THAT(report.families, SizeIs(2));
   EXPECT_THAT(report.families[0].status, IsOk());
@@ -73,29 +70,25 @@ TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeRe
   EXPECT_THAT(report.plan.families, ElementsAre(Family::kIPv4));
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsStaleThoughIPv6CannotBeRead) {
-  FakeBackend backend;
-  backend.PutNativeTable({.table = NativeMartians()});
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.AfterNextRead(
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsStaleThoughIPv6CannotBeRead) {
+  kernel_.PutNativeTable({.table = NativeMartians()});
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.AfterNextRead(
       [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kOff));
+  const SyncReport report = Sync(Mode::kOff);
   EXPECT_THAT(report.plan.diff.stale, SizeIs(1));
 }
 
-TEST(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
+TEST_F(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
   const Family ipv4[] = {Family::kIPv4};
   const SyncReport report =
-      Reconciler(&backend, time.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
+      Reconciler(&kernel_, time_.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_EQ(backend.read_count(), 1);
+  EXPECT_EQ(kernel_.read_count(), 1);
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
+TEST_F(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -115,61 +108,53 @@ TEST(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules
   }
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
-  FakeBackend backend;
-  backend.LoseXt();
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
+  kernel_.LoseXt();
   // So that nothing but the native table is missing of IPv4.
-  backend.AddChain(Mangle("KUBE-IPTABLES-HINT"));
-  FakeTime time;
+  kernel_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   FamilyRefusal refusal{.family = Family::kIPv6};
-  RefusesFamily refusing(&backend, &refusal);
-  const SyncReport report = SyncNative(refusing, time);
+  RefusesFamily refusing(&kernel_, &refusal);
+  const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_TRUE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, Not(IsOk()));
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
+  kernel_.LoseXt();
   FamilyRefusal refusal{.family = Family::kIPv4};
-  RefusesFamily refusing(&backend, &refusal);
-  const SyncReport report = SyncNative(refusing, time);
+  RefusesFamily refusing(&kernel_, &refusal);
+  const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_TRUE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
+  kernel_.LoseXt();
   // Both families, IPv4 alone, the native table, the hint.
-  for (int i = 0; i < 4; ++i) backend.FailNextApply(absl::NotFoundError("no such kernel module"));
-  const SyncReport report = SyncNative(backend, time);
+  for (int i = 0; i < 4; ++i) kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  const SyncReport report = SyncNative(kernel_, time_);
   EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
-  EXPECT_FALSE(NativeStands(backend));
+  EXPECT_FALSE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
-TEST(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
   FamilyRefusal refusal{.family = Family::kIPv6};
-  RefusesFamily refusing(&backend, &refusal);
-  backend.AfterNextRead([](FakeBackend& kernel) {
+  RefusesFamily refusing(&kernel_, &refusal);
+  kernel_.AfterNextRead([](FakeBackend& kernel) {
     kernel.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
   });
-  const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
+  const SyncReport report = SyncBy(refusing, Mode::kLegacy);
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(report.families, IsEmpty());
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
+TEST_F(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -202,12 +187,10 @@ class ReadsFamiliesApart : public BorrowedBackend {
   }
 };
 
-TEST(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
-  FakeBackend backend;
-  FakeTime time;
-  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&backend);
-  const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
+TEST_F(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&kernel_);
+  const SyncReport report = SyncBy(apart, Mode::kCleanup);
   ASSERT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.applied, IsEmpty());
   EXPECT_TRUE(report.plan.martians.in_place);
@@ -228,7 +211,7 @@ void Fill(FakeBackend& backend) {
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
+TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     FakeBackend together;
     FakeBackend one_by_one;
@@ -257,13 +240,11 @@ TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
-  FakeBackend backend;
-  FakeTime time;
-  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&backend);
+TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&kernel_);
   SupportSource support = NoXt();
-  const SyncReport report = Reconciler(&apart, time.clock(), &support).Sync(Both(Mode::kCleanup));
+  const SyncReport report = Reconciler(&apart, time_.clock(), &support).Sync(Both(Mode::kCleanup));
   EXPECT_TRUE(report.plan.diff.support_disproved);
   EXPECT_TRUE(support.known().xt);
 }
@@ -290,7 +271,7 @@ class WritesFamiliesApart : public BorrowedBackend {
   Family refused_;
 };
 
-TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
+TEST_F(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -308,12 +289,10 @@ TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefu
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
-  FakeBackend backend;
-  FakeTime time;
-  WritesFamiliesApart legacy(&backend, Family::kIPv6);
+TEST_F(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
+  WritesFamiliesApart legacy(&kernel_, Family::kIPv6);
   const auto nat_alone = [](const Plan& plan) { return OfTable(plan.diff.changes, Table::kNat); };
-  const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy), nat_alone);
+  const SyncReport report = Reconciler(&legacy, time_.clock()).Sync(Both(Mode::kLegacy), nat_alone);
   EXPECT_EQ(report.applied, OfTable(report.applied, Table::kNat));
   EXPECT_THAT(report.applied, Not(IsEmpty()));
 }
@@ -466,14 +445,12 @@ TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
 
 // ---- the order of the tables' transactions, filter, nat, mangle, is that of one family ----
 
-class OneFamilyTest : public ::testing::Test {
+class OneFamilyTest : public ReconcilerFixture {
  protected:
   SyncReport Sync() {
     const Family ipv4[] = {Family::kIPv4};
     return Reconciler(&kernel_, time_.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
   }
-  FakeBackend kernel_;
-  FakeTime time_;
 };
 
 TEST_F(OneFamilyTest, IsLeftAloneWhereItCannotBeReadBetweenItsTables) {

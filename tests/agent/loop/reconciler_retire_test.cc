@@ -9,7 +9,7 @@
 #include "agent/loop/retirer.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
@@ -19,20 +19,18 @@
 namespace kipt::agent::reconciler_retire_test {
 namespace {
 
-PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
-
 RetirementSources Nobody() {
   return {.cni = [] { return CniConfigs(); },
           .route_localnet = [] { return agent::RouteLocalnet(); },
           .other_mode = [](DependentsCollector&) {}};
 }
 
-class ReconcilerRetireTest : public ::testing::Test {
+class ReconcilerRetireTest : public ReconcilerFixture {
  protected:
   // What legacy mode left behind, and what cleanup mode wants.
   void SetUp() override {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-      ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(mode)).FirstError(), IsOk());
+      ASSERT_THAT(Sync(mode).FirstError(), IsOk());
     }
   }
   RetireReport TryRetire(netlink::Backend& backend, bool apply = true) {
@@ -42,9 +40,6 @@ class ReconcilerRetireTest : public ::testing::Test {
     return {.input = Both(mode), .sources = Nobody(), .apply = apply};
   }
   bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
-
-  FakeBackend kernel_;
-  FakeTime time_;
 };
 
 // Says of some chains that they are in use, by what no rule shows: the verdict of a map's element.
@@ -224,7 +219,7 @@ TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
   ASSERT_TRUE(report_.surveyed);
   ASSERT_FALSE(report_.applied);
   ASSERT_THAT(report_.plan.unsettled, ElementsAre(Family::kIPv4));
-  ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
   EXPECT_TRUE(Tries());
   EXPECT_TRUE(report_.applied);
   EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
