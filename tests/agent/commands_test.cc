@@ -56,34 +56,35 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
 
 struct ColoredRow {
   std::string name;
-  ColoredText kind;
   std::string text;
   std::string colored;
+  ColoredText kind = ColoredText::kPlanOrStatus;
 };
 const ColoredRow kColoredRows[] = {
-    {"an added line is green", ColoredText::kPlanOrStatus, "\nip nat\n  + -A X  # why\n",
+    {"an added line is green", "\nip nat\n  + -A X  # why\n",
      "\nip nat\n\x1b[32m  + -A X  # why\x1b[0m\n"},
-    {"a removed line is red", ColoredText::kPlanOrStatus, "  - :X  # why\n  = :Y  # why\n",
+    {"a removed line is red", "  - :X  # why\n  = :Y  # why\n",
      "\x1b[31m  - :X  # why\x1b[0m\n  = :Y  # why\n"},
-    {"a finding has the colour of its severity, up to it", ColoredText::kPlanOrStatus,
+    {"a finding has the colour of its severity, up to it",
      "  ! A (critical) ip nat X: (warning)\n  ! B (warning) ip nat X: y\n  ! C (info) z\n",
      "\x1b[31m  ! A (critical)\x1b[0m ip nat X: (warning)\n"
      "\x1b[33m  ! B (warning)\x1b[0m ip nat X: y\n  ! C (info) z\n"},
-    {"a family in place is green, any other yellow", ColoredText::kPlanOrStatus,
+    {"a family in place is green, any other yellow",
      "ip: in place\nip6: 1 finding\nip: 2 changes needed (see plan)\n",
      "\x1b[32mip: in place\x1b[0m\n\x1b[33mip6: 1 finding\x1b[0m\n"
      "\x1b[33mip: 2 changes needed (see plan)\x1b[0m\n"},
-    {"exposed nodes are red", ColoredText::kPlanOrStatus,
-     "martian packets: EXPOSED: no rule\nmartian packets: no rule, and\n",
+    {"exposed nodes are red", "martian packets: EXPOSED: no rule\nmartian packets: no rule, and\n",
      "\x1b[31mmartian packets: EXPOSED: no rule\x1b[0m\nmartian packets: no rule, and\n"},
-    {"an audit's severities have colours, and nothing else", ColoredText::kAudit,
+    {"an audit's severities have colours, and nothing else",
      "error   A  nft\n    warning \nwarning B\ninfo    C\nallowed D\n\n1 error, 1 warning\n",
      "\x1b[31merror\x1b[0m   A  nft\n    warning \n\x1b[33mwarning\x1b[0m B\ninfo    C\n"
-     "allowed D\n\n1 error, 1 warning\n"},
-    {"an explanation's headings are bold, and its points plain", ColoredText::kExplain,
+     "allowed D\n\n1 error, 1 warning\n",
+     ColoredText::kAudit},
+    {"an explanation's headings are bold, and its points plain",
      "nat/X  (nft ip)\n  what\n\nin short\n  - a point\n",
-     "\x1b[1mnat/X  (nft ip)\x1b[0m\n  what\n\n\x1b[1min short\x1b[0m\n  - a point\n"},
-    {"no text", ColoredText::kExplain, "", ""},
+     "\x1b[1mnat/X  (nft ip)\x1b[0m\n  what\n\n\x1b[1min short\x1b[0m\n  - a point\n",
+     ColoredText::kExplain},
+    {"no text", "", "", ColoredText::kExplain},
 };
 
 TEST(ColoredTest, ColoursWhatTheTableNames) {
@@ -98,18 +99,17 @@ TEST(ColoredTest, ColoursWhatTheTableNames) {
 struct ExitCase {
   std::string name;
   std::function<void(FakeBackend&)> state;
-  ExitCode plan;
-  ExitCode status;
-  ExitCode sync;
-  ExitCode check;
+  ExitCode sync = kExitOk;
+  ExitCode plan = kExitDifferences;
+  ExitCode status = kExitDifferences;
+  ExitCode check = kExitDifferences;
 };
 
 void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
 
 TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
   const ExitCase rows[] = {
-      {"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk,
-       kExitDifferences},
+      {"NothingStands", [](FakeBackend&) {}},
       {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
       {"StaleChainsAreNoFinding",
        [](FakeBackend& backend) {
@@ -122,23 +122,21 @@ TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
          InPlace(backend);
          backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
        },
-       kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
+       kExitDifferences},
       {"DamageThatIsMended",
        [](FakeBackend& backend) {
          InPlace(backend);
          backend.AppendRule(Filter("KUBE-FIREWALL"),
                             BareDrop("block incoming localnet connections"));
-       },
-       kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
+       }},
       {"AnAcceptAboveOurJump",
        [](FakeBackend& backend) {
          InPlace(backend);
          backend.InsertRule(Filter("INPUT"), ForeignAcceptAll());
        },
-       kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
+       kExitDifferences},
       {"AnUnhookedBaseChain",
-       [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences,
-       kExitDifferences, kExitDifferences, kExitDifferences},
+       [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences},
       {"TheKernelRefusesToBeRead",
        [](FakeBackend& backend) {
          for (int i = 0; i < 3; ++i) backend.FailNextRead(absl::PermissionDeniedError("no"));

@@ -30,8 +30,8 @@ OpaqueRule Opaque(const std::vector<Bytes>& expressions) {
 struct OpaqueRow {
   std::string name;
   std::vector<Bytes> expressions;
-  std::string target = {};
-  bool terminal = false;
+  std::string target = "DROP";
+  bool terminal = true;
   std::optional<InterfaceMatch> in_interface = {};
   bool returns = false;
   bool nfacct = false;
@@ -44,18 +44,15 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
   const Bytes log = XtTarget("LOG", 0, Join({{4, 0}, Zeros(30)}));
   const auto in = [](const std::string& name, uint32_t op = 0) { return Compare(Text(name), op); };
   const std::vector<OpaqueRow> rows = {
-      {"accept", {other, Verdict(NF_ACCEPT)}, "ACCEPT", true},
-      {"drop", {other, Verdict(NF_DROP)}, "DROP", true},
+      {"accept", {other, Verdict(NF_ACCEPT)}, "ACCEPT"},
+      {"drop", {other, Verdict(NF_DROP)}},
       {"return", {other, Verdict(NFT_RETURN)}, "RETURN", true, {}, true},
       {"return, then more", {Verdict(NFT_RETURN), log}, "RETURN", true, {}, true},
       {"jump", {other, Verdict(NFT_JUMP, "C")}, "", false, {}, false, false, "C"},
-      {"mark", {other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))}, "MARK"},
-      {"masquerade", {other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))}, "MASQUERADE", true},
-      {"log", {other, log}, "LOG"},
-      {"reject",
-       {ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))},
-       "REJECT",
-       true},
+      {"mark", {other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))}, "MARK", false},
+      {"masquerade", {other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))}, "MASQUERADE"},
+      {"log", {other, log}, "LOG", false},
+      {"reject", {ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))}, "REJECT"},
       {"counted by name", {nfacct, other, Verdict(NF_DROP)}, "DROP", true, {}, false, true},
       {"an interface",
        {Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)},
@@ -72,7 +69,7 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
        "DROP",
        true,
        {{"eth0", false}}},
-      {"an output", {Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP)}, "DROP", true},
+      {"an output", {Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP)}},
   };
   for (const OpaqueRow& row : rows) {
     const OpaqueRule opaque = Opaque(row.expressions);

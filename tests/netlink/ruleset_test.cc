@@ -51,18 +51,18 @@ TEST(RulesetTest, NamesFamiliesAndTablesAsNftDoes) {
 TEST(PrefixTest, ParsesAndPrints) {
   struct Row {
     std::string name;
-    Family family;
     std::string text;
     std::string printed;
+    Family family = Family::kIPv4;
   };
   const std::vector<Row> rows = {
-      {"loopback", Family::kIPv4, "127.0.0.0/8", "127.0.0.0/8"},
-      {"bare address", Family::kIPv4, "10.0.0.1", "10.0.0.1/32"},
-      {"host bits are dropped", Family::kIPv4, "10.255.255.255/9", "10.128.0.0/9"},
-      {"no bits", Family::kIPv4, "1.2.3.4/0", "0.0.0.0/0"},
-      {"IPv6", Family::kIPv6, "fd00:0::/64", "fd00::/64"},
-      {"bare IPv6", Family::kIPv6, "::1", "::1/128"},
-      {"IPv6 host bits", Family::kIPv6, "ffff::ffff/127", "ffff::fffe/127"},
+      {"loopback", "127.0.0.0/8", "127.0.0.0/8"},
+      {"bare address", "10.0.0.1", "10.0.0.1/32"},
+      {"host bits are dropped", "10.255.255.255/9", "10.128.0.0/9"},
+      {"no bits", "1.2.3.4/0", "0.0.0.0/0"},
+      {"IPv6", "fd00:0::/64", "fd00::/64", Family::kIPv6},
+      {"bare IPv6", "::1", "::1/128", Family::kIPv6},
+      {"IPv6 host bits", "ffff::ffff/127", "ffff::fffe/127", Family::kIPv6},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -89,58 +89,54 @@ TEST(PrefixTest, RefusesWhatIsNone) {
 TEST(RuleTextTest, IsWhatIptablesSavePrints) {
   struct Row {
     std::string name;
-    Family family;
     Rule rule;
     std::string text;
+    Family family = Family::kIPv4;
   };
   const PrefixMatch loopback{P(Family::kIPv4, "127.0.0.0/8")};
   const PrefixMatch not_loopback{P(Family::kIPv4, "127.0.0.0/8"), true};
   const PrefixMatch all{P(Family::kIPv4, "0.0.0.0/0")};
   const PrefixMatch not_all{P(Family::kIPv4, "0.0.0.0/0"), true};
   const std::vector<Row> rows = {
-      {"drop", Family::kIPv4, Rule{}, "-j DROP"},
-      {"return", Family::kIPv4, Rule{.target = Return{}}, "-j RETURN"},
-      {"jump", Family::kIPv4, Rule{.target = Jump{"X"}}, "-j X"},
-      {"martian", Family::kIPv4,
+      {"drop", Rule{}, "-j DROP"},
+      {"return", Rule{.target = Return{}}, "-j RETURN"},
+      {"jump", Rule{.target = Jump{"X"}}, "-j X"},
+      {"martian",
        Rule{.source = not_loopback,
             .destination = loopback,
             .comment = "block incoming localnet connections",
             .ct_state = CtStateMatch{kCtRelated | kCtEstablished | kCtDnat, true}},
        "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
        "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
-      {"all states in the order of libxt_conntrack", Family::kIPv4,
-       Rule{.ct_state = CtStateMatch{0x1cf, false}},
+      {"all states in the order of libxt_conntrack", Rule{.ct_state = CtStateMatch{0x1cf, false}},
        "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP"},
-      {"mark", Family::kIPv4, Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
+      {"mark", Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
        "-m comment --comment a-b_9 -m mark --mark 0x8000/0x8000 -j DROP"},
-      {"whole mark, negated", Family::kIPv4, Rule{.mark = MarkMatch{.value = 1, .negated = true}},
+      {"whole mark, negated", Rule{.mark = MarkMatch{.value = 1, .negated = true}},
        "-m mark ! --mark 0x1 -j DROP"},
-      {"set mark", Family::kIPv4, Rule{.target = SetMark{0x4000, 0}},
-       "-j MARK --set-xmark 0x4000/0x0"},
-      {"set whole mark", Family::kIPv4, Rule{.target = SetMark{.value = 1}},
-       "-j MARK --set-xmark 0x1/0xffffffff"},
-      {"label", Family::kIPv4, Rule{.conn_label = ConnLabelMatch{}},
-       "-m connlabel --label \"0\" -j DROP"},
-      {"not label, behind the other matches", Family::kIPv6,
+      {"set mark", Rule{.target = SetMark{0x4000, 0}}, "-j MARK --set-xmark 0x4000/0x0"},
+      {"set whole mark", Rule{.target = SetMark{.value = 1}}, "-j MARK --set-xmark 0x1/0xffffffff"},
+      {"label", Rule{.conn_label = ConnLabelMatch{}}, "-m connlabel --label \"0\" -j DROP"},
+      {"not label, behind the other matches",
        Rule{.comment = "c",
             .mark = MarkMatch{1, 1},
             .ct_state = CtStateMatch{kCtNew},
             .conn_label = ConnLabelMatch{.label = 127, .negated = true}},
        "-m comment --comment c -m mark --mark 0x1/0x1 -m conntrack --ctstate NEW -m connlabel ! "
-       "--label \"127\" -j DROP"},
-      {"set label", Family::kIPv4,
+       "--label \"127\" -j DROP",
+       Family::kIPv6},
+      {"set label",
        Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}},
        "-m connlabel --label \"114\" --set"},
-      {"set label or drop", Family::kIPv4,
+      {"set label or drop",
        Rule{.conn_label = ConnLabelMatch{.label = 5, .set = true, .negated = true}},
        "-m connlabel ! --label \"5\" --set -j DROP"},
-      {"masquerade", Family::kIPv4, Rule{.target = Masquerade{}}, "-j MASQUERADE"},
-      {"masquerade at random", Family::kIPv4, Rule{.target = Masquerade{true}},
-       "-j MASQUERADE --random-fully"},
-      {"every source", Family::kIPv4, Rule{.source = all}, "-j DROP"},
-      {"no source", Family::kIPv4, Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
-      {"IPv6", Family::kIPv6, Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}},
-       "-s ::1/128 -j DROP"},
+      {"masquerade", Rule{.target = Masquerade{}}, "-j MASQUERADE"},
+      {"masquerade at random", Rule{.target = Masquerade{true}}, "-j MASQUERADE --random-fully"},
+      {"every source", Rule{.source = all}, "-j DROP"},
+      {"no source", Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
+      {"IPv6", Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}}, "-s ::1/128 -j DROP",
+       Family::kIPv6},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -197,26 +193,29 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   struct Row {
     std::string name;
     std::variant<Rule, OpaqueRule> content;
-    bool may_decide = false;
     bool unconditional_terminal = false;
     std::string jump = {};
+    bool may_decide = true;
   };
   const std::vector<Row> rows = {
-      {"drop", Rule{.target = Drop{}}, true, true},
-      {"return", Rule{.target = Return{}}, true, true},
-      {"masquerade", Rule{.target = Masquerade{}}, true, true},
-      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, true},
-      {"jump", Rule{.target = Jump{"X"}}, true, false, "X"},
-      {"mark changes the packet", Rule{.target = SetMark{}}, true},
-      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}, true},
+      {"drop", Rule{.target = Drop{}}, true},
+      {"return", Rule{.target = Return{}}, true},
+      {"masquerade", Rule{.target = Masquerade{}}, true},
+      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}},
+      {"jump", Rule{.target = Jump{"X"}}, false, "X"},
+      {"mark changes the packet", Rule{.target = SetMark{}}},
+      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}},
       {"a label changes no packet",
-       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}}},
+       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}},
+       false,
+       {},
+       false},
       {"a label, and a jump", Rule{.conn_label = ConnLabelMatch{.set = true}, .target = Jump{"X"}},
-       true, false, "X"},
-      {"opaque accept", Opaque(true, true, true), true, true},
-      {"opaque accept of some", Opaque(false, true, true), true},
-      {"opaque jump", Opaque(false, true, false, "Y"), true, false, "Y"},
-      {"opaque log", Opaque(true, false, false)},
+       false, "X"},
+      {"opaque accept", Opaque(true, true, true), true},
+      {"opaque accept of some", Opaque(false, true, true)},
+      {"opaque jump", Opaque(false, true, false, "Y"), false, "Y"},
+      {"opaque log", Opaque(true, false, false), false, {}, false},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

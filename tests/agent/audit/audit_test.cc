@@ -153,22 +153,22 @@ struct FutureRow {
   std::string table;  // of the chain
   std::string chain;
   std::string rule;
-  netlink::Family family;
   std::string line;
+  netlink::Family family = netlink::Family::kIPv4;
 };
 
 TEST(AuditChainFutureTest, DecidesTheSeverity) {
   const FutureRow rows[] = {
-      {"FirewallStaysOnIPv4", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL", netlink::Family::kIPv4,
+      {"FirewallStaysOnIPv4", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
        "warning ChainUser filter/KUBE-FIREWALL"},
-      {"FirewallGoesOnIPv6", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL", netlink::Family::kIPv6,
-       "error ChainUser filter/KUBE-FIREWALL"},
-      {"PostroutingGoes", "nat", "KUBE-POSTROUTING", "-j KUBE-POSTROUTING", netlink::Family::kIPv4,
+      {"FirewallGoesOnIPv6", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
+       "error ChainUser filter/KUBE-FIREWALL", netlink::Family::kIPv6},
+      {"PostroutingGoes", "nat", "KUBE-POSTROUTING", "-j KUBE-POSTROUTING",
        "error ChainUser nat/KUBE-POSTROUTING"},
       {"TheCanaryGoes", "mangle", "KUBE-KUBELET-CANARY", "-j KUBE-KUBELET-CANARY",
-       netlink::Family::kIPv4, "error ChainUser mangle/KUBE-KUBELET-CANARY"},
+       "error ChainUser mangle/KUBE-KUBELET-CANARY"},
       {"TheHintStays", "mangle", "KUBE-IPTABLES-HINT", "-j KUBE-IPTABLES-HINT",
-       netlink::Family::kIPv4, "warning ChainUser mangle/KUBE-IPTABLES-HINT"},
+       "warning ChainUser mangle/KUBE-IPTABLES-HINT"},
   };
   for (const FutureRow& row : rows) {
     SCOPED_TRACE(row.name);
@@ -403,20 +403,18 @@ TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
 
 struct LeftOverRow {
   std::string name;
-  std::string mode;        // of the leftovers
-  std::string table = {};  // of nft; empty: none
   std::string family = {};
+  std::string mode = "nft";          // of the leftovers
+  std::string table = "kube-proxy";  // of nft; empty: none
 };
 
 // `kube-proxy --cleanup` deletes the tables of nftables mode, of both families.
 
 TEST(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
   const LeftOverRow rows[] = {
-      {"NoTable", "nft"},
-      {"TheSameFamily", "nft", "kube-proxy", "ip"},
-      {"TheOtherFamily", "nft", "kube-proxy", "ip6"},
-      {"LeftInLegacyTables", "legacy", "kube-proxy", "ip"},
-      {"AnotherProgramsTable", "nft", "kube-proxy", "inet"},
+      {"NoTable", {}, "nft", {}},       {"TheSameFamily", "ip"},
+      {"TheOtherFamily", "ip6"},        {"LeftInLegacyTables", "ip", "legacy"},
+      {"AnotherProgramsTable", "inet"},
   };
   for (const LeftOverRow& row : rows) {
     SCOPED_TRACE(row.name);

@@ -258,24 +258,24 @@ TEST(ClearedMarksTest, NativeTablesCountByHookAndPriority) {
   struct Row {
     const char* family;
     netlink::ChainHook hook;
-    const char* lost;
+    const char* lost = "";
   };
   // Hooks of enum nf_inet_hooks: 0 prerouting, 1 input, 2 forward, 3 output, 4 postrouting.
   const Row rows[] = {
-      {"ip", {.hook = 0, .priority = -150}, ""},
+      {"ip", {.hook = 0, .priority = -150}},
       {"ip", {.hook = 0, .priority = -99}, "masquerade drop"},
       {"inet", {.hook = 1, .priority = -1}, "drop"},
-      {"inet", {.hook = 1, .priority = 1}, ""},
+      {"inet", {.hook = 1, .priority = 1}},
       {"inet", {.hook = 2, .priority = 300}, "masquerade"},
-      {"ip", {.hook = 3, .priority = -100}, ""},
+      {"ip", {.hook = 3, .priority = -100}},
       {"ip", {.hook = 3, .priority = -1}, "masquerade drop"},
       {"ip", {.hook = 3, .priority = 1}, "masquerade"},
       {"inet", {.hook = 4, .priority = 99}, "masquerade"},
       {"inet", {.hook = 4, .priority = 100, .nat = true}, "masquerade"},
-      {"inet", {.hook = 4, .priority = 101}, ""},
-      {"inet", {.hook = 5, .priority = 0}, ""},
-      {"ip6", {.hook = 4, .priority = 0}, ""},
-      {"bridge", {.hook = 4, .priority = 0}, ""},
+      {"inet", {.hook = 4, .priority = 101}},
+      {"inet", {.hook = 5, .priority = 0}},
+      {"ip6", {.hook = 4, .priority = 0}},
+      {"bridge", {.hook = 4, .priority = 0}},
   };
   for (const Row& row : rows) {
     Survey survey = SurveyOf("nft", NodeText());
@@ -329,23 +329,21 @@ TEST(ClearedMarksTest, AreNeverAFreeBit) {
 TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
   struct Row {
     const char* name;
-    const char* place;
     const char* rules;
-    const char* severity;
+    const char* severity = "error";
+    const char* place = "nat-end";
   };
   const Row rows[] = {
-      {"nothing acts", "", "", "error"},
-      {"in one rule", "nat-end", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
-       "warning"},
-      {"by SNAT", "nat-end",
+      {"nothing acts", "", "error", ""},
+      {"in one rule", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE", "warning"},
+      {"by SNAT",
        "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j SNAT --to-source 192.0.2.1",
        "warning"},
-      {"after a test that returns", "nat-end",
+      {"after a test that returns",
        "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A POSTROUTING -j MASQUERADE",
        "warning"},
-      {"without the mark", "nat-end", "-A POSTROUTING -o eth0 -j MASQUERADE", "error"},
-      {"by another mark", "nat-end", "-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE",
-       "error"},
+      {"without the mark", "-A POSTROUTING -o eth0 -j MASQUERADE"},
+      {"by another mark", "-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE"},
   };
   for (const Row& row : rows) {
     const AuditReport report = Audit(ViewOf(MarksItself(row.place, row.rules)), {});

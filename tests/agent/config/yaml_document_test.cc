@@ -47,7 +47,7 @@ TEST(YamlDocumentTest, FindsNothingInAValueThatIsNoMap) {
 struct GoodCase {
   std::string name;
   std::string text;
-  YamlNode::Kind kind;
+  YamlNode::Kind kind = YamlNode::Kind::kMap;
 };
 
 TEST(WellFormedYamlTest, IsAccepted) {
@@ -55,17 +55,16 @@ TEST(WellFormedYamlTest, IsAccepted) {
       {"AnEmptyText", "", YamlNode::Kind::kNull},
       {"CommentsOnly", "# one\n\n  # two\n", YamlNode::Kind::kNull},
       {"AMarkerOnly", "---\n", YamlNode::Kind::kNull},
-      {"AMarkerBeforeTheDocument", "---\na: 1\n", YamlNode::Kind::kMap},
-      {"AnEndMarkerBehindIt", "a: 1\n...\n", YamlNode::Kind::kMap},
+      {"AMarkerBeforeTheDocument", "---\na: 1\n"},
+      {"AnEndMarkerBehindIt", "a: 1\n...\n"},
       {"AByteOrderMark",
        "\xef\xbb\xbf"
-       "a: 1\n",
-       YamlNode::Kind::kMap},
-      {"WindowsLineEnds", "a: 1\r\nb: 2\r\n", YamlNode::Kind::kMap},
-      {"JsonIndentedWithTabs", "{\n\t\"a\": 1,\n\t\"b\": [1,\t2]\n}\n", YamlNode::Kind::kMap},
-      {"TabsInsideABlockOfText", "a: |\n  x\n  \ty\n", YamlNode::Kind::kMap},
-      {"AKeyWithNoValueInBraces", "{a, b: }", YamlNode::Kind::kMap},
-      {"NonAsciiText", "a: \"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"\n", YamlNode::Kind::kMap},
+       "a: 1\n"},
+      {"WindowsLineEnds", "a: 1\r\nb: 2\r\n"},
+      {"JsonIndentedWithTabs", "{\n\t\"a\": 1,\n\t\"b\": [1,\t2]\n}\n"},
+      {"TabsInsideABlockOfText", "a: |\n  x\n  \ty\n"},
+      {"AKeyWithNoValueInBraces", "{a, b: }"},
+      {"NonAsciiText", "a: \"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"\n"},
       {"DepthThirtyTwo", std::string(32, '[') + std::string(32, ']'), YamlNode::Kind::kSequence},
   };
   for (const GoodCase& row : rows) {

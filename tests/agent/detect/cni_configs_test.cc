@@ -82,14 +82,14 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
 TEST(CniConfigTest, RefusesWhatItCannotUnderstand) {
   struct Row {
     std::string name;
-    std::string text;
-    std::string message;
+    std::string text = {};
+    std::string message = "f is not JSON";
   };
   const std::vector<Row> rows = {
-      {"empty", "", "f is not JSON"},
-      {"half", R"({"plugins": [)", "f is not JSON"},
-      {"more", "{} {}", "f is not JSON"},
-      {"bytes", std::string("\xff\x00\xfe", 3), "f is not JSON"},
+      {"empty"},
+      {"half", R"({"plugins": [)"},
+      {"more", "{} {}"},
+      {"bytes", std::string("\xff\x00\xfe", 3)},
       {"array", "[]", "f is not a CNI configuration"},
       {"text", "\"x\"", "f is not a CNI configuration"},
       {"null", "null", "f is not a CNI configuration"},
@@ -195,30 +195,28 @@ TEST(CniConfigsTest, ReadsTheSubFolderThatIsNamedAsTheNetwork) {
 
 struct SubFolderRow {
   std::string name;
-  std::string file;
   std::string text;
   bool read = false;
+  std::string file = "10.conflist";
 };
 
 // As libcni decides it: libcni/conf.go, NetworkConfFromFile and NetworkConfFromBytes.
 TEST(CniConfigsTest, ReadsTheSubFolderWhereverLibcniWould) {
   const std::vector<SubFolderRow> rows = {
-      {"list without plugins", "10.conflist", R"({"name": "net"})", true},
-      {"list with plugins", "10.conflist", R"({"name": "net", "plugins": [{"type": "x"}]})", true},
-      {"false", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": false})", true},
-      {"False in quotes", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": "False"})",
+      {"list without plugins", R"({"name": "net"})", true},
+      {"list with plugins", R"({"name": "net", "plugins": [{"type": "x"}]})", true},
+      {"false", R"({"name": "net", "loadOnlyInlinedPlugins": false})", true},
+      {"False in quotes", R"({"name": "net", "loadOnlyInlinedPlugins": "False"})", true},
+      {"another letter case is another field", R"({"name": "net", "loadonlyinlinedplugins": true})",
        true},
-      {"another letter case is another field", "10.conflist",
-       R"({"name": "net", "loadonlyinlinedplugins": true})", true},
-      {"true", "10.conflist",
-       R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})"},
-      {"tRUE in quotes", "10.conflist",
+      {"true", R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})"},
+      {"tRUE in quotes",
        R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})"},
-      {"single plugin", "10.conf", R"({"name": "net", "type": "x"})"},
-      {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})"},
-      {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})"},
-      {"name that is not text", "10.conflist", R"({"name": ["net"]})"},
-      {"another network", "10.conflist", R"({"name": "Net"})"},
+      {"single plugin", R"({"name": "net", "type": "x"})", false, "10.conf"},
+      {"list that is called a plugin", R"({"name": "net", "plugins": []})", false, "10.json"},
+      {"no name", R"({"plugins": [{"type": "x"}]})"},
+      {"name that is not text", R"({"name": ["net"]})"},
+      {"another network", R"({"name": "Net"})"},
   };
   for (const SubFolderRow& row : rows) {
     SCOPED_TRACE(row.name);

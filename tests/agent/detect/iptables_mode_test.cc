@@ -323,25 +323,22 @@ TEST(DecideModeTest, ACanaryInNftMisleadsIptablesWrappersWhereTheHintIsLegacys) 
 
 struct SourceRow {
   std::string name;
-  ModeQuestion question;
-  EvidenceSource source;
   IptablesMode says;
+  ModeQuestion question = {};
+  EvidenceSource source = EvidenceSource::kKernel;
 };
 
 TEST(DecideModeTextTest, EachSourceIsEvidenceForWhatItShows) {
   const SourceRow rows[] = {
-      {"no program is evidence for neither", {}, EvidenceSource::kProgram, kNone},
+      {"no program is evidence for neither", kNone, {}, EvidenceSource::kProgram},
       {"a program of another name is not known",
+       kUnknown,
        {.program = kUnknown},
-       EvidenceSource::kProgram,
-       kUnknown},
-      {"a kernel with both is evidence for neither", {}, EvidenceSource::kKernel, kNone},
-      {"a kernel with nft only", {.legacy = kImpossible}, EvidenceSource::kKernel, kNft},
-      {"a kernel with legacy only", {.nft = kImpossible}, EvidenceSource::kKernel, kLegacy},
-      {"a kernel with neither is not known",
-       {.nft = kImpossible, .legacy = kImpossible},
-       EvidenceSource::kKernel,
-       kUnknown},
+       EvidenceSource::kProgram},
+      {"a kernel with both is evidence for neither", kNone},
+      {"a kernel with nft only", kNft, {.legacy = kImpossible}},
+      {"a kernel with legacy only", kLegacy, {.nft = kImpossible}},
+      {"a kernel with neither is not known", kUnknown, {.nft = kImpossible, .legacy = kImpossible}},
   };
   for (const SourceRow& row : rows) {
     SCOPED_TRACE(row.name);

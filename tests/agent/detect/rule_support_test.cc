@@ -217,7 +217,7 @@ TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
 struct Row {
   std::string name;
   std::map<std::string, std::string> files;
-  ModuleState state;
+  ModuleState state = ModuleState::kPresent;
 };
 
 constexpr char kOther[] = "nf_tables_set 1 - Live 0x0\nx nf_tables 0\n";
@@ -225,25 +225,20 @@ constexpr char kLine[] = "kernel/net/netfilter/nf_tables.ko";
 
 TEST(FindModuleTest, ReadsTheKernelsOwnLists) {
   const Row rows[] = {
-      {"Loaded", {{"modules", "x 1 - Live 0x0\nnf_tables 2 - Live 0x0\n"}}, ModuleState::kPresent},
+      {"Loaded", {{"modules", "x 1 - Live 0x0\nnf_tables 2 - Live 0x0\n"}}},
       {"LoadedAndNothingElseToBeLoaded",
-       {{"modules", "nf_tables 2 - Live 0x0\n"}, {"sys/kernel/modules_disabled", "1\n"}},
-       ModuleState::kPresent},
-      {"InSysModule", {{"modules", kOther}, {"sys/nf_tables/version", ""}}, ModuleState::kPresent},
-      {"BuiltIn",
-       {{"modules", kOther}, {"own/modules.builtin", std::string(kLine) + "\n"}},
-       ModuleState::kPresent},
+       {{"modules", "nf_tables 2 - Live 0x0\n"}, {"sys/kernel/modules_disabled", "1\n"}}},
+      {"InSysModule", {{"modules", kOther}, {"sys/nf_tables/version", ""}}},
+      {"BuiltIn", {{"modules", kOther}, {"own/modules.builtin", std::string(kLine) + "\n"}}},
       {"BuiltInBehindAnEmptyLine",
-       {{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine) + "\n"}},
-       ModuleState::kPresent},
+       {{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine) + "\n"}}},
       {"TheListOfBuiltInModulesCountsBeforeTheSymbols",
        {{"modules", kOther},
         {"own/modules.builtin", ""},
         {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
        ModuleState::kLoadable},
       {"BuiltInByItsSymbol",
-       {{"modules", kOther}, {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
-       ModuleState::kPresent},
+       {{"modules", kOther}, {"kallsyms", "0000000000000000 T nft_do_chain\n"}}},
       {"TheSymbolOfAModuleThatWasUnloadedMeanwhile",
        {{"modules", kOther}, {"kallsyms", "0000000000000000 t nft_do_chain\t[nf_tables]\n"}},
        ModuleState::kLoadable},

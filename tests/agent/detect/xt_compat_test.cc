@@ -183,16 +183,15 @@ TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
   struct SymbolsRow {
     std::string name;
     std::map<std::string, std::string> files;
-    int reads;
+    int reads = 0;
   };
   const std::string label = "kernel/net/netfilter/xt_connlabel.ko:\n";
   const SymbolsRow rows[] = {
-      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}, 0},
-      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}, 0},
-      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}, 0},
+      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}},
+      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}},
+      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}},
       {"known to be missing",
-       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
-       0},
+       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}}},
       {"not on disk, and perhaps built in", {{"modules", ""}, {"own/modules.dep", ""}}, 1},
       {"no lists", {{"modules", ""}}, 1},
   };

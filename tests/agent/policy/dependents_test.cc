@@ -95,15 +95,18 @@ TEST(DependentsTest, KeepNoRuleForAnybodyElse) {
 TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
   struct Row {
     const char* name;
-    TableId table;
-    uint32_t bits;
-    size_t setters;
+    uint32_t bits = 0x6;
+    TableId table = {"ip", "mangle"};
+    size_t setters = 2;
   };
   const Row rows[] = {
-      {"the same bits", {"ip", "mangle"}, 0x6, 1}, {"fewer bits", {"ip", "mangle"}, 0x2, 1},
-      {"more bits", {"ip", "mangle"}, 0xE, 2},     {"other bits", {"ip", "mangle"}, 0x8, 2},
-      {"one bit more", {"ip", "mangle"}, 0x7, 2},  {"the other family", {"ip6", "mangle"}, 0x6, 2},
-      {"both families", {"inet", "mine"}, 0x6, 2},
+      {"the same bits", 0x6, {"ip", "mangle"}, 1},
+      {"fewer bits", 0x2, {"ip", "mangle"}, 1},
+      {"more bits", 0xE},
+      {"other bits", 0x8},
+      {"one bit more", 0x7},
+      {"the other family", 0x6, {"ip6", "mangle"}},
+      {"both families", 0x6, {"inet", "mine"}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -124,45 +127,42 @@ TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
 
 struct MarkCase {
   std::string name;
-  TableId table;
-  std::string chain;
   SurveyRule rule;
-  bool counts = false;
+  std::string chain = "KUBE-MARK-MASQ";
+  TableId table = kIpNat;
+  bool counts = true;
 };
 
 TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   const MarkCase rows[] = {
       {"AForeignChain",
-       {"ip", "mangle"},
+       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
        "MINE",
-       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       true},
-      {"ANativeTable", {"inet", "mine"}, "prerouting", Mark("[nft meta]", 0xffffffff), true},
-      {"TheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000)},
-      {"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-      {"AnotherMaskInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-       Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000), true},
-      {"TwoBitsInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-       Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000), true},
-      {"WhatClearsTheMark", kIpNat, "KUBE-POSTROUTING",
-       Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000)},
-      {"WhatSetsAMarkWhereItIsCleared", kIpNat, "KUBE-POSTROUTING",
-       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-      {"AMarkInTheFirewall", kIpFilter, "KUBE-FIREWALL",
-       Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), true},
+       {"ip", "mangle"}},
+      {"ANativeTable", Mark("[nft meta]", 0xffffffff), "prerouting", {"inet", "mine"}},
+      {"TheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "KUBE-MARK-MASQ",
+       kIpNat, false},
+      {"AConditionalRuleInTheMarkingChain",
+       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000)},
+      {"AnotherMaskInTheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000)},
+      {"TwoBitsInTheMarkingChain", Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000)},
+      {"WhatClearsTheMark", Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), "KUBE-POSTROUTING",
+       kIpNat, false},
+      {"WhatSetsAMarkWhereItIsCleared", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       "KUBE-POSTROUTING"},
+      {"AMarkInTheFirewall", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), "KUBE-FIREWALL",
+       kIpFilter},
       {"AChainOfThatNameInAnotherTable",
-       {"ip", "mangle"},
-       "KUBE-MARK-MASQ",
        Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       true},
+       "KUBE-MARK-MASQ",
+       {"ip", "mangle"}},
       {"KubeProxysNftablesMode",
-       {"ip", "kube-proxy"},
+       Mark("[nft meta]", 0x4000),
        "mark-for-masquerade",
-       Mark("[nft meta]", 0x4000)},
-      {"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0)},
-      {"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff)},
+       {"ip", "kube-proxy"},
+       false},
+      {"ARuleThatSetsNothing", Mark("-j ACCEPT", 0), "MINE", kIpNat, false},
+      {"Arp", Mark("[xt mangle rev 0]", 0xffffffff), "INPUT", {"arp", "filter"}, false},
   };
   for (const MarkCase& row : rows) {
     SCOPED_TRACE(row.name);
@@ -182,14 +182,14 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
   struct Row {
     const char* name;
-    const char* from;
-    const char* chain;
+    const char* from = "";
+    const char* chain = "";
     bool drops = false;
     bool masquerades = false;
     CniConfigs cni = {};
   };
   const Row rows[] = {
-      {"nobody", "", ""},
+      {"nobody"},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", true},
       {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", false, true},
       {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
@@ -239,19 +239,19 @@ TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
 TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   struct Row {
     const char* name;
-    TableId table;
-    const char* chain;  // jumped to; none if empty
+    const char* chain = "";  // jumped to; none if empty
     std::vector<int> labels = {};
     CniConfigs cni = {};
+    TableId table = kIpNat;
   };
   const Row rows[] = {
-      {"nobody", kIpNat, ""},
-      {"a jump", kIpNat, "KUBELET-MARK-DROP", {115}},
-      {"a jump to the other", kIpNat, "KUBELET-MARK-MASQ", {114}},
-      {"a jump in a table of no iptables", {"inet", "mine"}, "KUBELET-MARK-DROP"},
-      {"a jump to another chain", kIpNat, "KUBELET-POSTROUTING"},
-      {"a CNI plugin", kIpNat, "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
-      {"perhaps a CNI plugin", kIpNat, "", {114, 115}, {.problems = {"unreadable"}}},
+      {"nobody"},
+      {"a jump", "KUBELET-MARK-DROP", {115}},
+      {"a jump to the other", "KUBELET-MARK-MASQ", {114}},
+      {"a jump in a table of no iptables", "KUBELET-MARK-DROP", {}, {}, {"inet", "mine"}},
+      {"a jump to another chain", "KUBELET-POSTROUTING"},
+      {"a CNI plugin", "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
+      {"perhaps a CNI plugin", "", {114, 115}, {.problems = {"unreadable"}}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -295,24 +295,21 @@ TEST(DependentsTest, KnowTheFirstRuleOfOthers) {
 TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   struct Row {
     TableId table;
-    const char* chain;
-    SurveyRule rule;
-    const char* known;
+    const char* chain = "MINE";
+    const char* known = "";
+    SurveyRule rule = Mark("-j DROP", 0);
   };
   const Row rows[] = {
-      {kIpFilter, "MINE", Mark("-j DROP", 0), "ip filter MINE: -A MINE -j DROP"},
-      {{"ip6", "raw"},
-       "PREROUTING",
-       Mark("-j DROP", 0),
-       "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
-      {{"ip", "mangle"}, "MINE", Mark("-j DROP", 0), "ip mangle MINE: -A MINE -j DROP"},
-      {{"ip6", "security"}, "MINE", Mark("-j DROP", 0), "ip6 security MINE: -A MINE -j DROP"},
-      {kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"),
-       "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ"},
-      {kIpFilter, "INPUT", Jump("KUBE-FIREWALL"), ""},
-      {kIpNat, "KUBE-MARK-MASQ", Mark("-j DROP", 0), ""},
-      {{"inet", "filter"}, "input", Mark("-j DROP", 0), ""},
-      {{"ip", "kube-proxy"}, "filter", Mark("-j DROP", 0), ""},
+      {kIpFilter, "MINE", "ip filter MINE: -A MINE -j DROP"},
+      {{"ip6", "raw"}, "PREROUTING", "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
+      {{"ip", "mangle"}, "MINE", "ip mangle MINE: -A MINE -j DROP"},
+      {{"ip6", "security"}, "MINE", "ip6 security MINE: -A MINE -j DROP"},
+      {kIpNat, "KUBE-SVC-X", "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ",
+       Jump("KUBE-MARK-MASQ")},
+      {kIpFilter, "INPUT", "", Jump("KUBE-FIREWALL")},
+      {kIpNat, "KUBE-MARK-MASQ"},
+      {{"inet", "filter"}, "input"},
+      {{"ip", "kube-proxy"}, "filter"},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -339,26 +336,26 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
 TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   struct Row {
     const char* name;
-    TableId table;
-    const char* chain;
-    SurveyRule rule;
-    bool counts = false;
+    const char* chain = "KUBELET-MARK-MASQ";
+    SurveyRule rule = Label(114);
+    TableId table = kIpNat;
+    bool counts = true;
   };
   const TableId ip6_nat = {"ip6", "nat"};
   const Row rows[] = {
-      {"theirs", kIpNat, "MINE", Label(114), true},
-      {"of another table", {"ip", "mangle"}, "PREROUTING", Label(5), true},
-      {"native", {"inet", "mine"}, "c", Label("[nft ct]", netlink::AllConnLabels()), true},
-      {"ours", kIpNat, "KUBELET-MARK-MASQ", Label(114)},
-      {"ours of label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0)},
-      {"ours of an earlier label", ip6_nat, "KUBELET-MARK-DROP", Label(7)},
-      {"theirs in our chain", kIpNat, "KUBELET-MARK-MASQ",
-       Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114)), true},
-      {"a chain of that name elsewhere", kIpFilter, "KUBELET-MARK-MASQ", Label(114), true},
-      {"where we set none", kIpNat, "KUBELET-POSTROUTING", Label(114), true},
-      {"in a chain for marks", kIpNat, "KUBE-MARK-MASQ", Label(114), true},
-      {"sets none", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {})},
-      {"arp", {"arp", "filter"}, "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels())},
+      {"theirs", "MINE"},
+      {"of another table", "PREROUTING", Label(5), {"ip", "mangle"}},
+      {"native", "c", Label("[nft ct]", netlink::AllConnLabels()), {"inet", "mine"}},
+      {"ours", "KUBELET-MARK-MASQ", Label(114), kIpNat, false},
+      {"ours of label 0", "KUBELET-MARK-MASQ", Label(0), kIpNat, false},
+      {"ours of an earlier label", "KUBELET-MARK-DROP", Label(7), ip6_nat, false},
+      {"theirs in our chain", "KUBELET-MARK-MASQ",
+       Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114))},
+      {"a chain of that name elsewhere", "KUBELET-MARK-MASQ", Label(114), kIpFilter},
+      {"where we set none", "KUBELET-POSTROUTING"},
+      {"in a chain for marks", "KUBE-MARK-MASQ"},
+      {"sets none", "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), kIpNat, false},
+      {"arp", "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), {"arp", "filter"}, false},
   };
   for (const Row& row : rows) {
     for (const bool other_mode : {false, true}) {

@@ -62,10 +62,10 @@ Observed& Serving(Observed& observed, Family family = Family::kIPv4) {
 struct ClaimCase {
   std::string name;
   std::function<void(Observed&, Dependents&)> prepare;
-  std::set<std::string> chains_gone;
   Kept kept;
+  std::set<std::string> chains_gone = {"nat/KUBE-MARK-DROP"};
   // The rule that drops marked packets goes.
-  bool drop_mark_rule_goes = false;
+  bool drop_mark_rule_goes = true;
 };
 
 const Kept kCanaries = {{"mangle/KUBE-KUBELET-CANARY", {"liveKubelet"}},
@@ -81,126 +81,119 @@ Marking Setter(uint32_t bits) {
 
 TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
   const ClaimCase rows[] = {
-      {"NobodyUsesAnything", [](Observed&, Dependents&) {}, kAllOfNat, {}, true},
+      {"NobodyUsesAnything", [](Observed&, Dependents&) {}, {}, kAllOfNat},
       {"AForeignRuleJumpsToTheMasqueradeMark",
        [](Observed&, Dependents& dependents) {
          dependents.references = {
              {Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1", "-A CNI-DN-1 -j KUBE-MARK-MASQ"}};
        },
-       {"nat/KUBE-MARK-DROP"},
-       {{"nat/KUBE-MARK-MASQ", {"foreignJump"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-       true},
+       {{"nat/KUBE-MARK-MASQ", {"foreignJump"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
       {"AForeignRuleJumpsToTheDropMark",
        [](Observed&, Dependents& dependents) {
          dependents.references = {
              {Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
        },
+       {{"nat/KUBE-MARK-DROP", {"foreignJump"}}, {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
        {"nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING"},
-       {{"nat/KUBE-MARK-DROP", {"foreignJump"}}, {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+       false},
       {"ARuleInAMarkingChainThatStaysSetsTheDropBit",
        [](Observed& observed, Dependents&) {
          observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(15), ForeignLog()});
        },
-       {"nat/KUBE-MARK-DROP"},
        {{"nat/KUBE-MARK-MASQ", {"foreignRule"}},
         {"nat/KUBE-POSTROUTING", {"markedPackets"}},
-        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       {"nat/KUBE-MARK-DROP"},
+       false},
       {"AChainHoldsAForeignRule",
        [](Observed& observed, Dependents&) {
          observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
        },
-       {"nat/KUBE-MARK-DROP"},
-       {{"nat/KUBE-MARK-MASQ", {"foreignRule"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-       true},
+       {{"nat/KUBE-MARK-MASQ", {"foreignRule"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
       {"ACniConfigurationNamesTheChain",
        [](Observed&, Dependents& dependents) {
          dependents.cni.references = {
              {"/etc/cni/net.d/10-net.conflist", "portmap", "KUBE-MARK-MASQ"}};
        },
-       {"nat/KUBE-MARK-DROP"},
-       {{"nat/KUBE-MARK-MASQ", {"cniConfig"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-       true},
+       {{"nat/KUBE-MARK-MASQ", {"cniConfig"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
       {"CniConfigurationsCannotBeRead",
        [](Observed&, Dependents& dependents) {
          dependents.cni.problems = {"/etc/cni/net.d: Permission denied"};
        },
-       {},
        {{"nat/KUBE-MARK-MASQ", {"cniConfig"}},
         {"nat/KUBE-MARK-DROP", {"cniConfig"}},
         {"nat/KUBE-POSTROUTING", {"markedPackets"}},
-        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       {},
+       false},
       {"KubeProxyBefore125NeedsTheDropMark",
        [](Observed& observed, Dependents&) { Serving(observed); },
-       {},
        {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
         {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
         {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
-        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}},
+       {},
+       false},
       {"KubeProxySince125DropsByItself",
        [](Observed& observed, Dependents&) {
          Serving(observed).Chain(Filter("KUBE-PROXY-FIREWALL"));
        },
-       {"nat/KUBE-MARK-DROP"},
        {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
-        {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}}},
-       true},
+        {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}}}},
       {"KubeProxyOfIpvsModeBefore125",
        [](Observed& observed, Dependents&) {
          Serving(observed)
              .Chain(Nat("KUBE-LOAD-BALANCER"))
              .Chain(Nat("KUBE-FIREWALL"), {JumpTo("KUBE-MARK-DROP")});
        },
-       {},
        {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
         {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
         {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
-        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}},
+       {},
+       false},
       {"KubeProxyCouldNotCleanUp",
        [](Observed& observed, Dependents&) {
          observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
        },
-       {"nat/KUBE-MARK-DROP"},
        {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
-        {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}}},
-       true},
+        {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}}}},
       {"KubeProxyCleanedUpAndLeftItsCanary",
        [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-PROXY-CANARY")); },
-       {},
        {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
         {"nat/KUBE-MARK-DROP", {"kubeProxyRemains"}},
         {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
-        {"filter/KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}},
+       {},
+       false},
       {"AForeignRuleSetsTheMasqueradeBit",
        [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x4000)}; },
-       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
        {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-       true},
+       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"}},
       {"AForeignRuleSetsTheDropBit",
        [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x8000)}; },
+       {{"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
        kAllOfNat,
-       {{"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+       false},
       {"AForeignRuleSetsOtherBits",
        [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0xffff3fff)}; },
-       kAllOfNat,
        {},
-       true},
+       kAllOfNat},
       {"AForeignRuleOfIPv6SetsTheBits",
        [](Observed&, Dependents& dependents) {
          dependents.mark_setters = {Setter(0xffffffff)};
          dependents.mark_setters[0].ipv4 = false;
        },
-       kAllOfNat,
        {},
-       true},
+       kAllOfNat},
       {"TheBitOfTheRuleCountsNotTheConfiguredOne",
        [](Observed& observed, Dependents& dependents) {
          observed.Chain(Nat("KUBE-POSTROUTING"),
                         {ReturnUnmarked(20), ClearBit(20), MasqueradeAll(0)});
          dependents.mark_setters = {Setter(0x100000)};
        },
-       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
        {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-       true},
+       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"}},
   };
   for (const ClaimCase& row : rows) {
     SCOPED_TRACE(row.name);
