@@ -18,56 +18,49 @@ struct User {
   const char* name;
   // The program, behind "iptables-nft" or "iptables-legacy" of the managed mode where it starts
   // with "-t".
-  std::vector<std::string> does;
-  // A CNI configuration's text.
-  const char* conflist;
+  std::vector<std::string> does = {};
   Kept keeps = {};
+  // A CNI configuration's text.
+  const char* conflist = nullptr;
 };
 
 const char* const kConflist = R"({"cniVersion": "0.3.1", "name": "net", "plugins": [
   {"type": "portmap", "externalSetMarkChain": "KUBELET-MARK-MASQ"}]})";
 
 const User kUsers[] = {
-    {"Nobody", {}, nullptr},
+    {"Nobody"},
     {"AForeignJumpToMasquerade",
      {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"},
-     nullptr,
      {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
       {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
     {"AForeignGotoToDrop",
      {"-t nat -A PREROUTING -s 10.0.0.0/8 -g KUBELET-MARK-DROP"},
-     nullptr,
      {{"ip nat KUBELET-MARK-DROP", {"foreignJump"}},
       {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
     {"AForeignRuleInTheChain",
      {"-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"},
-     nullptr,
      {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
       {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
     {"AForeignRuleThatSetsTheDropLabel",
      {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 --set"},
-     nullptr,
      {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
     {"ARuleThatSetsAnotherLabel",
-     {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set"},
-     nullptr},
+     {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set"}},
     {"ARuleThatTestsTheLabel",
-     {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT"},
-     nullptr},
+     {"-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT"}},
     {"ARuleOfNftablesThatMaySetAnyLabel",
      {"nft add table ip mine", "nft add chain ip mine c", "nft add rule ip mine c ct label set 3"},
-     nullptr,
      {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
       {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"ARuleThatSetsMarks", {"-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff"}, nullptr},
-    {"KubeProxysChains", {"-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES"}, nullptr},
+    {"ARuleThatSetsMarks", {"-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff"}},
+    {"KubeProxysChains", {"-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES"}},
     {"ACniConfigurationThatNamesTheChain",
      {},
-     kConflist,
      {{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
       {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
       {"ip6 nat KUBELET-MARK-MASQ", {"cniConfig"}},
-      {"ip6 nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
+      {"ip6 nat KUBELET-POSTROUTING", {"labelledPackets"}}},
+     kConflist},
 };
 
 // "nat: -A POSTROUTING ... -j KUBELET-POSTROUTING".

@@ -84,7 +84,7 @@ class LegacyMonitorFaultTest : public LegacyMonitorTest {
 struct WatchFault {
   std::string name;
   FailingCall failing;
-  absl::StatusCode code;
+  absl::StatusCode code = absl::StatusCode::kResourceExhausted;
 };
 constexpr uint32_t kDirectory =
     IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
@@ -97,10 +97,9 @@ const WatchFault kWatchFaults[] = {
      {.number = SYS_inotify_init1,
       .argument = 0,
       .value = IN_CLOEXEC | IN_NONBLOCK,
-      .error = EMFILE},
-     absl::StatusCode::kResourceExhausted},
-    {"no watch of the directory", Add(kDirectory, ENOSPC), absl::StatusCode::kResourceExhausted},
-    {"no watch of the file", Add(kFile, ENOSPC), absl::StatusCode::kResourceExhausted},
+      .error = EMFILE}},
+    {"no watch of the directory", Add(kDirectory, ENOSPC)},
+    {"no watch of the file", Add(kFile, ENOSPC)},
     {"no permission for the file", Add(kFile, EACCES), absl::StatusCode::kPermissionDenied},
 };
 

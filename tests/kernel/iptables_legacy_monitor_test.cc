@@ -248,12 +248,12 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
   struct Row {
     std::string name;
     FailingCall call;
-    Code code;
+    Code code = Code::kOk;
     std::string message = {};
   };
   constexpr uint32_t kGetOption = SYS_getsockopt;
   const Row rows[] = {
-      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}, Code::kOk},
+      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}},
       {"no raw socket of IPv6",
        {SYS_socket, 0, AF_INET6, EPERM},
        Code::kPermissionDenied,
@@ -262,14 +262,12 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
        {SYS_socket, 0, AF_INET, EAFNOSUPPORT},
        Code::kUnavailable,
        "opening a raw socket to ask for iptables-legacy ip:"},
-      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}, Code::kOk},
+      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}},
       {"layouts that cannot be read",
        {kGetOption, 2, IPT_SO_GET_INFO, ENOMEM},
        Code::kResourceExhausted,
        "reading the layout of iptables-legacy ip filter"},
-      {"rules that are rewritten all the while",
-       {kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN},
-       Code::kOk},
+      {"rules that are rewritten all the while", {kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN}},
       {"rules that cannot be read",
        {kGetOption, 2, IPT_SO_GET_ENTRIES, ENOMEM},
        Code::kResourceExhausted,
