@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/ruleset.h"
 
+#include <gtest/gtest.h>
+
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "netlink/survey.h"
+#include "netlink/transaction.h"
 #include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
@@ -252,6 +256,139 @@ TEST(SnapshotTest, PrintsABlockForEachFamilyAndTable) {
             "# ip\n*filter\n:INPUT - [0:0]\n:X - [0:0]\n-A INPUT -j X\n-A INPUT [nft log]\nCOMMIT\n"
             "# ip6\n*filter\n:INPUT - [0:0]\n# INPUT is not on its hook\nCOMMIT\n");
   EXPECT_EQ(ToString(Snapshot{}), "");
+}
+
+const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
+const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
+const ChainId kNat{Family::kIPv4, Table::kNat, "N"};
+const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER6"};
+
+TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
+  const Rule drop{.comment = "x y", .target = Drop{}};
+  EXPECT_EQ(ToString(Operation(CreateChain{kUser})), ":USER - [0:0]");
+  EXPECT_EQ(ToString(Operation(CreateChain{kInput})), ":INPUT ACCEPT [0:0]");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = {}})),
+            "-A USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9, .number = 2})),
+            "-I USER 2 -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9})),
+            "-I USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(DeleteRule{.chain = kUser, .handle = 9, .number = 2, .rule = drop})),
+            "-D USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(DeleteChain{kUser})), "-X USER");
+  EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
+}
+
+TEST(OperationTest, KnowsItsChain) {
+  EXPECT_EQ(ChainOf(CreateChain{kUser}), kUser);
+  EXPECT_EQ(ChainOf(AddRule{.chain = kNat, .rule = {}, .before = {}}), kNat);
+  EXPECT_EQ(ChainOf(DeleteRule{.chain = kUser6, .rule = {}}), kUser6);
+  EXPECT_EQ(ChainOf(DeleteChain{kUser}), kUser);
+  EXPECT_EQ(ChainOf(WakeTable{kInput}), kInput);
+  const ChainId native{Family::kIPv6, Table::kFilter, "mine"};
+  EXPECT_EQ(ChainOf(PutNativeTable{{.family = Family::kIPv6, .name = "mine", .chains = {}}}),
+            native);
+  EXPECT_EQ(ChainOf(DeleteNativeTable{.family = Family::kIPv6, .name = "mine"}), native);
+}
+
+TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
+  const Transaction transaction{
+      .generation = 5,
+      .operations = {
+          CreateChain{kUser},
+          CreateChain{kUser6},
+          CreateChain{kInput},
+          AddRule{.chain = kUser, .rule = Rule{.target = Drop{}}, .before = {}},
+          CreateChain{kNat},
+          AddRule{.chain = kNat, .rule = Rule{.target = Masquerade{true}}, .before = {}},
+          AddRule{.chain = kInput, .rule = Rule{.target = Jump{"USER"}}, .before = 3, .number = 1},
+          DeleteRule{.chain = kInput, .handle = 4, .number = 2, .rule = {}},
+          DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
+          WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant},
+      }};
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
+            "*filter\n"
+            ":USER - [0:0]\n"
+            "-A USER -j DROP\n"
+            "-I INPUT 1 -j USER\n"
+            "-D INPUT 2\n"
+            "-X OLD\n"
+            "COMMIT\n"
+            "*nat\n"
+            ":N - [0:0]\n"
+            "-A N -j MASQUERADE --random-fully\n"
+            "COMMIT\n");
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv6), "*filter\n:USER6 - [0:0]\nCOMMIT\n");
+}
+
+TEST(RestoreTextTest, KeepsTheOrderOfTables) {
+  const Transaction transaction{.operations = {DeleteChain{kNat}, DeleteChain{kUser}}};
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
+            "*nat\n-X N\nCOMMIT\n*filter\n-X USER\nCOMMIT\n");
+}
+
+TEST(RestoreTextTest, IsEmptyForAFamilyWithoutOperations) {
+  EXPECT_EQ(ToRestoreText(Transaction{}, Family::kIPv4), "");
+  EXPECT_EQ(ToRestoreText(Transaction{.operations = {CreateChain{kUser}}}, Family::kIPv6), "");
+}
+
+TEST(SurveyTest, SpellsARuleByItsFamilyOrAsItWasSpelled) {
+  const SurveyRule six = {
+      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv6, "fd00::/64")},
+                       .target = Drop{}}}};
+  EXPECT_EQ(ToString(TableId{"ip6", "filter"}, six), "-s fd00::/64 -j DROP");
+  const SurveyRule four = {
+      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv4, "10.0.0.0/8")},
+                       .target = Drop{}}}};
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, four), "-s 10.0.0.0/8 -j DROP");
+  SurveyRule other = {{.content = Rule{.comment = "c", .target = Jump{"X"}}}};
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), "-m comment --comment c -j X");
+  other.spelling = "-m comment --comment \"c\" -j X";
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), other.spelling);
+}
+
+TEST(SurveyTest, ReadsLikeIptablesSaveWithCounters) {
+  Survey survey;
+  survey.mode = "nft";
+  survey.tables[{"ip", "empty"}];
+  SurveyChain& input = survey.tables[{"ip", "filter"}]["INPUT"];
+  input.base = true;
+  input.policy = "DROP";
+  const SurveyRule rule = {
+      {.content = Rule{.target = Jump{"X"}}, .counters = {.packets = 7, .bytes = 420}}};
+  input.rules = {rule, {{.content = OpaqueRule()}}};
+  survey.tables[{"ip", "filter"}]["X"];
+  survey.tables[{"inet", "filter"}]["c"];
+  EXPECT_EQ(ToString(survey),
+            "# inet\n*filter\n:c - [0:0]\nCOMMIT\n"
+            "# ip\n*empty\nCOMMIT\n"
+            "# ip\n*filter\n:INPUT DROP [0:0]\n:X - [0:0]\n"
+            "[7:420] -A INPUT -j X\n[0:0] -A INPUT\nCOMMIT\n");
+}
+
+TEST(SurveyTest, FindsAChainOfItsTableOnly) {
+  Survey survey;
+  survey.tables[{"ip", "nat"}]["X"].base = true;
+  ASSERT_NE(survey.Find({"ip", "nat"}, "X"), nullptr);
+  EXPECT_TRUE(survey.Find({"ip", "nat"}, "X")->base);
+  EXPECT_EQ(survey.Find({"ip6", "nat"}, "X"), nullptr);
+  EXPECT_EQ(survey.Find({"ip", "nat"}, "Y"), nullptr);
+  EXPECT_EQ(ToString(TableId{"ip", "nat"}), "ip nat");
+}
+
+TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {
+  OpaqueRule rule = {.text = "-j X", .jump = "X"};
+  const SurveyRule one = {{.content = rule}};
+  SurveyRule other = one;
+  other.counters.packets = 9;
+  EXPECT_EQ(one, other);
+  rule.marks.set = 1;
+  other.content = rule;
+  EXPECT_FALSE(one == other);
+  rule.marks.set = 0;
+  rule.marks.labels_set.set(127);
+  other.content = rule;
+  EXPECT_FALSE(one == other);
 }
 
 }  // namespace
