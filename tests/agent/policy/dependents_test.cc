@@ -29,14 +29,20 @@ SurveyRule Label(size_t label) {
                netlink::ConnLabelSet().set(label));
 }
 
-TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  EXPECT_FALSE(see(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
-  see(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
-  see(kIpNat, "MINE", Jump("OTHER"));
-  see({"inet", "nat"}, "MINE", Jump("KUBE-MARK-MASQ"));
-  const Dependents found = collector.Finish({}, {});
+class DependentsTest : public ::testing::Test {
+ protected:
+  Dependents Found() { return collector_.Finish({}, {}); }
+
+  DependentsCollector collector_;
+  const netlink::SurveyFilter see_ = collector_.ManagedMode();
+};
+
+TEST_F(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
+  EXPECT_FALSE(see_(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
+  see_(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
+  see_(kIpNat, "MINE", Jump("OTHER"));
+  see_({"inet", "nat"}, "MINE", Jump("KUBE-MARK-MASQ"));
+  const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0], (Reference{Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1",
                                             "-A CNI-DN-1 -s 10.0.0.0/8 -j KUBE-MARK-MASQ", false}));
@@ -44,55 +50,46 @@ TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1U)));
 }
 
-TEST(DependentsTest, AreNotKubeletsOwnJumps) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
-  see(kIpNat, "POSTROUTING",
-      Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
-  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
+TEST_F(DependentsTest, AreNotKubeletsOwnJumps) {
+  see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
+  see_(kIpNat, "POSTROUTING",
+       Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
+  EXPECT_EQ(Found(), Dependents{});
   // From another chain, or with a match of somebody's, they are somebody's.
-  see(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
-  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
-  EXPECT_THAT(collector.Finish({}, {}).references, SizeIs(2));
+  see_(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
+  see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
+  EXPECT_THAT(Found().references, SizeIs(2));
 }
 
-TEST(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
-  DependentsCollector collector;
-  collector.ManagedMode()(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
-  EXPECT_THAT(collector.Finish({}, {}).references, IsEmpty());
+TEST_F(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
+  see_(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
+  EXPECT_THAT(Found().references, IsEmpty());
 }
 
-TEST(DependentsTest, CountAllAndKeepAFew) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, CountAllAndKeepAFew) {
   for (int i = 0; i < 1000; ++i) {
-    see(kIpNat, "CNI-DN-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
-    see(kIpNat, "KUBE-SEP-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, "CNI-DN-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, "KUBE-SEP-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
   }
-  const Dependents found = collector.Finish({}, {});
+  const Dependents found = Found();
   EXPECT_THAT(found.references, SizeIs(8));
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
-TEST(DependentsTest, CountKubeProxysRulesApart) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, CountKubeProxysRulesApart) {
   for (const char* chain : {"CNI-DN-1", "CNI-DN-2", "KUBE-SEP-1", "KUBE-SEP-2", "KUBE-SEP-3"}) {
-    see(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
   }
-  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
-              ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
+  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
 }
 
-TEST(DependentsTest, KeepNoRuleForAnybodyElse) {
-  DependentsCollector collector;
-  EXPECT_FALSE(collector.ManagedMode()(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(collector.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
+TEST_F(DependentsTest, KeepNoRuleForAnybodyElse) {
+  EXPECT_FALSE(see_(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(collector_.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
 }
 
 // Another example of bits that are known, for packets that are known, says nothing new.
-TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
+TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
   struct Row {
     const char* name;
     uint32_t bits = 0x6;
@@ -177,7 +174,7 @@ TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   }
 }
 
-TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
+TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
   const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
   struct Row {
@@ -212,23 +209,20 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
 }
 
 // Who comes to them is a claim by itself, and what they set is then marked.
-TEST(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
-  see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
-  const Dependents found = collector.Finish({.problems = {"unreadable"}}, {});
+TEST_F(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
+  see_(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
+  see_(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+  const Dependents found = collector_.Finish({.problems = {"unreadable"}}, {});
   EXPECT_THAT(found.mark_setters, IsEmpty());
   EXPECT_THAT(found.label_setters, IsEmpty());
 }
 
-TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
-  DependentsCollector collector;
+TEST_F(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   const std::string text = "-m connlabel --label \"5\" --set -j MARK --set-xmark 0x4000/0x4000";
   const auto label = netlink::ConnLabelSet().set(5);
-  collector.ManagedMode()(kIpNat, "MINE", Surveyed(text, 0x4000, label));
-  collector.ManagedMode()(kIpNat, "MARKS", Mark("-j MARK --set-xmark 0x10000/0x10000", 0x10000));
-  const Dependents found = collector.Finish({}, {});
+  see_(kIpNat, "MINE", Surveyed(text, 0x4000, label));
+  see_(kIpNat, "MARKS", Mark("-j MARK --set-xmark 0x10000/0x10000", 0x10000));
+  const Dependents found = Found();
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   ASSERT_THAT(found.label_setters, SizeIs(1));
   EXPECT_EQ(found.label_setters[0].from, "ip nat MINE");
@@ -236,7 +230,7 @@ TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   EXPECT_EQ(found.label_setters[0].labels, label);
 }
 
-TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
+TEST_F(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   struct Row {
     const char* name;
     const char* chain = "";  // jumped to; none if empty
@@ -270,29 +264,25 @@ TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   }
 }
 
-TEST(DependentsTest, AreSorted) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
-  see(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
-  see({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
-  see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, AreSorted) {
+  see_(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
+  see_(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
+  see_({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
+  see_({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
+  const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0].from, "ip nat FIRST");
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   EXPECT_EQ(found.mark_setters[0].from, "ip mangle FIRST");
 }
 
-TEST(DependentsTest, KnowTheFirstRuleOfOthers) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpFilter, "FIRST", Mark("-j DROP", 0));
-  see(kIpFilter, "SECOND", Mark("-j DROP", 0));
-  EXPECT_EQ(collector.Finish({}, {}).rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
+TEST_F(DependentsTest, KnowTheFirstRuleOfOthers) {
+  see_(kIpFilter, "FIRST", Mark("-j DROP", 0));
+  see_(kIpFilter, "SECOND", Mark("-j DROP", 0));
+  EXPECT_EQ(Found().rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
 }
 
-TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
+TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   struct Row {
     TableId table;
     const char* chain = "MINE";
@@ -319,13 +309,11 @@ TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   }
 }
 
-TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
-  see({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
-  see({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
-  for (const Marking& setter : collector.Finish({}, {}).mark_setters) {
+TEST_F(DependentsTest, SayWhichFamilysPacketsASetterSees) {
+  see_({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
+  see_({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
+  see_({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
+  for (const Marking& setter : Found().mark_setters) {
     EXPECT_EQ(setter.ipv4, setter.bits != 1) << setter.from;
     EXPECT_EQ(setter.ipv6, setter.bits != 2) << setter.from;
   }
@@ -333,7 +321,7 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
 
 // ---- labels of connections ----
 
-TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
+TEST_F(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   struct Row {
     const char* name;
     const char* chain = "KUBELET-MARK-MASQ";
@@ -376,70 +364,60 @@ TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   }
 }
 
-TEST(DependentsTest, SortSettersOfLabels) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip", "mangle"}, "SECOND", Label(2));
-  see({"ip", "mangle"}, "FIRST", Label(1));
-  const Dependents dependents = collector.Finish({}, {});
+TEST_F(DependentsTest, SortSettersOfLabels) {
+  see_({"ip", "mangle"}, "SECOND", Label(2));
+  see_({"ip", "mangle"}, "FIRST", Label(1));
+  const Dependents dependents = Found();
   ASSERT_EQ(dependents.label_setters.size(), 2);
   EXPECT_EQ(dependents.label_setters[0].from, "ip mangle FIRST");
   EXPECT_EQ(dependents.label_setters[1].from, "ip mangle SECOND");
 }
 
-TEST(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
-  see({"ip", "mangle"}, "FEWER", Label(2));
-  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(1));
-  see({"ip", "mangle"}, "OTHER", Label(3));
-  see({"ip6", "mangle"}, "FAMILY", Label(2));
-  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(3));
+TEST_F(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
+  see_({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
+  see_({"ip", "mangle"}, "FEWER", Label(2));
+  EXPECT_THAT(Found().label_setters, SizeIs(1));
+  see_({"ip", "mangle"}, "OTHER", Label(3));
+  see_({"ip6", "mangle"}, "FAMILY", Label(2));
+  EXPECT_THAT(Found().label_setters, SizeIs(3));
 }
 
-TEST(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
   for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
-    see(kIpFilter, base, Jump("KUBELET-FIREWALL"));
+    see_(kIpFilter, base, Jump("KUBELET-FIREWALL"));
   }
-  see({"ip6", "nat"}, "POSTROUTING",
-      Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
-  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
-  see(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
-  see(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
-  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
-              ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
-                          std::pair(Filter("KUBELET-FIREWALL"), 1U)));
+  see_({"ip6", "nat"}, "POSTROUTING",
+       Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
+  EXPECT_EQ(Found(), Dependents{});
+  see_(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
+  see_(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
+  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
+                                                    std::pair(Filter("KUBELET-FIREWALL"), 1U)));
 }
 
-TEST(DependentsTest, AreWhatMarksWithoutARule) {
-  DependentsCollector collector;
-  collector.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
-  collector.ManagedMode()(kIpNat, "MINE", Mark("fewer", 0x8000));
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, AreWhatMarksWithoutARule) {
+  collector_.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
+  see_(kIpNat, "MINE", Mark("fewer", 0x8000));
+  const Dependents found = Found();
   EXPECT_THAT(found.mark_setters,
               ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
 }
 
 // However many there are: each that is kept adds a bit in a family.
-TEST(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
-  DependentsCollector collector;
-  for (uint32_t mark = 1; mark <= 10000; ++mark) collector.Note({.from = "rule", .bits = mark});
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
-  collector.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
+TEST_F(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
+  for (uint32_t mark = 1; mark <= 10000; ++mark) collector_.Note({.from = "rule", .bits = mark});
+  EXPECT_THAT(Found().mark_setters, SizeIs(14));
+  collector_.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
+  EXPECT_THAT(Found().mark_setters, SizeIs(14));
   DependentsCollector families;
   families.Note({.from = "one", .bits = 1, .ipv6 = false});
   families.Note({.from = "other", .bits = 1, .ipv4 = false});
   EXPECT_THAT(families.Finish({}, {}).mark_setters, SizeIs(2));
 }
 
-TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
-  DependentsCollector collector;
-  collector.OtherModeUnreadable("why");
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
+  collector_.OtherModeUnreadable("why");
+  const Dependents found = Found();
   ASSERT_THAT(found.mark_setters, SizeIs(1));
   EXPECT_EQ(found.mark_setters[0].bits, 0xffffffff);
   EXPECT_TRUE(found.mark_setters[0].ipv4 && found.mark_setters[0].ipv6);

@@ -69,41 +69,43 @@ TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
   }
 }
 
-TEST(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+class ConfigWatchTest : public ::testing::Test {
+ protected:
+  const TemporaryTree tree_;
+};
+
+TEST_F(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   for (int i = 100; i < 300; ++i) {
-    tree.Write("etc/config.yaml", absl::StrCat(i));
+    tree_.Write("etc/config.yaml", absl::StrCat(i));
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
   }
 }
 
 // The file's times may be those of the write before. A busy machine is too late at times.
-TEST(ConfigWatchTest, TakesAnyEndOfAWriteRightAfterAChangeForOne) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, TakesAnyEndOfAWriteRightAfterAChangeForOne) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   int said = 0;
   for (int i = 0; i < 100 && said == 0; ++i) {
-    tree.Write("etc/config.yaml", "new");
+    tree_.Write("etc/config.yaml", "new");
     EXPECT_EQ(TimesSaid(*watch), 1);
-    OpenFile(tree.Path("etc/config.yaml"), 0).Close();
+    OpenFile(tree_.Path("etc/config.yaml"), 0).Close();
     said = TimesSaid(*watch);
   }
   EXPECT_EQ(said, 1);
 }
 
-TEST(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
-  const TemporaryTree tree;
+TEST_F(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
   const auto lead_to = [&](const std::string& target) {
-    tree.Link("etc/new", target);
-    Rename(tree, "etc/new", "etc/config.yaml");
+    tree_.Link("etc/new", target);
+    Rename(tree_, "etc/new", "etc/config.yaml");
   };
-  tree.Write("etc/b", "b");
+  tree_.Write("etc/b", "b");
   lead_to("a");
-  auto watch = Watch(tree, "etc/config.yaml");
-  OpenFile file(tree.Path("etc/a"), O_CREAT);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  OpenFile file(tree_.Path("etc/a"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
   lead_to("b");
   EXPECT_EQ(TimesSaid(*watch), 1);
@@ -113,74 +115,69 @@ TEST(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
-  Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+TEST_F(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  Rename(tree_, "etc/config.yaml", "etc/config.yaml~");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  OpenFile file(tree_.Path("etc/config.yaml"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
   file.Close();
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
-  const TemporaryTree tree;
-  MakeConfigMap(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
+  MakeConfigMap(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   std::string old = "..2026_11_20";
   for (int i = 0; i < 50; ++i) {
     const std::string now = absl::StrCat("..2026_12_", i);
-    tree.Write("etc/" + now + "/config.yaml", "new");
-    tree.Link("etc/..data_tmp", now);
+    tree_.Write("etc/" + now + "/config.yaml", "new");
+    tree_.Link("etc/..data_tmp", now);
     EXPECT_EQ(TimesSaid(*watch), 0) << i;
-    Rename(tree, "etc/..data_tmp", "etc/..data");
+    Rename(tree_, "etc/..data_tmp", "etc/..data");
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
-    tree.Remove("etc/" + old);
+    tree_.Remove("etc/" + old);
     EXPECT_EQ(TimesSaid(*watch), 0) << i;
     old = now;
   }
 }
 
-TEST(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
-  const TemporaryTree tree;
-  tree.Link("etc/config.yaml", "other");
-  tree.Link("etc/other", "config.yaml");
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/other");
-  tree.Write("etc/other", "new");
+TEST_F(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
+  tree_.Link("etc/config.yaml", "other");
+  tree_.Link("etc/other", "config.yaml");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/other");
+  tree_.Write("etc/other", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
-  const TemporaryTree tree;
-  tree.Directory("etc/config.yaml");
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/config.yaml");
-  tree.Write("etc/config.yaml", "new");
+TEST_F(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
+  tree_.Directory("etc/config.yaml");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/config.yaml");
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
 // A relative path: any program may make files in the directories above the tree, such as /tmp, and
 // an absolute path has these watched, too.
-TEST(ConfigWatchTest, DoesNotWakeItself) {
-  const TemporaryTree tree;
-  MakeFile(tree);
+TEST_F(ConfigWatchTest, DoesNotWakeItself) {
+  MakeFile(tree_);
   const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(tree.root());
+  std::filesystem::current_path(tree_.root());
   const auto watch = ConfigWatch::Create("etc/config.yaml");
   ASSERT_THAT(watch, IsOk());
   EXPECT_FALSE(HasEvents(**watch));
-  tree.Write("etc/config.yaml", "new");
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(true));
   EXPECT_FALSE(HasEvents(**watch));
-  std::ifstream(tree.Path("etc/config.yaml")).get();
+  std::ifstream(tree_.Path("etc/config.yaml")).get();
   EXPECT_FALSE(HasEvents(**watch)) << "nor is it woken by a reader";
   std::filesystem::current_path(before);
 }
 
-TEST(ConfigWatchTest, RefusesAnEmptyPath) {
+TEST_F(ConfigWatchTest, RefusesAnEmptyPath) {
   EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -201,27 +198,25 @@ void Overflow(const TemporaryTree& tree) {
   ASSERT_TRUE(renamed);
 }
 
-TEST(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
-  const TemporaryTree tree;
-  MakeFile(tree);
+TEST_F(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+  MakeFile(tree_);
   Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  Overflow(tree);
-  tree.Write("etc/config.yaml", "new");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  Overflow(tree_);
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  tree.Write("etc/config.yaml", "newer");
+  tree_.Write("etc/config.yaml", "newer");
   EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
 }
 
-TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/config.yaml");
+TEST_F(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/config.yaml");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  OpenFile file(tree_.Path("etc/config.yaml"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
-  Overflow(tree);
+  Overflow(tree_);
   file.Write("new");
   file.Close();
   EXPECT_EQ(TimesSaid(*watch), 1);
@@ -235,36 +230,34 @@ int WatchesOf(const ConfigWatch& watch) {
   return count;
 }
 
-TEST(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
-  const TemporaryTree tree;
-  tree.Write("0/config.yaml", "old");
-  tree.Link("etc", "0");
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
+  tree_.Write("0/config.yaml", "old");
+  tree_.Link("etc", "0");
+  auto watch = Watch(tree_, "etc/config.yaml");
   const int before = WatchesOf(*watch);
   EXPECT_GT(before, 0);
   for (int i = 1; i <= 20; ++i) {
-    tree.Write(absl::StrCat(i, "/config.yaml"), "new");
-    tree.Link("etc.new", absl::StrCat(i));
-    Rename(tree, "etc.new", "etc");
+    tree_.Write(absl::StrCat(i, "/config.yaml"), "new");
+    tree_.Link("etc.new", absl::StrCat(i));
+    Rename(tree_, "etc.new", "etc");
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
   }
   EXPECT_EQ(WatchesOf(*watch), before);
 }
 
-TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
   const int watches_before = WatchesOf(*watch);
   const auto descriptors_before = descriptors();
   for (int i = 0; i < 1000; ++i) {
-    Rename(tree, "etc", "etc.old");
-    tree.Write("etc/config.yaml", "new");
+    Rename(tree_, "etc", "etc.old");
+    tree_.Write("etc/config.yaml", "new");
     EXPECT_GE(TimesSaid(*watch), 1) << i;
-    tree.Remove("etc.old");
+    tree_.Remove("etc.old");
     TimesSaid(*watch);
   }
   EXPECT_EQ(WatchesOf(*watch), watches_before);
