@@ -236,84 +236,157 @@ TEST(PostroutingTest, IsPutInOrder) {
   }
 }
 
-// ---- KUBE-FIREWALL: order does not count, drops must be conditional ----
+// ---- one chain of the other ones: what it holds, and what must be done ----
 
-TEST(DiffTest, LeavesBothOrdersOfKubeFirewallAlone) {
-  Observed observed = Made(Legacy());
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15), DropMartians(0)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), IsEmpty());
-}
-
-TEST(DiffTest, RefillsTheDropMarkRuleThatKubeProxyWiped) {
-  Observed observed = Made(Legacy());
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)}).Chain(Nat("KUBE-SERVICES"));
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre("-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for "
-                          "dropping marked packets\" -m mark --mark 0x8000/0x8000 -j DROP"));
-}
-
-TEST(DiffTest, PutsAMissingDropBeforeAForeignRuleThatMayAccept) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("KUBE-FIREWALL"), {ForeignLog(), ForeignAccept()});
-  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
-              ElementsAre(HasSubstr("-I KUBE-FIREWALL 2 ! -s 127.0.0.0/8")));
-}
-
-TEST(DiffTest, ReplacesTheDropMarkRuleOfAnotherBitEvenWhereKubeProxyLives) {
-  // kube-proxy never writes that rule, so nobody but us keeps it in step with KUBE-MARK-DROP.
-  Observed observed = Made(Legacy());
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(5)})
-      .Chain(Nat("KUBE-SERVICES"));
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre(HasSubstr("-A KUBE-FIREWALL"), HasSubstr("-D KUBE-FIREWALL")));
-}
-
-struct DropCase {
+struct ChainCase {
   std::string name;
-  std::string comment;
-  std::vector<std::string> conditions;
-  Mode mode = Mode::kLegacy;
+  PolicyInput desired;
+  netlink::ChainId chain;
+  std::vector<RuleContent> rules;
   std::vector<std::string> operations = {};
+  std::vector<std::string> conditions = {};
+  bool claimed = false;  // kube-proxy's services exist
 };
 
-TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
-  const DropCase rows[] = {
-      {"KubeletsDropMarkedInLegacyMode",
-       "kubernetes firewall for dropping marked packets",
-       {"DamagedRule repaired"},
-       Mode::kLegacy,
-       {"-D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
-        "packets\" -j DROP"}},
-      {"KubeletsMartianRuleInCleanupMode",
-       "block incoming localnet connections",
-       {"DamagedRule repaired"},
-       Mode::kCleanup,
-       {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j "
-        "DROP"}},
-      {"AnAdminsWithoutAComment", "", {"ForeignDropsEverything"}},
-      {"AnAdminsWithAComment", "lockdown 2026-11", {"ForeignDropsEverything"}, Mode::kCleanup},
-  };
-  for (const DropCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const PolicyInput desired = Wanting(row.mode, kIPv4Only, {});
-    Observed observed = Made(desired);
-    std::vector<RuleContent> rules = {DropMartians(0)};
-    if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
-    rules.emplace_back(BareDrop(row.comment));
-    observed.Chain(Filter("KUBE-FIREWALL"), rules);
-    const Diff diff = ComputeDiff(desired, observed.snapshot());
-    EXPECT_EQ(Operations(diff), row.operations);
-    EXPECT_EQ(Conditions(diff), row.conditions);
-  }
+netlink::Rule Mark(uint32_t value, uint32_t mask) {
+  netlink::Rule rule;
+  rule.target = netlink::SetMark{.value = value, .mask = mask};
+  return rule;
 }
 
-TEST(DiffTest, ReportsDamageInAChainThatIsNotOursWithoutMendingIt) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Nat("KUBE-POSTROUTING"), {BareReturn(), MasqueradeAll(0)});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(Conditions(diff), ElementsAre("DamagedRule", "DamagedRule"));
-  EXPECT_TRUE(NeedsAttention(diff.findings[0]));
+TEST(DiffTest, PutsEachChainInOrder) {
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
+  const std::string martians =
+      "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
+      "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
+  const std::string marked =
+      "-m comment --comment \"kubernetes firewall for dropping marked packets\"";
+  const std::string drop_marked = marked + " -m mark --mark 0x8000/0x8000 -j DROP";
+  const netlink::Rule clear_all = Mark(0, 0xffffffff);
+  const ChainCase rows[] = {
+      // KUBE-FIREWALL: the order does not count, drops must be conditional.
+      {"both orders are right", Legacy(), firewall, {DropMarked(15), DropMartians(0)}},
+      {"kube-proxy wiped the rule of the drop mark",
+       Legacy(),
+       firewall,
+       {DropMartians(0)},
+       {"-A KUBE-FIREWALL " + drop_marked},
+       {},
+       true},
+      {"the martian rule alone is missing",
+       Legacy(),
+       firewall,
+       {DropMarked(15)},
+       {"-A KUBE-FIREWALL " + martians}},
+      {"the rule of the drop mark alone is missing",
+       Legacy(),
+       firewall,
+       {DropMartians(0)},
+       {"-A KUBE-FIREWALL " + drop_marked}},
+      {"a missing drop comes before a foreign rule that may accept",
+       Cleanup(),
+       firewall,
+       {ForeignLog(), ForeignAccept()},
+       {"-I KUBE-FIREWALL 2 " + martians}},
+      // kube-proxy never writes that rule, so only we keep it in step with KUBE-MARK-DROP.
+      {"the drop mark of another bit is replaced even where kube-proxy lives",
+       Legacy(),
+       firewall,
+       {DropMartians(0), DropMarked(5)},
+       {"-A KUBE-FIREWALL " + drop_marked,
+        "-D KUBE-FIREWALL " + marked + " -m mark --mark 0x20/0x20 -j DROP"},
+       {},
+       true},
+      {"kubelet's drop of marked packets lost its match",
+       Legacy(),
+       firewall,
+       {DropMartians(0), DropMarked(15),
+        BareDrop("kubernetes firewall for dropping marked packets")},
+       {"-D KUBE-FIREWALL " + marked + " -j DROP"},
+       {"DamagedRule repaired"}},
+      {"kubelet's martian rule lost its match",
+       Cleanup(),
+       firewall,
+       {DropMartians(0), BareDrop("block incoming localnet connections")},
+       {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j DROP"},
+       {"DamagedRule repaired"}},
+      {"an administrator's drop of everything",
+       Legacy(),
+       firewall,
+       {DropMartians(0), DropMarked(15), BareDrop("")},
+       {},
+       {"ForeignDropsEverything"}},
+      {"an administrator's drop of everything has a comment",
+       Cleanup(),
+       firewall,
+       {DropMartians(0), BareDrop("lockdown 2026-11")},
+       {},
+       {"ForeignDropsEverything"}},
+      {"damage in a chain that is not ours is reported and stays",
+       Cleanup(),
+       Nat("KUBE-POSTROUTING"),
+       {BareReturn(), MasqueradeAll(0)},
+       {},
+       {"DamagedRule", "DamagedRule"}},
+      // KUBE-MARK-MASQ and KUBE-MARK-DROP.
+      {"a rule that clears the mark again is reported and stays",
+       Legacy(),
+       Nat("KUBE-MARK-DROP"),
+       {SetBit(15), clear_all},
+       {},
+       {"VoidedMark"}},
+      {"another program's mark is set and cleared",
+       Legacy(),
+       Nat("KUBE-MARK-MASQ"),
+       {SetBit(14), Mark(0x60, 0x60), Mark(0, 0x60)}},
+      {"another program's mark and ours are cleared",
+       Legacy(),
+       Nat("KUBE-MARK-MASQ"),
+       {SetBit(14), Mark(0, 0x4020)},
+       {},
+       {"VoidedMark"}},
+      {"no mode promises the mark that is cleared",
+       Cleanup(),
+       Nat("KUBE-MARK-DROP"),
+       {SetBit(15), clear_all}},
+      {"another masquerade bit is replaced where no kube-proxy lives",
+       Legacy(),
+       Nat("KUBE-MARK-MASQ"),
+       {SetBit(20)},
+       {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+        "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000"}},
+      {"kube-proxy 1.20 to 1.24 leaves KUBE-MARK-DROP empty",
+       Legacy(),
+       Nat("KUBE-MARK-DROP"),
+       {},
+       {"-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"},
+       {},
+       true},
+      // Jumps in base chains.
+      {"a missing jump is inserted first",
+       Cleanup(),
+       Filter("INPUT"),
+       {ForeignAccept(), JumpTo("CALI-INPUT")},
+       {"-I INPUT 1 -j KUBE-FIREWALL"}},
+      {"a jump with another comment is not ours",
+       Cleanup(),
+       Filter("INPUT"),
+       {JumpTo("KUBE-FIREWALL", "mine")},
+       {"-I INPUT 1 -j KUBE-FIREWALL"}},
+  };
+  for (const ChainCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    Observed observed = Made(row.desired);
+    observed.Chain(row.chain, row.rules);
+    if (row.claimed) observed.Chain(Nat("KUBE-SERVICES"));
+    const Diff diff = ComputeDiff(row.desired, observed.snapshot());
+    EXPECT_EQ(Operations(diff), row.operations);
+    EXPECT_EQ(Conditions(diff), row.conditions);
+    // What stays as it is needs an administrator.
+    for (const Finding& finding : diff.findings) {
+      EXPECT_EQ(NeedsAttention(finding), !finding.repaired);
+    }
+  }
 }
 
 // ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----
@@ -328,21 +401,9 @@ TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndSaysSo) {
   EXPECT_THAT(diff.findings[0].message, HasSubstr("was given bit 14"));
 }
 
-TEST(DiffTest, ReportsARuleThatClearsTheMarkAgainAndLeavesIt) {
-  netlink::Rule clear;
-  clear.target = netlink::SetMark{.value = 0};
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
-  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  ASSERT_THAT(Conditions(diff), ElementsAre("VoidedMark"));
-  EXPECT_TRUE(NeedsAttention(diff.findings[0]));
-}
-
 // Repair must not make such a rule effective.
 TEST(DiffTest, MarksBehindARuleThatOnlyChangesTheMark) {
-  netlink::Rule clear;
-  clear.target = netlink::SetMark{.value = 0};
+  const netlink::Rule clear = Mark(0, 0xffffffff);
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-MARK-DROP"), {clear, SetBit(15)});
   observed.Chain(Nat("KUBE-MARK-MASQ"), {clear, ForeignAccept()});
@@ -354,43 +415,11 @@ TEST(DiffTest, MarksBehindARuleThatOnlyChangesTheMark) {
 
 // A rule of the same kind in another chain decides what the rules of kubelet after it see.
 TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
-  netlink::Rule mark;
-  mark.target = netlink::SetMark{.value = 0x4000, .mask = 0x4000};
+  const netlink::Rule mark = Mark(0x4000, 0x4000);
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-POSTROUTING"),
                  {mark, ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)});
   EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), SizeIs(6));
-}
-
-TEST(DiffTest, SaysNothingOfAMarkThatAnotherProgramSetsAndClears) {
-  netlink::Rule set;
-  set.target = netlink::SetMark{.value = 0x60, .mask = 0x60};
-  netlink::Rule clear;
-  clear.target = netlink::SetMark{.value = 0, .mask = 0x60};
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), set, clear});
-  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), IsEmpty());
-  clear.target = netlink::SetMark{.value = 0, .mask = 0x4020};
-  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), clear});
-  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), ElementsAre("VoidedMark"));
-}
-
-TEST(DiffTest, SaysNothingOfClearedMarksThatNoModePromises) {
-  netlink::Rule clear;
-  clear.target = netlink::SetMark{.value = 0};
-  Observed observed = Made(Cleanup());
-  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(Conditions(diff), IsEmpty());
-}
-
-TEST(DiffTest, ReplacesAnotherMasqueradeBitWhereNoKubeProxyLives) {
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre("-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
-                          "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000"));
 }
 
 TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
@@ -403,13 +432,6 @@ TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
               ElementsAre(HasSubstr("-A KUBE-MARK-MASQ"), HasSubstr("-D KUBE-MARK-MASQ")));
 }
 
-TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-MARK-DROP")).Chain(Nat("KUBE-SERVICES"));
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"));
-}
-
 // ---- jumps in base chains ----
 
 TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
@@ -418,13 +440,6 @@ TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
   EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
   EXPECT_THAT(operations, Contains("-A INPUT -j KUBE-FIREWALL"));
   EXPECT_THAT(operations, Contains("-A INPUT -j KUBELET-FIREWALL"));
-}
-
-TEST(DiffTest, InsertsAMissingJumpFirst) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("CALI-INPUT")});
-  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
-              ElementsAre("-I INPUT 1 -j KUBE-FIREWALL"));
 }
 
 TEST(DiffTest, NeverMovesAJumpThatStandsLowerDown) {
@@ -510,23 +525,6 @@ TEST(DiffTest, KeepsTheFirstOfDuplicateRules) {
   const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
   ASSERT_EQ(diff.changes.size(), 1U);
   EXPECT_EQ(std::get<netlink::DeleteRule>(diff.changes[0].operation).number, 3);
-}
-
-TEST(DiffTest, AppendsToAChainWhoseOrderDoesNotMatter) {
-  Observed observed = Made(Legacy());
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre(HasSubstr("-A KUBE-FIREWALL ! -s 127.0.0.0/8")));
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
-              ElementsAre(HasSubstr("-A KUBE-FIREWALL -m comment")));
-}
-
-TEST(DiffTest, AJumpWithSomebodyElsesCommentIsNotOurs) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL", "mine")});
-  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
-              ElementsAre("-I INPUT 1 -j KUBE-FIREWALL"));
 }
 
 TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
