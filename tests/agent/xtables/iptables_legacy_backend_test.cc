@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,26 +45,24 @@ constexpr char kFilterWithUser[] =
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER"};
 
-using LegacyBackendTest = LegacyFixture;
+using LegacyBackendTest = OpenLegacyFixture;
 
 TEST_F(LegacyBackendTest, RunsNoProgramWhereNoTableExists) {
-  auto backend = Open("1.8.9");
   const size_t asked = runner_.requests().size();
-  const Snapshot snapshot = Read(*backend, {kUser, kUser6});
+  const Snapshot snapshot = Read(*backend_, {kUser, kUser6});
   EXPECT_THAT(snapshot.chains, IsEmpty());
   TableNames("ip", "\n");
   TableNames("ip6", "");
-  EXPECT_EQ(Read(*backend, {kUser, kUser6}), snapshot);
+  EXPECT_EQ(Read(*backend_, {kUser, kUser6}), snapshot);
   EXPECT_THAT(runner_.requests(), SizeIs(asked));
-  EXPECT_EQ(netlink::BackendKindName(backend->kind()), "legacy");
-  EXPECT_FALSE(backend->spans_families());
+  EXPECT_EQ(netlink::BackendKindName(backend_->kind()), "legacy");
+  EXPECT_FALSE(backend_->spans_families());
 }
 
 TEST_F(LegacyBackendTest, SavesOnceWithoutATableAndOnlyTheFamilyAskedFor) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   TableNames("ip6", "filter\n");
-  const Snapshot snapshot = Read(*backend, {kUser});
+  const Snapshot snapshot = Read(*backend_, {kUser});
   ASSERT_NE(snapshot.Find(kUser), nullptr);
   EXPECT_THAT(snapshot.Find(kUser)->rules, SizeIs(1));
   const std::vector<CommandRequest> saves = runner_.RequestsOf(Program("iptables", "save"));
@@ -77,52 +74,47 @@ TEST_F(LegacyBackendTest, SavesOnceWithoutATableAndOnlyTheFamilyAskedFor) {
 
 // Before 5.15 the tables come with the modules, and ip6tables-save fails for want of a socket.
 TEST_F(LegacyBackendTest, ReadsIPv6TablesAsNoneWhereTheKernelsIPv6IsOff) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   TableNames("ip6", "filter\n");
-  runner_.On(Program("ip6tables", "save"),
-             Answers({.exit_code = 1, .output = "", .errors = "Address family not supported"}));
+  runner_.On(Program("ip6tables", "save"), Exits(1, "Address family not supported"));
   unlink(IfInet6Path().c_str());
-  EXPECT_THAT(Read(*backend, {kUser, kUser6}).chains, SizeIs(1));
-  EXPECT_THAT(backend->Read({}), IsOk());
-  EXPECT_THAT(backend->TakeSurvey(nullptr), IsOk());
-  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(Read(*backend_, {kUser, kUser6}).chains, SizeIs(1));
+  EXPECT_THAT(backend_->Read({}), IsOk());
+  EXPECT_THAT(backend_->TakeSurvey(nullptr), IsOk());
+  EXPECT_THAT(backend_->Apply(CreateUser(*backend_)), IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
   std::ofstream(IfInet6Path()) << "";
-  EXPECT_THAT(backend->Read({}), Not(IsOk()));
+  EXPECT_THAT(backend_->Read({}), Not(IsOk()));
   unlink(IfInet6Path().c_str());
   tree_.Link("if_inet6", IfInet6Path());
-  EXPECT_THAT(backend->Read({}), Not(IsOk())) << "what cannot be opened may be there";
+  EXPECT_THAT(backend_->Read({}), Not(IsOk())) << "what cannot be opened may be there";
 }
 
 TEST_F(LegacyBackendTest, ReadsNoRulesWhereOnlyExistenceIsAskedFor) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
-  const absl::StatusOr<Snapshot> snapshot = backend->Read({{.chain = kUser, .with_rules = false}});
+  const absl::StatusOr<Snapshot> snapshot = backend_->Read({{.chain = kUser, .with_rules = false}});
   ASSERT_THAT(snapshot, IsOk());
   ASSERT_NE(snapshot->Find(kUser), nullptr);
   EXPECT_THAT(snapshot->Find(kUser)->rules, IsEmpty());
 }
 
 TEST_F(LegacyBackendTest, KeepsTheGenerationWhileOnlyCountersAndTimesMove) {
-  auto backend = Open("1.8.9");
   Saves("iptables", "# Generated at noon\n*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n");
-  const uint32_t first = Read(*backend, {kUser}).generation;
+  const uint32_t first = Read(*backend_, {kUser}).generation;
   Saves("iptables", "# Generated at one\n*filter\n:INPUT ACCEPT [12:3456]\nCOMMIT\n# done\n");
-  EXPECT_EQ(Read(*backend, {kUser}).generation, first);
+  EXPECT_EQ(Read(*backend_, {kUser}).generation, first);
   Saves("iptables", "# Generated at one\n*filter\n:INPUT DROP [12:3456]\nCOMMIT\n# done\n");
-  EXPECT_NE(Read(*backend, {kUser}).generation, first);
+  EXPECT_NE(Read(*backend_, {kUser}).generation, first);
 }
 
 TEST_F(LegacyBackendTest, ReadsTheCountersOfRulesAndKeepsTheGenerationWhileTheyMove) {
-  auto backend = Open("1.8.9");
   const auto save = [](const std::string& counters) {
     return absl::StrCat("*filter\n:USER - [0:0]\n", counters, "-A USER -j DROP\nCOMMIT\n");
   };
   Saves("iptables", save(""));
-  const uint32_t first = Read(*backend, {kUser}).generation;
+  const uint32_t first = Read(*backend_, {kUser}).generation;
   Saves("iptables", save("[7:420] "));
-  const Snapshot snapshot = Read(*backend, {kUser});
+  const Snapshot snapshot = Read(*backend_, {kUser});
   EXPECT_EQ(snapshot.generation, first);
   ASSERT_NE(snapshot.Find(kUser), nullptr);
   ASSERT_THAT(snapshot.Find(kUser)->rules, SizeIs(1));
@@ -131,26 +123,24 @@ TEST_F(LegacyBackendTest, ReadsTheCountersOfRulesAndKeepsTheGenerationWhileTheyM
 }
 
 TEST_F(LegacyBackendTest, DoesNotTakeALineOfACommentForOneOfTheProgram) {
-  auto backend = Open("1.8.9");
   const auto save = [](const std::string& target) {
     return "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m comment --comment \"a\n# b\" -j " + target +
            "\nCOMMIT\n";
   };
   Saves("iptables", save("DROP"));
-  const uint32_t first = Read(*backend, {kUser}).generation;
+  const uint32_t first = Read(*backend_, {kUser}).generation;
   Saves("iptables", save("ACCEPT"));
-  EXPECT_NE(Read(*backend, {kUser}).generation, first);
+  EXPECT_NE(Read(*backend_, {kUser}).generation, first);
 }
 
 TEST_F(LegacyBackendTest, WritesUnderTheLockAndGivesTheProgramAnother) {
-  auto backend = Open("1.8.9");
-  const Transaction transaction = CreateUser(*backend);
+  const Transaction transaction = CreateUser(*backend_);
   bool was_held = false;
   runner_.On(Program("iptables", "restore"), [&](const CommandRequest&) {
     was_held = !LockIsFree();
     return CommandResult{};
   });
-  EXPECT_THAT(backend->Apply(transaction), IsOk());
+  EXPECT_THAT(backend_->Apply(transaction), IsOk());
   EXPECT_TRUE(was_held);
   EXPECT_TRUE(LockIsFree());
   const std::vector<CommandRequest> writes = runner_.RequestsOf(Program("iptables", "restore"));
@@ -166,54 +156,51 @@ TEST_F(LegacyBackendTest, ReadsUnderTheLockOnlyTheTableThatItWrites) {
   const auto nat = [](const std::string& target) {
     return absl::StrCat("*nat\n:THEIRS - [0:0]\n-A THEIRS -j ", target, "\nCOMMIT\n");
   };
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(kEmptyFilter, nat("RETURN")));
-  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(backend_->Apply(CreateUser(*backend_)), IsOk());
   const auto saves = runner_.RequestsOf(Program("iptables", "save"));
   EXPECT_THAT(saves.back().arguments, ElementsAre("-c", "-t", "filter"));
 
-  const Transaction transaction = CreateUser(*backend);
+  const Transaction transaction = CreateUser(*backend_);
   Saves("iptables", absl::StrCat(kEmptyFilter, nat("DROP")));
-  EXPECT_THAT(backend->Apply(transaction), IsOk()) << "nat is another program's, and not written";
-  const Transaction late = CreateUser(*backend);
+  EXPECT_THAT(backend_->Apply(transaction), IsOk()) << "nat is another program's, and not written";
+  const Transaction late = CreateUser(*backend_);
   Saves("iptables", absl::StrCat(kFilterWithUser, nat("DROP")));
-  EXPECT_THAT(backend->Apply(late), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(backend_->Apply(late), StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(LegacyBackendTest, ReadsAllTablesWhereItWritesSeveral) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat("*raw\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", kEmptyFilter));
-  Transaction transaction = CreateUser(*backend);
+  Transaction transaction = CreateUser(*backend_);
   transaction.operations.emplace_back(CreateChain{{Family::kIPv4, Table::kNat, "USER"}});
-  EXPECT_THAT(backend->Apply(transaction), IsOk());
+  EXPECT_THAT(backend_->Apply(transaction), IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")).back().arguments, ElementsAre("-c"));
-  transaction.generation = Read(*backend, {kUser}).generation;
+  transaction.generation = Read(*backend_, {kUser}).generation;
   Saves("iptables", absl::StrCat("*raw\n:PREROUTING DROP [0:0]\nCOMMIT\n", kEmptyFilter));
-  EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
 }
 
 // What acts on a mark may go only while no rule sets it, in any table.
 TEST_F(LegacyBackendTest, ReadsAllTablesWhereItDeletes) {
   const std::string mangle = "*mangle\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n";
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(mangle, kFilterWithUser));
-  const Transaction transaction = {.generation = Read(*backend, {kUser}).generation,
+  const Transaction transaction = {.generation = Read(*backend_, {kUser}).generation,
                                    .operations = {netlink::DeleteChain{kUser}}};
   Saves("iptables",
         absl::StrCat("*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j MARK --set-xmark "
                      "0x8000/0x8000\nCOMMIT\n",
                      kFilterWithUser));
-  EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(LegacyBackendTest, RunsNoProgramToReadATableThatDoesNotExist) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kEmptyFilter);
   TableNames("ip", "filter\n");
   const ChainId nat{Family::kIPv4, Table::kNat, "USER"};
-  const uint32_t generation = Read(*backend, {nat}).generation;
+  const uint32_t generation = Read(*backend_, {nat}).generation;
   const size_t asked = runner_.RequestsOf(Program("iptables", "save")).size();
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{nat}}}), IsOk());
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{nat}}}),
+              IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")), SizeIs(asked))
       << "reading it would create it";
 }
@@ -267,56 +254,51 @@ TEST_F(LegacyBackendTest, SaysAloudWhereAnOldProgramLeavesAWindow) {
 }
 
 TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
-  auto backend = Open("1.8.9");
-  EXPECT_THAT(backend->Apply({.generation = 77, .operations = {CreateChain{kUser}}}),
+  EXPECT_THAT(backend_->Apply({.generation = 77, .operations = {CreateChain{kUser}}}),
               StatusIs(absl::StatusCode::kAborted));
-  const uint32_t of_ipv4 = Read(*backend, {kUser}).generation;
-  EXPECT_THAT(backend->Apply({.generation = of_ipv4, .operations = {CreateChain{kUser6}}}),
+  const uint32_t of_ipv4 = Read(*backend_, {kUser}).generation;
+  EXPECT_THAT(backend_->Apply({.generation = of_ipv4, .operations = {CreateChain{kUser6}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 was not read")));
 }
 
 TEST_F(LegacyBackendTest, WritesNoNativeTableAndRunsNothingForIt) {
-  auto backend = Open("1.8.9");
-  Transaction put = CreateUser(*backend);
+  Transaction put = CreateUser(*backend_);
   put.operations.emplace_back(
       netlink::PutNativeTable{netlink::NativeTable{.name = "kube-iptables-agent"}});
-  Transaction remove = CreateUser(*backend);
+  Transaction remove = CreateUser(*backend_);
   remove.operations.emplace_back(netlink::DeleteNativeTable{});
   for (const Transaction& transaction : {put, remove}) {
-    EXPECT_THAT(backend->Apply(transaction),
+    EXPECT_THAT(backend_->Apply(transaction),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
   }
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kEmptyFilter);
-  const absl::StatusOr<Snapshot> everything = backend->Read({});
+  const absl::StatusOr<Snapshot> everything = backend_->Read({});
   ASSERT_THAT(everything, IsOk());
-  const absl::StatusOr<netlink::Survey> survey = backend->TakeSurvey(nullptr);
+  const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(nullptr);
   ASSERT_THAT(survey, IsOk());
   EXPECT_EQ(survey->generation, everything->generation);
   EXPECT_EQ(survey->mode, "legacy");
   Saves("ip6tables", kFilterWithUser);
-  const uint32_t later = backend->Read({})->generation;
+  const uint32_t later = backend_->Read({})->generation;
   EXPECT_NE(later, everything->generation) << "who asks for nothing asks for both families";
-  EXPECT_EQ(backend->TakeSurvey(nullptr)->generation, later);
+  EXPECT_EQ(backend_->TakeSurvey(nullptr)->generation, later);
   Saves("ip6tables", kEmptyFilter);
-  const uint32_t surveyed = backend->TakeSurvey(nullptr)->generation;
+  const uint32_t surveyed = backend_->TakeSurvey(nullptr)->generation;
   EXPECT_NE(surveyed, later);
 }
 
 TEST_F(LegacyBackendTest, TakesNoFailureToReadForATableThatIsMissing) {
-  auto backend = Open("1.8.9");
   ASSERT_EQ(symlink("ip_tables_names", (directory_ + "/ip_tables_names").c_str()), 0);
-  EXPECT_THAT(std::string(backend->Read({{.chain = kUser}}).status().message()),
+  EXPECT_THAT(std::string(backend_->Read({{.chain = kUser}}).status().message()),
               HasSubstr("ip_tables_names: Too many levels of symbolic links; only uid 0"));
-  EXPECT_THAT(backend->Read({{.chain = kUser6}}), IsOk());
+  EXPECT_THAT(backend_->Read({{.chain = kUser6}}), IsOk());
 }
 
 TEST_F(LegacyBackendTest, NeedsTheProgramOfAFamilyThatHasTables) {
-  auto backend = Open("1.8.9");
   for (const char* verb : {"save", "restore"}) unlink(Program("ip6tables", verb).c_str());
   auto only_ipv4 = agent::NewIptablesLegacyBackend(&runner_, Options());
   ASSERT_THAT(only_ipv4, IsOk());
@@ -326,40 +308,36 @@ TEST_F(LegacyBackendTest, NeedsTheProgramOfAFamilyThatHasTables) {
 }
 
 TEST_F(LegacyBackendTest, ReadsNoChainThatWasNotAskedFor) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   Saves("ip6tables", kFilterWithUser);
-  EXPECT_THAT(Read(*backend, {kUser6}).chains, ElementsAre(Key(kUser6)));
+  EXPECT_THAT(Read(*backend_, {kUser6}).chains, ElementsAre(Key(kUser6)));
 }
 
 TEST_F(LegacyBackendTest, WritesOnlyTheFamiliesThatTheTransactionChanges) {
-  auto backend = Open("1.8.9");
-  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser6}}}),
+  const uint32_t generation = Read(*backend_, {kUser, kUser6}).generation;
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{kUser6}}}),
               IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "restore")), SizeIs(1));
 }
 
 TEST_F(LegacyBackendTest, DeletesAChainOnlyWhereNoRuleOfAnotherChainJumpsToIt) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat("*filter\n:FORWARD ACCEPT [0:0]\n:USER - [0:0]\n",
                                  "-A FORWARD -j USER\nCOMMIT\n"));
-  const uint32_t generation = Read(*backend, {kUser}).generation;
+  const uint32_t generation = Read(*backend_, {kUser}).generation;
   EXPECT_THAT(
-      backend->Apply({.generation = generation, .operations = {netlink::DeleteChain{kUser}}}),
+      backend_->Apply({.generation = generation, .operations = {netlink::DeleteChain{kUser}}}),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rules jump to the chain")));
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyBackendTest, JumpsToAChainThatStands) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   const ChainId forward{Family::kIPv4, Table::kFilter, "FORWARD"};
-  const uint32_t generation = Read(*backend, {forward}).generation;
+  const uint32_t generation = Read(*backend_, {forward}).generation;
   const Rule jump{.target = netlink::Jump{"USER"}};
-  EXPECT_THAT(backend->Apply({.generation = generation,
-                              .operations = {AddRule{.chain = forward, .rule = jump}}}),
+  EXPECT_THAT(backend_->Apply({.generation = generation,
+                               .operations = {AddRule{.chain = forward, .rule = jump}}}),
               IsOk());
   EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
             "*filter\n-A FORWARD -j USER\nCOMMIT\n");
@@ -385,10 +363,9 @@ TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
     SCOPED_TRACE(row.name);
     auto backend = Open("1.8.9");
     const Transaction transaction = CreateUser(*backend);
-    runner_.On(Program("iptables", "restore"),
-               Answers({.exit_code = row.exit_code,
-                        .output = "",
-                        .errors = "Another app is currently holding the xtables lock\n line 2\n"}));
+    runner_.On(
+        Program("iptables", "restore"),
+        Exits(row.exit_code, "Another app is currently holding the xtables lock\n line 2\n"));
     EXPECT_THAT(
         backend->Apply(transaction),
         StatusIs(row.wanted,
@@ -428,12 +405,10 @@ TEST_F(LegacyBackendTest, DoesNotTryAgainWhereAPartIsDone) {
 }
 
 TEST_F(LegacyBackendTest, SaysWhatBecameOfEachFamily) {
-  auto backend = Open("1.8.9");
-  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
-  runner_.On(Program("ip6tables", "restore"),
-             Answers({.exit_code = 2, .output = "", .errors = ""}));
-  EXPECT_THAT(backend->Apply({.generation = generation,
-                              .operations = {CreateChain{kUser}, CreateChain{kUser6}}}),
+  const uint32_t generation = Read(*backend_, {kUser, kUser6}).generation;
+  runner_.On(Program("ip6tables", "restore"), Exits(2));
+  EXPECT_THAT(backend_->Apply({.generation = generation,
+                               .operations = {CreateChain{kUser}, CreateChain{kUser6}}}),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("writing ip6 filter"), HasSubstr("; ip: done"))));
 }
@@ -459,14 +434,13 @@ TEST_F(LegacyBackendTest, SaysOfEachFamilyThatFailsWhatAndOfTheOthersThatTheyAre
 }
 
 TEST_F(LegacyBackendTest, NamesTheTablesOfTheFamilyThatFailedOnce) {
-  auto backend = Open("1.8.9");
-  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
-  runner_.On(Program("iptables", "restore"), Answers({.exit_code = 2, .output = "", .errors = ""}));
-  EXPECT_THAT(backend->Apply({.generation = generation,
-                              .operations = {CreateChain{{Family::kIPv6, Table::kMangle, "A"}},
-                                             CreateChain{{Family::kIPv4, Table::kFilter, "B"}},
-                                             CreateChain{{Family::kIPv4, Table::kFilter, "C"}},
-                                             CreateChain{{Family::kIPv4, Table::kNat, "D"}}}}),
+  const uint32_t generation = Read(*backend_, {kUser, kUser6}).generation;
+  runner_.On(Program("iptables", "restore"), Exits(2));
+  EXPECT_THAT(backend_->Apply({.generation = generation,
+                               .operations = {CreateChain{{Family::kIPv6, Table::kMangle, "A"}},
+                                              CreateChain{{Family::kIPv4, Table::kFilter, "B"}},
+                                              CreateChain{{Family::kIPv4, Table::kFilter, "C"}},
+                                              CreateChain{{Family::kIPv4, Table::kNat, "D"}}}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("writing ip filter, nat:")));
 }
 
@@ -475,8 +449,7 @@ TEST_F(LegacyBackendTest, NamesTheLockOnlyWhereTheProgramWaitedForIt) {
     for (const char* version : {"1.8.6", "1.8.9"}) {  // the first takes the lock itself
       auto backend = Open(version);
       const Transaction transaction = CreateUser(*backend);
-      runner_.On(Program("iptables", "restore"),
-                 Answers({.exit_code = exit_code, .output = "", .errors = ""}));
+      runner_.On(Program("iptables", "restore"), Exits(exit_code));
       const std::string message(backend->Apply(transaction).message());
       const bool named = absl::StrContains(message, absl::StrCat("; the lock ", LockPath()));
       EXPECT_EQ(named, exit_code == 4 && version == std::string("1.8.6")) << message;
@@ -485,44 +458,40 @@ TEST_F(LegacyBackendTest, NamesTheLockOnlyWhereTheProgramWaitedForIt) {
 }
 
 TEST_F(LegacyBackendTest, DeletesARuleByItsPlace) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
-  const Snapshot snapshot = Read(*backend, {kUser});
+  const Snapshot snapshot = Read(*backend_, {kUser});
   ASSERT_NE(snapshot.Find(kUser), nullptr);
   const netlink::DeleteRule remove{
       .chain = kUser, .handle = snapshot.Find(kUser)->rules[0].handle, .rule = Rule{}};
-  EXPECT_THAT(backend->Apply({.generation = snapshot.generation, .operations = {remove}}), IsOk());
+  EXPECT_THAT(backend_->Apply({.generation = snapshot.generation, .operations = {remove}}), IsOk());
   EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
             "*filter\n-D USER 1\nCOMMIT\n");
 }
 
 TEST_F(LegacyBackendTest, RefusesAJumpToAChainThatJumpsBack) {
-  auto backend = Open("1.8.9");
   Saves("iptables", "*filter\n:OTHER - [0:0]\n:USER - [0:0]\n-A OTHER -j USER\nCOMMIT\n");
-  const uint32_t generation = Read(*backend, {kUser}).generation;
+  const uint32_t generation = Read(*backend_, {kUser}).generation;
   const Rule jump{.target = netlink::Jump{"OTHER"}};
-  EXPECT_THAT(backend->Apply({.generation = generation,
-                              .operations = {AddRule{.chain = kUser, .rule = jump}}}),
+  EXPECT_THAT(backend_->Apply({.generation = generation,
+                               .operations = {AddRule{.chain = kUser, .rule = jump}}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("jump in a circle")));
 }
 
 TEST_F(LegacyBackendTest, WritesNothingWhereItCannotReadAgain) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kEmptyFilter);
-  const Transaction transaction = CreateUser(*backend);
-  runner_.On(Program("iptables", "save"), Answers({.exit_code = 1, .output = "", .errors = "no"}));
-  EXPECT_THAT(backend->Apply(transaction), Not(IsOk()));
+  const Transaction transaction = CreateUser(*backend_);
+  runner_.On(Program("iptables", "save"), Exits(1, "no"));
+  EXPECT_THAT(backend_->Apply(transaction), Not(IsOk()));
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyBackendTest, WritesRandomFullyWhereTheProgramCan) {
-  auto backend = Open("1.8.9");
   Saves("iptables", "*nat\n:USER - [0:0]\nCOMMIT\n");
   const ChainId user{Family::kIPv4, Table::kNat, "USER"};
-  const uint32_t generation = Read(*backend, {user}).generation;
+  const uint32_t generation = Read(*backend_, {user}).generation;
   const Rule masquerade{.target = Masquerade{.random_fully = true}};
-  EXPECT_THAT(backend->Apply({.generation = generation,
-                              .operations = {AddRule{.chain = user, .rule = masquerade}}}),
+  EXPECT_THAT(backend_->Apply({.generation = generation,
+                               .operations = {AddRule{.chain = user, .rule = masquerade}}}),
               IsOk());
 }
 
@@ -543,8 +512,7 @@ TEST_F(LegacyBackendTest, NamesAMissingCapability) {
     auto backend = Open("1.8.9");
     const Transaction transaction = CreateUser(*backend);
     std::ofstream(StatusPath()) << "Name:\tx\nCapEff:\t" << row.effective << "\n";
-    runner_.On(Program("iptables", "restore"),
-               Answers({.exit_code = row.exit_code, .output = "", .errors = ""}));
+    runner_.On(Program("iptables", "restore"), Exits(row.exit_code));
     EXPECT_THAT(backend->Apply(transaction), StatusIs(row.wanted, HasSubstr(row.message)));
     std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
   }
@@ -560,8 +528,7 @@ TEST_F(LegacyBackendTest, ShowsTheFirstLinesOfWhatAProgramSaid) {
            {std::string(500, 'x'), absl::StrCat("(it printed: ", std::string(400, 'x'), ")")}}) {
     auto backend = Open("1.8.9");
     const Transaction transaction = CreateUser(*backend);
-    runner_.On(Program("iptables", "restore"),
-               Answers({.exit_code = 1, .output = "", .errors = row.errors}));
+    runner_.On(Program("iptables", "restore"), Exits(1, row.errors));
     EXPECT_THAT(backend->Apply(transaction),
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(row.shown)));
   }
@@ -594,11 +561,10 @@ TEST_F(LegacyBackendTest, RefusesToReadWhatIsNoSavedRuleset) {
 }
 
 TEST_F(LegacyBackendTest, FailsToReadWhereTheProgramFailsAndNeverTakesThatForNothing) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 1, .output = kEmptyFilter, .errors = "no\n"}));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}),
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("reading the tables of ip"), HasSubstr("no"))));
 }
@@ -619,10 +585,9 @@ TEST_F(LegacyBackendTest, RefusesRandomFullyWhereTheProgramCannot) {
 }
 
 TEST_F(LegacyBackendTest, GivesUpOnTheLockWithoutRunningAnything) {
-  auto backend = Open("1.8.9");
-  const Transaction transaction = CreateUser(*backend);
+  const Transaction transaction = CreateUser(*backend_);
   const LockHolder holder(LockPath(), absl::InfiniteDuration());
-  EXPECT_THAT(backend->Apply(transaction),
+  EXPECT_THAT(backend_->Apply(transaction),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("(lock-holder)"), HasSubstr("nothing was done"))));
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
@@ -657,14 +622,13 @@ TEST_F(LegacyBackendTest, NamesTheHolderWhereTheProgramWaitedInVain) {
   auto backend = Open("1.8.6");
   const Transaction transaction = CreateUser(*backend);
   const LockHolder holder(LockPath(), absl::InfiniteDuration());
-  runner_.On(Program("iptables", "restore"), Answers({.exit_code = 4, .output = "", .errors = ""}));
+  runner_.On(Program("iptables", "restore"), Exits(4));
   EXPECT_THAT(backend->Apply(transaction),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr(absl::StrCat("held by process ", holder.pid()))));
 }
 
 TEST_F(LegacyBackendTest, WorksForIPv4WhereIPv6HasNoPrograms) {
-  auto backend = Open("1.8.9");
   for (const char* verb : {"save", "restore"}) unlink(Program("ip6tables", verb).c_str());
   auto only_ipv4 = agent::NewIptablesLegacyBackend(&runner_, Options());
   ASSERT_THAT(only_ipv4, IsOk());

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -36,7 +35,7 @@ using netlink::Table;
 using netlink::TableId;
 using netlink::Transaction;
 
-using LegacyGenerationsTest = LegacyFixture;
+using LegacyGenerationsTest = OpenLegacyFixture;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 constexpr char kNat[] = "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
@@ -44,14 +43,13 @@ constexpr char kFilter[] = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
 constexpr char kFilterWithUser[] = "*filter\n:INPUT ACCEPT [0:0]\n:USER - [0:0]\nCOMMIT\n";
 
 TEST_F(LegacyGenerationsTest, OnlyTheLastSixteenContentsAreKept) {
-  auto backend = Open("1.8.9");
   std::vector<uint32_t> generations;
   for (int i = 0; i < 17; ++i) {
     Saves("iptables", absl::StrCat("*filter\n:INPUT ACCEPT [0:0]\n:C", i, " - [0:0]\nCOMMIT\n"));
-    generations.push_back(Read(*backend, {kUser}).generation);
+    generations.push_back(Read(*backend_, {kUser}).generation);
   }
   const auto apply = [&](uint32_t generation) {
-    return backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}});
+    return backend_->Apply({.generation = generation, .operations = {CreateChain{kUser}}});
   };
   EXPECT_THAT(apply(generations[0]),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("was not read recently")));
@@ -61,39 +59,35 @@ TEST_F(LegacyGenerationsTest, OnlyTheLastSixteenContentsAreKept) {
 
 // It was planned from both tables.
 TEST_F(LegacyGenerationsTest, AfterAWriteTheSameReadIsNoBasisForAnotherTable) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(kNat, kFilter));
-  const uint32_t generation = Read(*backend, {kUser}).generation;
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}}),
+  const uint32_t generation = Read(*backend_, {kUser}).generation;
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{kUser}}}),
               IsOk());
   Saves("iptables", absl::StrCat(kNat, kFilterWithUser));
   const ChainId in_nat{Family::kIPv4, Table::kNat, "USER"};
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
               StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(LegacyGenerationsTest, NothingIsRunWhereTheChainIsThereAlready) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
-  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(backend_->Apply(CreateUser(*backend_)), IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyGenerationsTest, ATableThatIsPrintedTwiceIsNotRead) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(kFilter, kFilterWithUser));
   const auto twice = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("second time"));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}).status(), twice);
-  EXPECT_THAT(backend->TakeSurvey(nullptr).status(), twice);
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}).status(), twice);
+  EXPECT_THAT(backend_->TakeSurvey(nullptr).status(), twice);
 }
 
 TEST_F(LegacyGenerationsTest, TheChainsOnTheWayAreReadHoweverFarTheyAre) {
-  auto backend = Open("1.8.9");
   Saves("iptables",
         "*filter\n:INPUT ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n:USER - [0:0]\n"
         "-A INPUT -j A\n-A INPUT -j USER\n-A A -j B\n-A B -j DROP\nCOMMIT\n");
   const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
-  const auto snapshot = backend->Read({{.chain = input, .follow = true}, {.chain = kUser}});
+  const auto snapshot = backend_->Read({{.chain = input, .follow = true}, {.chain = kUser}});
   ASSERT_THAT(snapshot, IsOk());
   for (const char* name : {"A", "B"}) {
     const auto* chain = snapshot->Find({Family::kIPv4, Table::kFilter, name});
@@ -102,7 +96,9 @@ TEST_F(LegacyGenerationsTest, TheChainsOnTheWayAreReadHoweverFarTheyAre) {
   }
 }
 
-TEST_F(LegacyGenerationsTest, WithoutProgramsThereIsNoBackend) {
+using LegacyWithoutProgramsTest = LegacyFixture;
+
+TEST_F(LegacyWithoutProgramsTest, ThereIsNoBackend) {
   EXPECT_THAT(agent::NewIptablesLegacyBackend(&runner_, Options()).status(), Not(IsOk()));
 }
 
@@ -143,10 +139,9 @@ TEST_F(LegacyGenerationsTest, BothFamiliesAreReadAtTheSameTime) {
 TEST_F(LegacyGenerationsTest, BothFamiliesAreReadWhereNoThreadCanBeMade) {
   // sizeof(clone_args) of the kernel that glibc was built for.
   const FailingCall no_thread = {.number = SYS_clone3, .argument = 1, .value = 88, .error = EAGAIN};
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilter);
   Saves("ip6tables", kFilter);
-  WithFailingCall(no_thread, [&] { EXPECT_THAT(backend->Read({}), IsOk()); });
+  WithFailingCall(no_thread, [&] { EXPECT_THAT(backend_->Read({}), IsOk()); });
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), SizeIs(1));
 }
 
@@ -162,7 +157,7 @@ constexpr char kSave6[] = "*nat\n:USER - [0:0]\n[5:6] -A USER -d fd00::1/128 -j 
 
 const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER"};
 
-class LegacySurveyTest : public LegacyFixture {
+class LegacySurveyTest : public OpenLegacyFixture {
  protected:
   static Survey Take(netlink::Backend& backend, const netlink::SurveyFilter& keep = {}) {
     absl::StatusOr<Survey> survey = backend.TakeSurvey(keep);
@@ -172,10 +167,9 @@ class LegacySurveyTest : public LegacyFixture {
 };
 
 TEST_F(LegacySurveyTest, HasAllTablesOfBothFamilies) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kSave);
   Saves("ip6tables", kSave6);
-  const Survey survey = Take(*backend);
+  const Survey survey = Take(*backend_);
   EXPECT_EQ(survey.mode, "legacy");
   EXPECT_THAT(survey.tables,
               UnorderedElementsAre(Key(TableId{"ip", "raw"}), Key(TableId{"ip", "filter"}),
@@ -194,24 +188,22 @@ TEST_F(LegacySurveyTest, HasAllTablesOfBothFamilies) {
 }
 
 TEST_F(LegacySurveyTest, HasTheGenerationThatReadHasForTheSame) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kSave);
-  const uint32_t read = Read(*backend, {kUser, kUser6}).generation;
-  EXPECT_EQ(Take(*backend).generation, read);
-  EXPECT_EQ(Take(*backend, [](const auto&, const auto&, const auto&) { return false; }).generation,
+  const uint32_t read = Read(*backend_, {kUser, kUser6}).generation;
+  EXPECT_EQ(Take(*backend_).generation, read);
+  EXPECT_EQ(Take(*backend_, [](const auto&, const auto&, const auto&) { return false; }).generation,
             read);
   Saves("ip6tables", kSave6);
-  const uint32_t surveyed = Take(*backend).generation;
+  const uint32_t surveyed = Take(*backend_).generation;
   EXPECT_NE(surveyed, read);
-  EXPECT_EQ(Read(*backend, {kUser, kUser6}).generation, surveyed);
+  EXPECT_EQ(Read(*backend_, {kUser, kUser6}).generation, surveyed);
 }
 
 TEST_F(LegacySurveyTest, KeepsTheRulesThatAreWanted) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kSave);
   Saves("ip6tables", kSave6);
   const Survey survey =
-      Take(*backend, [](const TableId& table, const std::string& chain, const SurveyRule& rule) {
+      Take(*backend_, [](const TableId& table, const std::string& chain, const SurveyRule& rule) {
         return table == TableId{"ip", "filter"} && chain == "INPUT" && JumpOf(rule) == "USER";
       });
   EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("INPUT").rules, SizeIs(1));
@@ -220,45 +212,41 @@ TEST_F(LegacySurveyTest, KeepsTheRulesThatAreWanted) {
 }
 
 TEST_F(LegacySurveyTest, RunsNoProgramWhereNoTableExists) {
-  auto backend = Open("1.8.9");
   const size_t asked = runner_.requests().size();
   TableNames("ip6", "");
-  EXPECT_THAT(Take(*backend).tables, IsEmpty());
+  EXPECT_THAT(Take(*backend_).tables, IsEmpty());
   EXPECT_THAT(runner_.requests(), SizeIs(asked));
 }
 
 // raw and security hold nothing of ours, but marks may be set there.
 TEST_F(LegacySurveyTest, LooksWhereOnlyRawExists) {
-  auto backend = Open("1.8.9");
   Saves("iptables", "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j TRACE\nCOMMIT\n");
   TableNames("ip", "raw\n");
-  const Survey survey = Take(*backend);
+  const Survey survey = Take(*backend_);
   EXPECT_THAT(survey.tables, UnorderedElementsAre(Key(TableId{"ip", "raw"})));
-  EXPECT_EQ(Read(*backend, {kUser, kUser6}).generation, survey.generation);
+  EXPECT_EQ(Read(*backend_, {kUser, kUser6}).generation, survey.generation);
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")),
               Each(Field(&agent::CommandRequest::arguments, ElementsAre("-c"))));
 }
 
 TEST_F(LegacySurveyTest, FailsWhereAFamilyCannotBeRead) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kSave);
   Saves("ip6tables", "*filter\n");
-  EXPECT_THAT(backend->TakeSurvey({}),
+  EXPECT_THAT(backend_->TakeSurvey({}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2: the end")));
-  runner_.On(Program("ip6tables", "save"), Answers({.exit_code = 4, .output = "", .errors = ""}));
-  EXPECT_THAT(backend->TakeSurvey({}), StatusIs(absl::StatusCode::kUnavailable));
+  runner_.On(Program("ip6tables", "save"), Exits(4));
+  EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kUnavailable));
   runner_.On(Program("ip6tables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
-  EXPECT_THAT(backend->TakeSurvey({}),
+  EXPECT_THAT(backend_->TakeSurvey({}),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("it hangs")));
 }
 
 TEST_F(LegacySurveyTest, HasNoNativeTables) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kSave);
   const netlink::NativeTable any = {.family = Family::kIPv4, .name = "any"};
-  const absl::StatusOr<netlink::Snapshot> snapshot = backend->Read({{.chain = kUser}}, &any);
+  const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read({{.chain = kUser}}, &any);
   ASSERT_THAT(snapshot, IsOk());
-  EXPECT_EQ(*snapshot, Read(*backend, {kUser}));
+  EXPECT_EQ(*snapshot, Read(*backend_, {kUser}));
   EXPECT_FALSE(snapshot->native.has_value());
 }
 
@@ -281,8 +269,7 @@ TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
   Open("1.8.9");
   Saves("iptables", "");
   EXPECT_THAT(*agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()), IsEmpty());
-  runner_.On(Program("iptables", "save"),
-             Answers({.exit_code = 1, .output = "", .errors = "no such table"}));
+  runner_.On(Program("iptables", "save"), Exits(1, "no such table"));
   EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
               StatusIs(absl::StatusCode::kUnknown,
                        AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));

@@ -3,7 +3,6 @@
 // The legacy backend where rules have labels of connections: their names, and what iptables says of
 // those on standard error.
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -28,35 +27,33 @@ using agent::CommandRequest;
 using agent::CommandResult;
 using netlink::Rule;
 
-using LegacyLabelsTest = LegacyFixture;
+using LegacyLabelsTest = OpenLegacyFixture;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 constexpr char kFilterWithUser[] =
     "*filter\n:INPUT ACCEPT [7:420]\n:USER - [0:0]\n-A USER -j DROP\nCOMMIT\n";
 
 TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
-  auto backend = Open("1.8.9");
   Saves("iptables",
         "*filter\n:INPUT ACCEPT [0:0]\n:USER - [0:0]\n"
         "-A USER -m connlabel --label \"to drop\" -j DROP\nCOMMIT\n");
   const Rule drop{.conn_label = netlink::ConnLabelMatch{.label = 115}};
-  const auto first = [&] { return Read(*backend, {kUser}).Find(kUser)->rules.at(0); };
+  const auto first = [&] { return Read(*backend_, {kUser}).Find(kUser)->rules.at(0); };
   ASSERT_NE(first().opaque(), nullptr) << "nobody says what it means";
-  const uint32_t unnamed = Read(*backend, {kUser}).generation;
+  const uint32_t unnamed = Read(*backend_, {kUser}).generation;
   std::ofstream(directory_ + "/connlabel.conf") << "115 to drop\n";
   ASSERT_NE(first().rule(), nullptr) << first().opaque()->text;
   EXPECT_EQ(*first().rule(), drop);
-  const auto survey = backend->TakeSurvey({});
+  const auto survey = backend_->TakeSurvey({});
   ASSERT_THAT(survey, IsOk());
   const std::vector<netlink::SurveyRule>& rules = survey->Find({"ip", "filter"}, "USER")->rules;
   ASSERT_THAT(rules, SizeIs(1));
   EXPECT_EQ(TextOf(rules[0]), "-m connlabel --label \"115\" -j DROP");
   EXPECT_EQ(TextOf(rules[0]), ToString(Family::kIPv4, drop)) << "as nf_tables has it";
-  EXPECT_NE(Read(*backend, {kUser}).generation, unnamed);
+  EXPECT_NE(Read(*backend_, {kUser}).generation, unnamed);
 }
 
 TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   std::string errors;
   for (int i = 0; i < 20; ++i) {
@@ -64,12 +61,12 @@ TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
   }
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 1, .output = "", .errors = errors + "the reason\n"}));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}),
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("No such file"), HasSubstr("; the reason)"))));
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 0, .output = kFilterWithUser, .errors = errors}));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
 }
 
 // What iptables-legacy-restore says where the match connlabel is missing. The words and exit
@@ -103,8 +100,7 @@ TEST_P(LegacyMissingMatchTest, IsToldFromOtherFailures) {
   const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
   const uint32_t generation = Read(*backend, {chain}).generation;
   if (row.matches) std::ofstream(tree_.Path("ip_tables_matches")) << *row.matches;
-  runner_.On(Program("iptables", "restore"),
-             Answers({.exit_code = row.exit_code, .output = "", .errors = row.errors}));
+  runner_.On(Program("iptables", "restore"), Exits(row.exit_code, row.errors));
   Rule rule = {.target = netlink::Drop{}};
   if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
   const absl::Status status =
@@ -140,24 +136,22 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return row.param.name; });
 
 TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
-  auto backend = Open("1.8.9");
   const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
-  const uint32_t generation = Read(*backend, {chain}).generation;
+  const uint32_t generation = Read(*backend_, {chain}).generation;
   std::ofstream(StatusPath()) << "CapEff:\t0000000000000000\n";
   runner_.On(Program("iptables", "restore"),
              Answers({.exit_code = 2, .output = "", .errors = kNoExtension}));
   const Rule rule = {.conn_label = netlink::ConnLabelMatch{.label = 1}, .target = netlink::Drop{}};
   const absl::Status status =
-      backend->Apply({.generation = generation,
-                      .operations = {netlink::CreateChain{chain},
-                                     netlink::AddRule{.chain = chain, .rule = rule}}});
+      backend_->Apply({.generation = generation,
+                       .operations = {netlink::CreateChain{chain},
+                                      netlink::AddRule{.chain = chain, .rule = rule}}});
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(netlink::MissingExtension(status), std::nullopt);
 }
 
 // Both programs refuse whatever has a label, and nothing else.
 TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
-  auto backend = Open("1.8.9");
   int refused = 0;
   int taken = 0;
   for (const std::string base : {"iptables", "ip6tables"}) {
@@ -173,7 +167,7 @@ TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
         Answers({.exit_code = 0, .output = base + "-restore v1.8.9 (legacy)\n", .errors = ""}));
   }
   const agent::SyncReport report =
-      agent::Reconciler(backend.get(), agent::SteadyClock())
+      agent::Reconciler(backend_.get(), agent::SteadyClock())
           .Sync(Wanting(agent::Mode::kLegacy, netlink::kFamilies, {}, agent::ConnLabels{}));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_FALSE(report.labels_refused.ok());

@@ -2,7 +2,6 @@
 //
 // Surveys out of saved text: of all tables, of several saves in one file, of a family that has to
 // be guessed, and of what is not a save.
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
