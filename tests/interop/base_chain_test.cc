@@ -2,7 +2,6 @@
 //
 // The tables and base chains that iptables owns stay iptables' own.
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"

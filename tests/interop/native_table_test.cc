@@ -8,14 +8,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/support/in_place_of.h"

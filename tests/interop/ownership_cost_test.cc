@@ -19,7 +19,6 @@
 #include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/service_rules.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What /metrics serves, as Prometheus' own linter reads it.
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "agent/config/load_config.h"

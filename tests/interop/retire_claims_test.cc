@@ -2,7 +2,6 @@
 //
 // Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
 // use stays as it is found, and the rest goes.
-#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <fstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"

@@ -4,7 +4,6 @@
 // transaction that removes it.
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"

@@ -5,7 +5,6 @@
 // ever touched.
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"

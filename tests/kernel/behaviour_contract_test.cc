@@ -2,8 +2,6 @@
 //
 // What "in place" means, over the fake, nf_tables and legacy iptables alike: the same damage, the
 // same neighbours, the same end.
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -19,7 +19,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "tests/support/matchers.h"

@@ -21,11 +21,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"

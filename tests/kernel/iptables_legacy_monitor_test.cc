@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"

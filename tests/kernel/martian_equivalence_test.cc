@@ -6,7 +6,6 @@
 #include <sched.h>
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -4,11 +4,7 @@
 #include <netinet/in.h>
 
 #include <sstream>
-#include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"

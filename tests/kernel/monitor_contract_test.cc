@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <latch>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <thread>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an audit finds that is no rule, and its allow list.
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

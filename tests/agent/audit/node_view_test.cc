@@ -10,7 +10,6 @@
 
 #include "agent/audit/audit.h"
 #include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::node_view_test {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/completion.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <ostream>
 #include <string>

@@ -3,7 +3,6 @@
 // What --iptables-mode=auto leads to, and the look at the other mode.
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/detect/mode_evidence.h"

@@ -18,7 +18,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/fuzz/scripted_kernel.h"

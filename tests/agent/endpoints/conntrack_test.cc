@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
-#include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"

@@ -3,7 +3,6 @@
 // The daemon's loop with ConnLabelMarking on a node that lacks the match connlabel, over the kernel
 // in memory: what a round found out becomes what the next ones want.
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

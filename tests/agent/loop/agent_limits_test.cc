@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "agent/loop/agent.h"
-#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"

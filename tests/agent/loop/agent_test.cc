@@ -8,13 +8,10 @@
 
 #include <cerrno>
 #include <ctime>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/borrowed_backend.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"

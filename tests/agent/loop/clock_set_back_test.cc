@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
 
 #include "absl/time/time.h"
 #include "agent/loop/reconciler.h"

@@ -3,9 +3,6 @@
 // Families that cannot be read or written together: neither keeps the other from its rules.
 #include <algorithm>
 #include <functional>
-#include <memory>
-#include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -7,7 +7,6 @@
 
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"
-#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/support/borrowed_backend.h"

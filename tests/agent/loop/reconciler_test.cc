@@ -2,11 +2,9 @@
 #include "agent/loop/reconciler.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"

@@ -8,11 +8,8 @@
 #include <unistd.h>
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"

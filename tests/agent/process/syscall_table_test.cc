@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/process/syscall_filter.h"
 #include "tests/agent/process/filter_program.h"
