@@ -9,6 +9,7 @@
 
 #include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
+#include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -17,66 +18,48 @@ namespace {
 
 using ::testing::Matcher;
 
-constexpr char kAgentHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
-constexpr char kKubeletHead[] =
-    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-
 TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
-  const auto file = ParseConfigFile("c.yaml", std::string(kAgentHead) +
-                                                  "emulatedVersion: \"1.26\"\n"
-                                                  "featureGates:\n"
-                                                  "  AllAlpha: false\n"
-                                                  "  IPTablesOwnershipCleanup: true\n"
-                                                  "makeIPTablesUtilChains: false\n"
-                                                  "iptablesMasqueradeBit: 0\n"
-                                                  "iptablesDropBit: 31\n"
-                                                  "ipFamilies: ipv4,ipv6\n"
-                                                  "iptablesMode: nft\n"
-                                                  "iptablesSyncPeriod: 1m30s\n"
-                                                  "watch: poll\n"
-                                                  "healthzBindAddress: \"\"\n"
-                                                  "metricsBindAddress: '[::]:10271'\n");
+  const auto file = ParseConfigFile("c.yaml", Agent("emulatedVersion: \"1.26\"\n"
+                                                    "featureGates:\n"
+                                                    "  AllAlpha: false\n"
+                                                    "  IPTablesOwnershipCleanup: true\n"
+                                                    "makeIPTablesUtilChains: false\n"
+                                                    "iptablesMasqueradeBit: 0\n"
+                                                    "iptablesDropBit: 31\n"
+                                                    "ipFamilies: ipv4,ipv6\n"
+                                                    "iptablesMode: nft\n"
+                                                    "iptablesSyncPeriod: 1m30s\n"
+                                                    "watch: poll\n"
+                                                    "healthzBindAddress: \"\"\n"
+                                                    "metricsBindAddress: '[::]:10271'\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "c.yaml");
   EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
-  EXPECT_EQ(file->given.emulated_version, "1.26");
-  EXPECT_EQ(file->lines.at("emulatedVersion"), 3);
+  EXPECT_EQ(file->given, (Flags{.make_iptables_util_chains = false,
+                                .iptables_masquerade_bit = 0,
+                                .iptables_drop_bit = 31,
+                                .emulated_version = "1.26",
+                                .ip_families = "ipv4,ipv6",
+                                .iptables_mode = "nft",
+                                .iptables_sync_period = absl::Seconds(90),
+                                .watch = "poll",
+                                .healthz_bind_address = "",
+                                .metrics_bind_address = "[::]:10271"}));
   EXPECT_EQ(file->feature_gates,
             (featuregates::GateValues{{"AllAlpha", false}, {"IPTablesOwnershipCleanup", true}}));
-  EXPECT_EQ(file->given.make_iptables_util_chains, false);
-  EXPECT_EQ(file->lines.at("makeIPTablesUtilChains"), 7);
-  EXPECT_EQ(file->given.iptables_masquerade_bit, 0);
-  EXPECT_EQ(file->lines.at("iptablesMasqueradeBit"), 8);
-  EXPECT_EQ(file->given.iptables_drop_bit, 31);
-  EXPECT_EQ(file->lines.at("iptablesDropBit"), 9);
-  EXPECT_EQ(file->given.ip_families, "ipv4,ipv6");
-  EXPECT_EQ(file->lines.at("ipFamilies"), 10);
-  EXPECT_EQ(file->given.iptables_mode, "nft");
-  EXPECT_EQ(file->lines.at("iptablesMode"), 11);
-  EXPECT_EQ(file->given.iptables_sync_period, absl::Seconds(90));
-  EXPECT_EQ(file->lines.at("iptablesSyncPeriod"), 12);
-  EXPECT_EQ(file->given.watch, "poll");
-  EXPECT_EQ(file->lines.at("watch"), 13);
-  EXPECT_EQ(file->given.healthz_bind_address, "");
-  EXPECT_EQ(file->lines.at("healthzBindAddress"), 14);
-  EXPECT_EQ(file->given.metrics_bind_address, "[::]:10271");
-  EXPECT_EQ(file->lines.at("metricsBindAddress"), 15);
+  const std::pair<const char*, int> lines[] = {
+      {"emulatedVersion", 3},       {"makeIPTablesUtilChains", 7},
+      {"iptablesMasqueradeBit", 8}, {"iptablesDropBit", 9},
+      {"ipFamilies", 10},           {"iptablesMode", 11},
+      {"iptablesSyncPeriod", 12},   {"watch", 13},
+      {"healthzBindAddress", 14},   {"metricsBindAddress", 15}};
+  for (const auto& [field, line] : lines) EXPECT_EQ(file->lines.at(field), line) << field;
 }
 
 TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
-  const auto file = ParseConfigFile("c.yaml", kAgentHead);
+  const auto file = ParseConfigFile("c.yaml", Agent(""));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->given.emulated_version);
-  EXPECT_FALSE(file->given.make_iptables_util_chains);
-  EXPECT_FALSE(file->given.iptables_masquerade_bit);
-  EXPECT_FALSE(file->given.iptables_drop_bit);
-  EXPECT_FALSE(file->given.ip_families);
-  EXPECT_FALSE(file->given.iptables_mode);
-  EXPECT_FALSE(file->given.iptables_sync_period);
-  EXPECT_FALSE(file->given.watch);
-  EXPECT_FALSE(file->given.healthz_bind_address);
-  EXPECT_FALSE(file->given.metrics_bind_address);
+  EXPECT_EQ(file->given, Flags());
   EXPECT_TRUE(file->feature_gates.empty());
 }
 
@@ -97,16 +80,15 @@ TEST(ConfigFileTest, ReadsThreeFieldsOfANodesKubeletConfigurationAndSkipsSixtyOt
 // sigs.k8s.io/yaml takes them, and what is not read cannot be wrong.
 TEST(ConfigFileTest, TakesSharedValuesInIgnoredFieldsOfAKubeletConfiguration) {
   const auto file =
-      ParseConfigFile("k.yaml", std::string(kKubeletHead) +
-                                    "x-shared: &shared {a: &a 1}\n"
-                                    "evictionHard: &hard\n"
-                                    "  <<: *shared\n"
-                                    "  memory.available: 100Mi\n"
-                                    "evictionSoft: *hard\n"
-                                    "makeIPTablesUtilChains: &make false\n"
-                                    "list: [&i one, *i, {*i : *a}, &n]\n"
-                                    "featureGates: {IPTablesOwnershipCleanup: false}\n"
-                                    "iptablesDropBit: 9\n");
+      ParseConfigFile("k.yaml", Kubelet("x-shared: &shared {a: &a 1}\n"
+                                        "evictionHard: &hard\n"
+                                        "  <<: *shared\n"
+                                        "  memory.available: 100Mi\n"
+                                        "evictionSoft: *hard\n"
+                                        "makeIPTablesUtilChains: &make false\n"
+                                        "list: [&i one, *i, {*i : *a}, &n]\n"
+                                        "featureGates: {IPTablesOwnershipCleanup: false}\n"
+                                        "iptablesDropBit: 9\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(file->feature_gates.at("IPTablesOwnershipCleanup"));
   ASSERT_TRUE(file->given.iptables_drop_bit);
@@ -143,8 +125,8 @@ TEST(ConfigFileTest, AcceptsAKubeletConfigurationThatKubeletAccepts) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const auto file = ParseConfigFile(
-        "k.yaml", "\xef\xbb\xbf" + std::string(kKubeletHead) + "iptablesDropBit: 9\n" + row.text);
+    const auto file =
+        ParseConfigFile("k.yaml", "\xef\xbb\xbf" + Kubelet("iptablesDropBit: 9\n" + row.text));
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(file->given.iptables_drop_bit, 9);
     EXPECT_THAT(file->warnings, *row.warning == '\0' ? Matcher<std::vector<std::string>>(IsEmpty())
@@ -159,7 +141,7 @@ TEST(ConfigFileTest, WritesOutSharedValuesOfAKubeletConfiguration) {
     int bit = 9;  // -1: not set
     featuregates::GateValues gates = {};
   };
-  const std::string kubelet = kKubeletHead;
+  const std::string kubelet = Kubelet("");
   const Row rows[] = {
       {"a bit by alias", kubelet + "x: &b 9\niptablesDropBit: *b\n"},
       {"an anchor", kubelet + "iptablesDropBit: &b 9\n"},
@@ -200,23 +182,21 @@ TEST(ConfigFileTest, WritesOutSharedValuesOfAKubeletConfiguration) {
 }
 
 TEST(ConfigFileTest, IgnoresMakeIPTablesUtilChainsOfAKubeletConfiguration) {
-  const auto file =
-      ParseConfigFile("k.yaml", std::string(kKubeletHead) + "makeIPTablesUtilChains: false\n");
+  const auto file = ParseConfigFile("k.yaml", Kubelet("makeIPTablesUtilChains: false\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(file->given.make_iptables_util_chains);
 }
 
 TEST(ConfigFileTest, SkipsOurOwnFieldNamesInAKubeletConfigurationWhateverTheyHold) {
-  const auto file = ParseConfigFile(
-      "k.yaml", std::string(kKubeletHead) + "emulatedVersion: [1]\nipFamilies: {a: 1}\n");
+  const auto file =
+      ParseConfigFile("k.yaml", Kubelet("emulatedVersion: [1]\nipFamilies: {a: 1}\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(file->given.emulated_version);
   EXPECT_FALSE(file->given.ip_families);
 }
 
 TEST(ConfigFileTest, TakesANullFieldOfAKubeletConfigurationForUnset) {
-  const auto file = ParseConfigFile(
-      "k.yaml", std::string(kKubeletHead) + "featureGates:\niptablesDropBit: null\n");
+  const auto file = ParseConfigFile("k.yaml", Kubelet("featureGates:\niptablesDropBit: null\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(file->feature_gates.empty());
   EXPECT_FALSE(file->given.iptables_drop_bit);
@@ -239,25 +219,16 @@ struct BadText {
   std::string part = {};  // of the message: what to do
 };
 
-const std::string& Agent() {
-  static const std::string* const kText = new std::string(kAgentHead);
-  return *kText;
-}
-const std::string& Kubelet() {
-  static const std::string* const kText = new std::string(kKubeletHead);
-  return *kText;
-}
-
 TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   const BadText rows[] = {
-      {"APeriodWithoutAUnit", Agent() + "iptablesSyncPeriod: '60'\n",
+      {"APeriodWithoutAUnit", Agent("iptablesSyncPeriod: '60'\n"),
        "c.yaml:3: iptablesSyncPeriod: time: missing unit in duration \"60\"",
        "write it as 1m0s or 90s"},
-      {"APeriodThatIsANumber", Agent() + "iptablesSyncPeriod: 60\n",
+      {"APeriodThatIsANumber", Agent("iptablesSyncPeriod: 60\n"),
        "c.yaml:3: iptablesSyncPeriod: found the number 60", "a string, in quotes"},
-      {"AWatchThatIsABoolean", Agent() + "watch: off\n", "c.yaml:3: watch: found the boolean off",
+      {"AWatchThatIsABoolean", Agent("watch: off\n"), "c.yaml:3: watch: found the boolean off",
        "a string"},
-      {"AnAddressWithoutAValue", Agent() + "metricsBindAddress:\n",
+      {"AnAddressWithoutAValue", Agent("metricsBindAddress:\n"),
        "c.yaml:3: metricsBindAddress: found no value", "a string"},
       {"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
        "kind KubeIPTablesAgentConfiguration of apiVersion kube-iptables-agent/v1alpha1"},
@@ -281,61 +252,60 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
        "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
        "c.yaml:1: this version of KubeletConfiguration is not known",
        "kubelet.config.k8s.io/v1beta1"},
-      {"AnUnknownField", Agent() + "iptablesDropbit: 15\n",
+      {"AnUnknownField", Agent("iptablesDropbit: 15\n"),
        "c.yaml:3: unknown field \"iptablesDropbit\"", "iptablesDropBit"},
-      {"ADuplicateField", Agent() + "iptablesDropBit: 15\niptablesDropBit: 16\n",
+      {"ADuplicateField", Agent("iptablesDropBit: 15\niptablesDropBit: 16\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\"", "already set in line 3"},
-      {"ATab", Agent() + "featureGates:\n\tAllAlpha: true\n",
+      {"ATab", Agent("featureGates:\n\tAllAlpha: true\n"),
        "c.yaml:4: ", "indented with a tab, use spaces"},
-      {"AStringForABit", Agent() + "iptablesDropBit: \"14\"\n",
+      {"AStringForABit", Agent("iptablesDropBit: \"14\"\n"),
        "c.yaml:3: iptablesDropBit: found the string \"14\"", "must be a decimal integer"},
-      {"AWordForABit", Agent() + "iptablesMasqueradeBit: x\n",
+      {"AWordForABit", Agent("iptablesMasqueradeBit: x\n"),
        "c.yaml:3: iptablesMasqueradeBit: found the string \"x\"", "must be a decimal integer"},
-      {"AHugeBit", Agent() + "iptablesDropBit: 4294967296\n",
+      {"AHugeBit", Agent("iptablesDropBit: 4294967296\n"),
        "c.yaml:3: iptablesDropBit: found the number 4294967296", "must be between"},
-      {"AWordForABoolean", Agent() + "makeIPTablesUtilChains: maybe\n",
+      {"AWordForABoolean", Agent("makeIPTablesUtilChains: maybe\n"),
        "c.yaml:3: makeIPTablesUtilChains: found the string \"maybe\"", "must be true or false"},
-      {"ANumberForTheVersion", Agent() + "emulatedVersion: 1.30\n",
+      {"ANumberForTheVersion", Agent("emulatedVersion: 1.30\n"),
        "c.yaml:3: emulatedVersion: found the number 1.30", "in quotes: \"1.30\""},
-      {"ANumberForAGate", Agent() + "featureGates: {AllAlpha: 1}\n",
+      {"ANumberForAGate", Agent("featureGates: {AllAlpha: 1}\n"),
        "c.yaml:3: featureGates.AllAlpha: found the number 1", "must be true or false"},
-      {"AStringOfGates", Agent() + "featureGates: AllAlpha=true\n",
+      {"AStringOfGates", Agent("featureGates: AllAlpha=true\n"),
        "c.yaml:3: featureGates: must be a map", "IPTablesOwnershipCleanup: false"},
-      {"AFieldWithoutAValue", Agent() + "iptablesDropBit:\n",
+      {"AFieldWithoutAValue", Agent("iptablesDropBit:\n"),
        "c.yaml:3: iptablesDropBit: found no value", "must be a decimal integer"},
-      {"KubeletsBitOfAnotherType", Kubelet() + "maxPods: 1\niptablesDropBit: '15'\n",
+      {"KubeletsBitOfAnotherType", Kubelet("maxPods: 1\niptablesDropBit: '15'\n"),
        "c.yaml:4: iptablesDropBit: found the string \"15\"", "must be a decimal integer"},
-      {"KubeletsGatesOfAnotherType", Kubelet() + "featureGates: [A]\n",
+      {"KubeletsGatesOfAnotherType", Kubelet("featureGates: [A]\n"),
        "c.yaml:3: featureGates: must be a map"},
-      {"ADuplicateBitOfKubelets", Kubelet() + "iptablesDropBit: 1\niptablesDropBit: 1\n",
+      {"ADuplicateBitOfKubelets", Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\""},
-      {"ADuplicateGateOfKubelets", Kubelet() + "featureGates:\n  A: true\n  A: true\n",
+      {"ADuplicateGateOfKubelets", Kubelet("featureGates:\n  A: true\n  A: true\n"),
        "c.yaml:5: duplicate key \"A\""},
-      {"ADuplicateKindOfKubelets", Kubelet() + "kind: KubeletConfiguration\n",
+      {"ADuplicateKindOfKubelets", Kubelet("kind: KubeletConfiguration\n"),
        "c.yaml:3: duplicate key \"kind\""},
-      {"ASecondDocumentAfterTheAgents", Agent() + "---\n",
-       "c.yaml:3: a second document begins here"},
-      {"ABitThatAMergeSetsAgain", Kubelet() + "iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n",
+      {"ASecondDocumentAfterTheAgents", Agent("---\n"), "c.yaml:3: a second document begins here"},
+      {"ABitThatAMergeSetsAgain", Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\", already set in line 3"},
-      {"AMergeOfAWord", Kubelet() + "<<: word\n", "c.yaml:3: a merge key (<<) needs a map"},
-      {"AnAliasInsideItsAnchor", Kubelet() + "x: &x [*x]\n",
+      {"AMergeOfAWord", Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
+      {"AnAliasInsideItsAnchor", Kubelet("x: &x [*x]\n"),
        "c.yaml:3: an alias inside the value of its own anchor"},
       {"AliasesThatGrowWithoutLimit",
-       Kubelet() + "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" +
-           "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
-           "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n",
+       Kubelet("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+               "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+               "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"),
        "c.yaml:7: the file holds more than 50000 values"},
-      {"AnAnchorInTheAgentsOwnKind", Agent() + "iptablesDropBit: &b 9\n",
-       "c.yaml:3: anchors (&name)", "write the value out"},
-      {"AnAliasInTheAgentsOwnKind", Agent() + "x: &b 9\niptablesDropBit: *b\n",
+      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)",
+       "write the value out"},
+      {"AnAliasInTheAgentsOwnKind", Agent("x: &b 9\niptablesDropBit: *b\n"),
        "c.yaml:3: anchors (&name)"},
-      {"ADeepAnchorInTheAgentsOwnKind", Agent() + "featureGates:\n  A: &b true\n",
+      {"ADeepAnchorInTheAgentsOwnKind", Agent("featureGates:\n  A: &b true\n"),
        "c.yaml:4: anchors (&name)"},
-      {"AMergeKeyInTheAgentsOwnKind", Agent() + "<<: {iptablesDropBit: 9}\n",
+      {"AMergeKeyInTheAgentsOwnKind", Agent("<<: {iptablesDropBit: 9}\n"),
        "c.yaml:3: merge keys (<<)", "write the fields out"},
-      {"OnlyASecondDocument", "---\n---\n" + Kubelet(), "c.yaml:2: a second document begins here"},
-      {"KubeletsFileCutShort", Kubelet() + "evictionHard: {a: b\n",
-       "c.yaml:", "not well-formed YAML"},
+      {"OnlyASecondDocument", "---\n---\n" + Kubelet(""),
+       "c.yaml:2: a second document begins here"},
+      {"KubeletsFileCutShort", Kubelet("evictionHard: {a: b\n"), "c.yaml:", "not well-formed YAML"},
   };
   for (const BadText& row : rows) {
     SCOPED_TRACE(row.name);
@@ -368,7 +338,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
 };
 
 TEST_F(ConfigFileOnDiskTest, ReadsAFile) {
-  const auto file = ReadConfigFile(Write("c.yaml", Agent() + "iptablesDropBit: 3\n"));
+  const auto file = ReadConfigFile(Write("c.yaml", Agent("iptablesDropBit: 3\n")));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->given.iptables_drop_bit, 3);
 }
@@ -381,7 +351,7 @@ struct WriterRow {
 
 // Users and groups: BadConfigFileTest, which is root.
 TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
-  const std::string path = Write("c.yaml", Agent());
+  const std::string path = Write("c.yaml", Agent(""));
   const std::string directory = directory_.string();
   const std::vector<WriterRow> rows = {
       {0644, 0755, ""},
@@ -437,7 +407,7 @@ TEST_F(ConfigFileOnDiskTest, RefusesAnEmptyName) {
 }
 
 TEST_F(ConfigFileOnDiskTest, RefusesAFileThatIsTooLarge) {
-  EXPECT_THAT(ErrorOf(Write("c.yaml", Agent() + "# " + std::string(kMaxYamlBytes, 'x'))),
+  EXPECT_THAT(ErrorOf(Write("c.yaml", Agent("# " + std::string(kMaxYamlBytes, 'x')))),
               HasSubstr(": it is larger than 1048576 bytes; "));
 }
 
@@ -455,7 +425,7 @@ TEST_F(ConfigFileOnDiskTest, ReportsAFileThatOpensButCannotBeRead) {
 }
 
 TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
-  const std::string path = Write("c.yaml", Agent());
+  const std::string path = Write("c.yaml", Agent(""));
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
   // Root reads everything: for this one call the test is somebody else.
   const bool root = geteuid() == 0;

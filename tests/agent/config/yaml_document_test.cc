@@ -5,7 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "tests/support/matchers.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::agent::yaml_document_test {
 namespace {
@@ -168,45 +171,44 @@ struct ReaderCase {
   std::string message = {};  // then: behind "f.yaml:1: spec.field: found "
 };
 
-void ExpectRead(const ReaderCase& row, const absl::StatusOr<std::string>& value) {
-  if (!row.result.empty()) {
-    ASSERT_TRUE(value.ok()) << value.status();
-    EXPECT_EQ(*value, row.result);
-    return;
+void ExpectRead(YamlType type, absl::Span<const ReaderCase> rows) {
+  for (const ReaderCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const YamlDocument document = MustParse("field: " + row.value);
+    const auto value = document.Text(*document.root().Find("field"), "spec.field", type);
+    if (!row.result.empty()) {
+      EXPECT_THAT(value, IsOkAndHolds(row.result));
+    } else {
+      EXPECT_THAT(value, StatusIs(absl::StatusCode::kInvalidArgument,
+                                  "f.yaml:1: spec.field: found " + row.message));
+    }
   }
-  ASSERT_FALSE(value.ok()) << *value;
-  EXPECT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(value.status().message(), "f.yaml:1: spec.field: found " + row.message);
 }
 
 constexpr char kBool[] = ", but it must be true or false, without quotes";
 
 TEST(BoolReaderTest, ReadsWhatKubernetesReadsAsABoolean) {
   const ReaderCase rows[] = {
-      {"True", "true", "true", ""},
-      {"CapitalisedTrue", "True", "true", ""},
-      {"TrueInCapitals", "TRUE", "true", ""},
-      {"Yes", "yes", "true", ""},
-      {"On", "on", "true", ""},
-      {"Y", "y", "true", ""},
-      {"False", "false", "false", ""},
-      {"No", "No", "false", ""},
-      {"Off", "OFF", "false", ""},
-      {"MixedCase", "tRue", "", std::string("the string \"tRue\"") + kBool},
-      {"Quoted", "\"true\"", "", std::string("the string \"true\"") + kBool},
-      {"ANumber", "1", "", std::string("the number 1") + kBool},
-      {"Nothing", "", "", std::string("no value") + kBool},
-      {"Null", "~", "", std::string("no value") + kBool},
-      {"AList", "[true]", "", std::string("a list") + kBool},
-      {"AMap", "{a: true}", "", std::string("a map") + kBool},
+      {"True", "true", "true"},
+      {"CapitalisedTrue", "True", "true"},
+      {"TrueInCapitals", "TRUE", "true"},
+      {"Yes", "yes", "true"},
+      {"On", "on", "true"},
+      {"Y", "y", "true"},
+      {"False", "false", "false"},
+      {"No", "No", "false"},
+      {"Off", "OFF", "false"},
+      {"MixedCase", "tRue", "", absl::StrCat("the string \"tRue\"", kBool)},
+      {"Quoted", "\"true\"", "", absl::StrCat("the string \"true\"", kBool)},
+      {"ANumber", "1", "", absl::StrCat("the number 1", kBool)},
+      {"Nothing", "", "", absl::StrCat("no value", kBool)},
+      {"Null", "~", "", absl::StrCat("no value", kBool)},
+      {"AList", "[true]", "", absl::StrCat("a list", kBool)},
+      {"AMap", "{a: true}", "", absl::StrCat("a map", kBool)},
       {"ATag", "!!str true", "",
-       std::string("\"true\" with the tag \"tag:yaml.org,2002:str\"") + kBool},
+       absl::StrCat("\"true\" with the tag \"tag:yaml.org,2002:str\"", kBool)},
   };
-  for (const ReaderCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const YamlDocument document = MustParse("field: " + row.value);
-    ExpectRead(row, document.Text(*document.root().Find("field"), "spec.field", YamlType::kBool));
-  }
+  ExpectRead(YamlType::kBool, rows);
 }
 
 constexpr char kInt[] =
@@ -215,35 +217,31 @@ constexpr char kRange[] = ", but it must be between -2147483648 and 2147483647";
 
 TEST(Int32ReaderTest, ReadsPlainDecimalIntegersOnly) {
   const ReaderCase rows[] = {
-      {"Zero", "0", "0", ""},
-      {"Fourteen", "14", "14", ""},
-      {"MinusOne", "-1", "-1", ""},
-      {"TheLargest", "2147483647", "2147483647", ""},
-      {"TheSmallest", "-2147483648", "-2147483648", ""},
-      {"OneTooLarge", "2147483648", "", std::string("the number 2147483648") + kRange},
+      {"Zero", "0", "0"},
+      {"Fourteen", "14", "14"},
+      {"MinusOne", "-1", "-1"},
+      {"TheLargest", "2147483647", "2147483647"},
+      {"TheSmallest", "-2147483648", "-2147483648"},
+      {"OneTooLarge", "2147483648", "", absl::StrCat("the number 2147483648", kRange)},
       {"FarTooSmall", "-99999999999999999999", "",
-       std::string("the number -99999999999999999999") + kRange},
-      {"LeadingZero", "014", "", std::string("the number 014") + kInt},
-      {"MinusZero", "-0", "", std::string("the number -0") + kInt},
-      {"Hexadecimal", "0x1f", "", std::string("the number 0x1f") + kInt},
-      {"Octal", "0o16", "", std::string("the string \"0o16\"") + kInt},
-      {"Underscore", "1_4", "", std::string("the string \"1_4\"") + kInt},
-      {"PlusSign", "+14", "", std::string("the number +14") + kInt},
-      {"Quoted", "\"14\"", "", std::string("the string \"14\"") + kInt},
-      {"Fraction", "14.0", "", std::string("the number 14.0") + kInt},
-      {"Exponent", "1e1", "", std::string("the number 1e1") + kInt},
-      {"AWord", "x", "", std::string("the string \"x\"") + kInt},
-      {"ABoolean", "true", "", std::string("the boolean true") + kInt},
-      {"MinusAlone", "\"-\"", "", std::string("the string \"-\"") + kInt},
-      {"Nothing", "", "", std::string("no value") + kInt},
+       absl::StrCat("the number -99999999999999999999", kRange)},
+      {"LeadingZero", "014", "", absl::StrCat("the number 014", kInt)},
+      {"MinusZero", "-0", "", absl::StrCat("the number -0", kInt)},
+      {"Hexadecimal", "0x1f", "", absl::StrCat("the number 0x1f", kInt)},
+      {"Octal", "0o16", "", absl::StrCat("the string \"0o16\"", kInt)},
+      {"Underscore", "1_4", "", absl::StrCat("the string \"1_4\"", kInt)},
+      {"PlusSign", "+14", "", absl::StrCat("the number +14", kInt)},
+      {"Quoted", "\"14\"", "", absl::StrCat("the string \"14\"", kInt)},
+      {"Fraction", "14.0", "", absl::StrCat("the number 14.0", kInt)},
+      {"Exponent", "1e1", "", absl::StrCat("the number 1e1", kInt)},
+      {"AWord", "x", "", absl::StrCat("the string \"x\"", kInt)},
+      {"ABoolean", "true", "", absl::StrCat("the boolean true", kInt)},
+      {"MinusAlone", "\"-\"", "", absl::StrCat("the string \"-\"", kInt)},
+      {"Nothing", "", "", absl::StrCat("no value", kInt)},
       {"ATag", "!!int \"14\"", "",
-       std::string("\"14\" with the tag \"tag:yaml.org,2002:int\"") + kInt},
+       absl::StrCat("\"14\" with the tag \"tag:yaml.org,2002:int\"", kInt)},
   };
-  for (const ReaderCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const YamlDocument document = MustParse("field: " + row.value);
-    ExpectRead(row, document.Text(*document.root().Find("field"), "spec.field", YamlType::kInt32));
-  }
+  ExpectRead(YamlType::kInt32, rows);
 }
 
 TEST(StringReaderTest, RefusesWhatYamlGivesAnotherType) {
@@ -257,11 +255,7 @@ TEST(StringReaderTest, RefusesWhatYamlGivesAnotherType) {
       {"AList", "[ipv4]", "", "a list, but it must be a string"},
       {"Nothing", "", "", "no value, but it must be a string"},
   };
-  for (const ReaderCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const YamlDocument document = MustParse("field: " + row.value);
-    ExpectRead(row, document.Text(*document.root().Find("field"), "spec.field", YamlType::kString));
-  }
+  ExpectRead(YamlType::kString, rows);
 }
 
 }  // namespace

@@ -201,6 +201,7 @@ TEST(PolicyTest, EachChainOfKubeProxysAloneClaimsItsFamily) {
     EXPECT_TRUE(IsClaimedByKubeProxy(snapshot, Family::kIPv4)) << netlink::ToString(chain);
     EXPECT_FALSE(IsClaimedByKubeProxy(snapshot, Family::kIPv6)) << netlink::ToString(chain);
   }
+  EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
 TEST(PolicyTest, SaysWhichOldFormARuleIs) {
@@ -301,16 +302,6 @@ TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
     EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(),
               chain.table == netlink::Table::kNat);
   }
-}
-
-TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
-  for (const netlink::ChainId& chain : {Nat("KUBE-SERVICES"), Mangle("KUBE-PROXY-CANARY")}) {
-    Observed observed;
-    observed.Chain(chain);
-    EXPECT_TRUE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv4));
-    EXPECT_FALSE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv6));
-  }
-  EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
 std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
