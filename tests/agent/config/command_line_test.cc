@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_split.h"
 #include "tests/support/matchers.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::agent::command_line_test {
 namespace {
@@ -226,9 +227,7 @@ TEST(RefusedCommandLineTest, SaysWhatIsWrong) {
   for (const BadCase& row : rows) {
     SCOPED_TRACE(row.name);
     const auto result = ParseCommandLine(row.arguments);
-    ASSERT_FALSE(result.ok());
-    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(result.status().message()), StartsWith(row.message));
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(row.message)));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "agent/config/yaml_document.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::config_file_test {
@@ -310,10 +311,8 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   for (const BadText& row : rows) {
     SCOPED_TRACE(row.name);
     const auto file = ParseConfigFile("c.yaml", row.text);
-    ASSERT_FALSE(file.ok());
-    EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(file.status().message()),
-                AllOf(StartsWith(row.start), HasSubstr(row.part)));
+    EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument,
+                               AllOf(StartsWith(row.start), HasSubstr(row.part))));
   }
 }
 
@@ -329,7 +328,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
 
   static std::string ErrorOf(const std::string& path) {
     const auto file = ReadConfigFile(path);
-    EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument));
     return std::string(file.status().message());
   }
 
@@ -437,10 +436,10 @@ TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
   if (root) {
     ASSERT_EQ(seteuid(0), 0);
   }
-  ASSERT_FALSE(file.ok());
-  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(file.status().message()),
-              HasSubstr(": Permission denied; let the agent's user read it and its directory"));
+  EXPECT_THAT(
+      file,
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr(": Permission denied; let the agent's user read it and its directory")));
 }
 
 }  // namespace
