@@ -38,15 +38,13 @@ struct WritingCase {
 
 TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
   const WritingCase rows[] = {
-      {.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
-      {.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
-      {.name = "ANewFileInsteadOfOneThatWasRenamed",
-       .begin =
-           [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/config.yaml~"); },
-       .flags = O_CREAT | O_EXCL},
-      {.name = "ANewFileInsteadOfOneThatWasRemoved",
-       .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
-       .flags = O_CREAT | O_EXCL},
+      {"Truncated", [](const TemporaryTree&) {}, O_TRUNC},
+      {"Appended", [](const TemporaryTree&) {}, O_APPEND},
+      {"ANewFileInsteadOfOneThatWasRenamed",
+       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/config.yaml~"); },
+       O_CREAT | O_EXCL},
+      {"ANewFileInsteadOfOneThatWasRemoved",
+       [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }, O_CREAT | O_EXCL},
   };
   for (const WritingCase& row : rows) {
     SCOPED_TRACE(row.name);
@@ -288,40 +286,29 @@ struct UnlistableCase {
 
 TEST(ConfigUnlistable, IsSaidOnce) {
   const UnlistableCase rows[] = {
-      {.name = "AFileIsWrittenOver",
-       .unlistable = "etc",
-       .before = MakeFile,
-       .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
-      {.name = "AFileIsRenamed",
-       .unlistable = "etc",
-       .before = MakeFile,
-       .act = [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); },
-       .is_lost = true},
-      {.name = "AFileIsReplaced",
-       .unlistable = "etc",
-       .before =
-           [](const TemporaryTree& tree) {
-             MakeFile(tree);
-             tree.Write("etc/new", "new");
-           },
-       .act = [](const TemporaryTree& tree) { Rename(tree, "etc/new", "etc/config.yaml"); }},
-      {.name = "ADirectoryIsReplaced",
-       .unlistable = "outer",
-       .before =
-           [](const TemporaryTree& tree) {
-             tree.Write("outer/etc/config.yaml", "old");
-             tree.Write("outer/new/config.yaml", "new");
-             tree.Link("etc", "outer/etc");
-           },
-       .act =
-           [](const TemporaryTree& tree) {
-             Rename(tree, "outer/etc", "outer/away");
-             Rename(tree, "outer/new", "outer/etc");
-           }},
-      {.name = "ALinkToItIsMade",
-       .unlistable = "real",
-       .before = [](const TemporaryTree& tree) { tree.Write("real/config.yaml", "new"); },
-       .act = [](const TemporaryTree& tree) { tree.Link("etc", "real"); }},
+      {"AFileIsWrittenOver", "etc", MakeFile,
+       [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {"AFileIsRenamed", "etc", MakeFile,
+       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }, true},
+      {"AFileIsReplaced", "etc",
+       [](const TemporaryTree& tree) {
+         MakeFile(tree);
+         tree.Write("etc/new", "new");
+       },
+       [](const TemporaryTree& tree) { Rename(tree, "etc/new", "etc/config.yaml"); }},
+      {"ADirectoryIsReplaced", "outer",
+       [](const TemporaryTree& tree) {
+         tree.Write("outer/etc/config.yaml", "old");
+         tree.Write("outer/new/config.yaml", "new");
+         tree.Link("etc", "outer/etc");
+       },
+       [](const TemporaryTree& tree) {
+         Rename(tree, "outer/etc", "outer/away");
+         Rename(tree, "outer/new", "outer/etc");
+       }},
+      {"ALinkToItIsMade", "real",
+       [](const TemporaryTree& tree) { tree.Write("real/config.yaml", "new"); },
+       [](const TemporaryTree& tree) { tree.Link("etc", "real"); }},
   };
   for (const UnlistableCase& row : rows) {
     SCOPED_TRACE(row.name);
