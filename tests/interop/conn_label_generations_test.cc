@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -39,29 +40,21 @@ struct LabelRule {
   const char* text;
 };
 const LabelRule kLabelRules[] = {
-    {"nat",
-     "KUBELET-MARK-MASQ",
-     {"-m", "connlabel", "--label", "114", "--set"},
+    {"nat", "KUBELET-MARK-MASQ", List("-m", "connlabel", "--label", "114", "--set"),
      "-m connlabel --label \"114\" --set"},
-    {"nat",
-     "KUBELET-MARK-DROP",
-     {"-m", "connlabel", "--label", "115", "--set"},
+    {"nat", "KUBELET-MARK-DROP", List("-m", "connlabel", "--label", "115", "--set"),
      "-m connlabel --label \"115\" --set"},
-    {"nat",
-     "KUBELET-POSTROUTING",
-     {"-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"},
+    {"nat", "KUBELET-POSTROUTING",
+     List("-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"),
      "-m connlabel --label \"114\" -j MASQUERADE --random-fully"},
-    {"filter",
-     "KUBELET-FIREWALL",
-     {"-m", "connlabel", "--label", "115", "-j", "DROP"},
+    {"filter", "KUBELET-FIREWALL", List("-m", "connlabel", "--label", "115", "-j", "DROP"),
      "-m connlabel --label \"115\" -j DROP"},
-    {"nat",
-     "POSTROUTING",
-     {"-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"},
+    {"nat", "POSTROUTING",
+     List("-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"),
      "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING"},
-    {"filter", "INPUT", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
-    {"filter", "FORWARD", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
-    {"filter", "OUTPUT", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
+    {"filter", "INPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "FORWARD", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "OUTPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
 };
 
 bool IsOurChain(const LabelRule& rule) { return absl::StartsWith(rule.chain, "KUBELET-"); }

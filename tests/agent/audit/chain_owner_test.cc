@@ -18,6 +18,12 @@ namespace {
 const netlink::TableId kNat = {"ip", "nat"};
 const netlink::TableId kFilter = {"ip", "filter"};
 
+const netlink::TableId kInetNat = {"inet", "nat"};
+const netlink::TableId kIp6Filter = {"ip6", "filter"};
+const netlink::TableId kIp6Nat = {"ip6", "nat"};
+const netlink::TableId kIpKubeIptablesAgent = {"ip", "kube-iptables-agent"};
+const netlink::TableId kIpMangle = {"ip", "mangle"};
+
 TEST(ChainOwnerTest, TellsTheTwoKubeFirewallsApart) {
   EXPECT_EQ(OwnerOfChain(kFilter, "KUBE-FIREWALL"), Owner::kKubelet);
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-FIREWALL"), Owner::kKubeProxyIpvs);
@@ -346,13 +352,9 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
        "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
       {"OurJump", kFilter, "FORWARD", true, "-j KUBELET-FIREWALL", Owner::kThisAgent,
        "KUBELET-FIREWALL"},
-      {"OurJumpOnIPv6",
-       {"ip6", "nat"},
-       "POSTROUTING",
-       true,
+      {"OurJumpOnIPv6", kIp6Nat, "POSTROUTING", true,
        "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-       Owner::kThisAgent,
-       "KUBELET-POSTROUTING"},
+       Owner::kThisAgent, "KUBELET-POSTROUTING"},
       {"AGotoIsNotOurJump", kFilter, "FORWARD", true, "-g KUBELET-FIREWALL", Owner::kUnknown,
        "KUBELET-FIREWALL"},
       {"SomebodysCommentOnOurJump", kFilter, "FORWARD", true,
@@ -374,12 +376,7 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
       {"KubeProxysJump", kNat, "PREROUTING", true,
        "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES", Owner::kKubeProxy,
        "KUBE-SERVICES"},
-      {"KubeletsJumpOnIPv6",
-       {"ip6", "filter"},
-       "OUTPUT",
-       true,
-       "-j KUBE-FIREWALL",
-       Owner::kKubelet,
+      {"KubeletsJumpOnIPv6", kIp6Filter, "OUTPUT", true, "-j KUBE-FIREWALL", Owner::kKubelet,
        "KUBE-FIREWALL"},
       {"KubeletsPostroutingJump", kNat, "POSTROUTING", true,
        "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING", Owner::kKubelet,
@@ -394,16 +391,9 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
        "KUBE-MARK-MASQ"},
       {"AGotoIsNotKubeletsJump", kFilter, "INPUT", true, "-g KUBE-FIREWALL", Owner::kUnknown,
        "KUBE-FIREWALL"},
-      {"KubeletsFormOnIPv6",
-       {"ip6", "nat"},
-       "KUBE-MARK-MASQ",
-       false,
-       "-j MARK --set-xmark 0x4000/0x4000",
+      {"KubeletsFormOnIPv6", kIp6Nat, "KUBE-MARK-MASQ", false, "-j MARK --set-xmark 0x4000/0x4000",
        Owner::kKubelet},
-      {"AKubeletFormIsOneOfItsFamily",
-       {"ip6", "filter"},
-       "KUBE-FIREWALL",
-       false,
+      {"AKubeletFormIsOneOfItsFamily", kIp6Filter, "KUBE-FIREWALL", false,
        "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
        "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
        Owner::kUnknown},
@@ -414,12 +404,8 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
        "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
       {"CalicosRuleInSomebodysChain", kFilter, "MINE", false,
        "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" -j ACCEPT", Owner::kCalico},
-      {"AKubeletFormInATableThatIptablesDoesNotHave",
-       {"inet", "nat"},
-       "KUBE-MARK-MASQ",
-       false,
-       "-j MARK --set-xmark 0x4000/0x4000",
-       Owner::kUnknown},
+      {"AKubeletFormInATableThatIptablesDoesNotHave", kInetNat, "KUBE-MARK-MASQ", false,
+       "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
       {"OurPostroutingJump", kNat, "POSTROUTING", true,
        "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
        Owner::kThisAgent, "KUBELET-POSTROUTING"},
@@ -429,22 +415,13 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
       {"OurWordsInAnotherBaseChain", kNat, "OUTPUT", true,
        "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
        "KUBELET-POSTROUTING"},
-      {"OurWordsInAnotherTable",
-       {"ip", "mangle"},
-       "POSTROUTING",
-       true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-       Owner::kUnknown,
+      {"OurWordsInAnotherTable", kIpMangle, "POSTROUTING", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
        "KUBELET-POSTROUTING"},
       {"OurWordsAtAnotherChain", kNat, "POSTROUTING", true,
        "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-MARK-MASQ", Owner::kUnknown,
        "KUBELET-MARK-MASQ"},
-      {"ARuleOfOurNativeTable",
-       {"ip", "kube-iptables-agent"},
-       "MINE",
-       false,
-       "-j DROP",
-       Owner::kThisAgent},
+      {"ARuleOfOurNativeTable", kIpKubeIptablesAgent, "MINE", false, "-j DROP", Owner::kThisAgent},
       {"NodeLocalDns", kFilter, "INPUT", true,
        "-d 169.254.20.10/32 -m comment --comment \"NodeLocal DNS Cache: allow DNS "
        "traffic\" -j ACCEPT",

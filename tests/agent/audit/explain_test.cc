@@ -9,6 +9,7 @@
 #include "agent/audit/rule_words.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
@@ -43,48 +44,37 @@ struct PurposeRow {
 
 TEST(ExplainPurposeTest, TellsWhatEachRuleIsFor) {
   const PurposeRow rows[] = {
-      {"MarkMasqOf117",
-       "rulesets/kube-proxy-1.17-A-v4.save",
-       {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
-        "1 NodePortLoopback"}},
-      {"MarkMasqOf123",
-       "rulesets/kube-proxy-1.23-A-v4.save",
-       {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
-        "1 NodePortLoopback"}},
-      {"MarkMasqOf128",
-       "rulesets/kube-proxy-1.28-A-v4.save",
-       {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode"}},
-      {"MarkMasqOfEveryKindOfService123",
-       "rulesets/kube-proxy-1.23-B-v4.save",
-       {"9 OutsidePodRange", "14 Hairpin", "1 ExternalFromNode", "1 NodePort",
-        "1 NodePortLoopback"}},
-      {"MarkMasqOfEveryKindOfService117",
-       "rulesets/kube-proxy-1.17-B-v4.save",
-       {"9 OutsidePodRange", "16 Hairpin", "1 ExternalFromNode", "1 ExternalIP", "1 NodePort",
-        "1 NodePortLoopback"}},
-      {"MarkMasqOfIpvs",
-       "audited/ipvs-1.23-v4.save",
-       {"1 OutsidePodRange", "1 ExternalIP", "1 LoadBalancer", "1 NodePort"}},
-      {"MarkMasqOfPortmap", "audited/portmap-v4.save", {"1 HostPortHairpin", "1 HostPortLoopback"}},
-      {"MarkMasqOfHostPorts", "audited/host-ports-v4.save", {"1 HostPortHairpin"}},
-      {"MarkMasqOfAnAdministrator",
-       "audited/hand-written-v4.save",
-       {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode", "1 ThirdParty"}},
-      {"MarkDropOf124",
-       "rulesets/kube-proxy-1.24-A-v4.save",
-       {"1 SourceRanges", "1 NoLocalEndpoints"},
-       "nat/KUBE-MARK-DROP"},
-      {"MarkDropOfIpvs", "audited/ipvs-1.23-v4.save", {"1 SourceRanges"}, "nat/KUBE-MARK-DROP"},
-      {"Firewall",
-       "rulesets/kube-proxy-1.28-A-v4.save",
-       {"1 BaseJump", "1 BaseJump"},
+      {"MarkMasqOf117", "rulesets/kube-proxy-1.17-A-v4.save",
+       List("3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
+            "1 NodePortLoopback")},
+      {"MarkMasqOf123", "rulesets/kube-proxy-1.23-A-v4.save",
+       List("3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
+            "1 NodePortLoopback")},
+      {"MarkMasqOf128", "rulesets/kube-proxy-1.28-A-v4.save",
+       List("3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode")},
+      {"MarkMasqOfEveryKindOfService123", "rulesets/kube-proxy-1.23-B-v4.save",
+       List("9 OutsidePodRange", "14 Hairpin", "1 ExternalFromNode", "1 NodePort",
+            "1 NodePortLoopback")},
+      {"MarkMasqOfEveryKindOfService117", "rulesets/kube-proxy-1.17-B-v4.save",
+       List("9 OutsidePodRange", "16 Hairpin", "1 ExternalFromNode", "1 ExternalIP", "1 NodePort",
+            "1 NodePortLoopback")},
+      {"MarkMasqOfIpvs", "audited/ipvs-1.23-v4.save",
+       List("1 OutsidePodRange", "1 ExternalIP", "1 LoadBalancer", "1 NodePort")},
+      {"MarkMasqOfPortmap", "audited/portmap-v4.save",
+       List("1 HostPortHairpin", "1 HostPortLoopback")},
+      {"MarkMasqOfHostPorts", "audited/host-ports-v4.save", List("1 HostPortHairpin")},
+      {"MarkMasqOfAnAdministrator", "audited/hand-written-v4.save",
+       List("3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode", "1 ThirdParty")},
+      {"MarkDropOf124", "rulesets/kube-proxy-1.24-A-v4.save",
+       List("1 SourceRanges", "1 NoLocalEndpoints"), "nat/KUBE-MARK-DROP"},
+      {"MarkDropOfIpvs", "audited/ipvs-1.23-v4.save", List("1 SourceRanges"), "nat/KUBE-MARK-DROP"},
+      {"Firewall", "rulesets/kube-proxy-1.28-A-v4.save", List("1 BaseJump", "1 BaseJump"),
        "filter/KUBE-FIREWALL"},
-      {"Postrouting", "rulesets/kube-proxy-1.28-A-v4.save", {"1 BaseJump"}, "nat/KUBE-POSTROUTING"},
-      {"AServiceOfKubeProxys",
-       "rulesets/kube-proxy-1.28-A-v4.save",
-       {"2 Other", "1 Other"},
+      {"Postrouting", "rulesets/kube-proxy-1.28-A-v4.save", List("1 BaseJump"),
+       "nat/KUBE-POSTROUTING"},
+      {"AServiceOfKubeProxys", "rulesets/kube-proxy-1.28-A-v4.save", List("2 Other", "1 Other"),
        "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT"},
-      {"TheHint", "audited/portmap-v4.save", {}, "mangle/KUBE-IPTABLES-HINT"},
+      {"TheHint", "audited/portmap-v4.save", List(), "mangle/KUBE-IPTABLES-HINT"},
   };
   for (const PurposeRow& row : rows) {
     SCOPED_TRACE(row.name);
@@ -154,11 +144,11 @@ TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
   const std::string unheard = "no rule acts on the mark, and the packet passes.";
   const Row rows[] = {
       {"-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n",
-       {"In table filter, INPUT and OUTPUT lead" + drops}},
+       List("In table filter, INPUT and OUTPUT lead" + drops)},
       {"-A INPUT -j KUBE-FIREWALL\n",
-       {"In table filter, INPUT leads" + drops,
-        "OUTPUT does not jump to filter/KUBE-FIREWALL: there " + unheard}},
-      {"", {"INPUT and OUTPUT do not jump to filter/KUBE-FIREWALL: " + unheard}},
+       List("In table filter, INPUT leads" + drops,
+            "OUTPUT does not jump to filter/KUBE-FIREWALL: there " + unheard)},
+      {"", List("INPUT and OUTPUT do not jump to filter/KUBE-FIREWALL: " + unheard)},
   };
   for (const Row& row : rows) {
     const std::string text =

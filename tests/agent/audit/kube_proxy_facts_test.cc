@@ -9,6 +9,7 @@
 #include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
@@ -148,24 +149,18 @@ TEST(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
       {"Sound117", "rulesets/kube-proxy-1.17-A-v4.save"},
       {"Sound123", "rulesets/kube-proxy-1.23-A-v4.save"},
       {"Sound130", "audited/kube-proxy-1.30-A-v4.save"},
-      {"SoundIpvs", "audited/ipvs-1.28-v4.save", {}, {}, KubeProxyMode::kIpvs},
+      {"SoundIpvs", "audited/ipvs-1.28-v4.save", List(), List(), KubeProxyMode::kIpvs},
       // Harvester #8217.
-      {"Both",
-       k128,
-       {"-A PREROUTING -m", "-A OUTPUT -m comment"},
-       {"PREROUTING to nat/KUBE-SERVICES", "OUTPUT to nat/KUBE-SERVICES"}},
-      {"One", k128, {"-A PREROUTING -m"}, {"PREROUTING to nat/KUBE-SERVICES"}},
-      {"OfIpvs",
-       "audited/ipvs-1.28-v4.save",
-       {"-A PREROUTING -m"},
-       {"PREROUTING to nat/KUBE-SERVICES"},
-       KubeProxyMode::kIpvs},
-      {"OfMasquerading", k128, {"-A POSTROUTING"}, {"POSTROUTING to nat/KUBE-POSTROUTING"}},
-      {"OfTableFilter", k128, {"-A FORWARD -m comment"}, {"FORWARD to filter/KUBE-FORWARD"}},
-      {"WithoutACanary",
-       k128,
-       {"-A PREROUTING -m", "-A OUTPUT -m comment", ":KUBE-PROXY-CANARY"},
-       {},
+      {"Both", k128, List("-A PREROUTING -m", "-A OUTPUT -m comment"),
+       List("PREROUTING to nat/KUBE-SERVICES", "OUTPUT to nat/KUBE-SERVICES")},
+      {"One", k128, List("-A PREROUTING -m"), List("PREROUTING to nat/KUBE-SERVICES")},
+      {"OfIpvs", "audited/ipvs-1.28-v4.save", List("-A PREROUTING -m"),
+       List("PREROUTING to nat/KUBE-SERVICES"), KubeProxyMode::kIpvs},
+      {"OfMasquerading", k128, List("-A POSTROUTING"), List("POSTROUTING to nat/KUBE-POSTROUTING")},
+      {"OfTableFilter", k128, List("-A FORWARD -m comment"),
+       List("FORWARD to filter/KUBE-FORWARD")},
+      {"WithoutACanary", k128,
+       List("-A PREROUTING -m", "-A OUTPUT -m comment", ":KUBE-PROXY-CANARY"), List(),
        KubeProxyMode::kLeftOver},
   };
   for (const JumpRow& row : rows) {

@@ -37,6 +37,11 @@ class DependentsTest : public ::testing::Test {
   const netlink::SurveyFilter see_ = collector_.ManagedMode();
 };
 
+const TableId kArpFilter = {"arp", "filter"};
+const TableId kInetMine = {"inet", "mine"};
+const TableId kIpKubeProxy = {"ip", "kube-proxy"};
+const TableId kIpMangle = {"ip", "mangle"};
+
 TEST_F(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
   EXPECT_FALSE(see_(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
   see_(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
@@ -132,11 +137,8 @@ struct MarkCase {
 
 TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   const MarkCase rows[] = {
-      {"AForeignChain",
-       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       "MINE",
-       {"ip", "mangle"}},
-      {"ANativeTable", Mark("[nft meta]", 0xffffffff), "prerouting", {"inet", "mine"}},
+      {"AForeignChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "MINE", kIpMangle},
+      {"ANativeTable", Mark("[nft meta]", 0xffffffff), "prerouting", kInetMine},
       {"TheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "KUBE-MARK-MASQ",
        kIpNat, false},
       {"AConditionalRuleInTheMarkingChain",
@@ -149,17 +151,12 @@ TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
        "KUBE-POSTROUTING"},
       {"AMarkInTheFirewall", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), "KUBE-FIREWALL",
        kIpFilter},
-      {"AChainOfThatNameInAnotherTable",
-       Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       "KUBE-MARK-MASQ",
-       {"ip", "mangle"}},
-      {"KubeProxysNftablesMode",
-       Mark("[nft meta]", 0x4000),
-       "mark-for-masquerade",
-       {"ip", "kube-proxy"},
+      {"AChainOfThatNameInAnotherTable", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       "KUBE-MARK-MASQ", kIpMangle},
+      {"KubeProxysNftablesMode", Mark("[nft meta]", 0x4000), "mark-for-masquerade", kIpKubeProxy,
        false},
       {"ARuleThatSetsNothing", Mark("-j ACCEPT", 0), "MINE", kIpNat, false},
-      {"Arp", Mark("[xt mangle rev 0]", 0xffffffff), "INPUT", {"arp", "filter"}, false},
+      {"Arp", Mark("[xt mangle rev 0]", 0xffffffff), "INPUT", kArpFilter, false},
   };
   for (const MarkCase& row : rows) {
     SCOPED_TRACE(row.name);
