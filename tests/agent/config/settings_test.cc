@@ -13,6 +13,7 @@
 #include "agent/config/config.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::settings_test {
@@ -228,21 +229,15 @@ struct BadSetting {
 TEST(OwnershipSettingsTest, SayWhatIsWrongAndWhatIsAccepted) {
   const ConfigFiles node;
   const BadSetting rows[] = {
-      {"flag",
-       {.stale_chains = "drop"},
+      {"flag", Flags{.stale_chains = "drop"},
        "--stale-chains: invalid value \"drop\"; accepted are keep, retire"},
-      {"file",
-       {},
-       ":3: staleChains: invalid value \"drop\"; accepted are keep, retire",
+      {"file", Flags(), ":3: staleChains: invalid value \"drop\"; accepted are keep, retire",
        Agent("staleChains: drop\n")},
-      {"hint",
-       {.hint_policy = ""},
+      {"hint", Flags{.hint_policy = ""},
        "--hint-policy: invalid value \"\"; accepted are usable, always"},
-      {"relative",
-       {.cni_conf_dir = "/a,b"},
+      {"relative", Flags{.cni_conf_dir = "/a,b"},
        "--cni-conf-dir: invalid value \"b\"; give absolute paths"},
-      {"empty between",
-       {.cni_conf_dir = "/a,,/b"},
+      {"empty between", Flags{.cni_conf_dir = "/a,,/b"},
        "--cni-conf-dir: invalid value \"\"; give absolute paths"},
   };
   for (const BadSetting& bad : rows) {
@@ -267,24 +262,19 @@ struct LabelCase {
 
 TEST(ConnLabelSettingsTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
   const LabelCase rows[] = {
-      {"NothingGiven", {.feature_gates = {kOn}}},
+      {"NothingGiven", Flags{.feature_gates = {kOn}}},
       {"Flags",
-       {.feature_gates = {kOn}, .iptables_masquerade_label = 0, .iptables_drop_label = 127},
-       {.masquerade = 0, .drop = 127}},
-      {"AFile",
-       {.feature_gates = {kOn}},
-       {.masquerade = 3, .drop = 4},
+       Flags{.feature_gates = {kOn}, .iptables_masquerade_label = 0, .iptables_drop_label = 127},
+       ConnLabels{.masquerade = 0, .drop = 127}},
+      {"AFile", Flags{.feature_gates = {kOn}}, ConnLabels{.masquerade = 3, .drop = 4},
        Agent("iptablesMasqueradeLabel: 3\niptablesDropLabel: 4\n")},
-      {"AFlagOverAFile",
-       {.feature_gates = {kOn}, .iptables_drop_label = 5},
-       {.masquerade = 3, .drop = 5},
+      {"AFlagOverAFile", Flags{.feature_gates = {kOn}, .iptables_drop_label = 5},
+       ConnLabels{.masquerade = 3, .drop = 5},
        Agent("iptablesMasqueradeLabel: 3\niptablesDropLabel: 4\n")},
-      {"EqualWhereTheGateIsOff",
-       {.iptables_masquerade_label = 9, .iptables_drop_label = 9},
-       {},
-       "",
-       {"--iptables-masquerade-label has no effect where ConnLabelMarking is off",
-        "--iptables-drop-label has no effect where ConnLabelMarking is off"}},
+      {"EqualWhereTheGateIsOff", Flags{.iptables_masquerade_label = 9, .iptables_drop_label = 9},
+       ConnLabels(), "",
+       List("--iptables-masquerade-label has no effect where ConnLabelMarking is off",
+            "--iptables-drop-label has no effect where ConnLabelMarking is off")},
   };
   const ConfigFiles node;
   for (const LabelCase& row : rows) {
@@ -303,21 +293,16 @@ TEST(ConnLabelSettingsTest, RefusesWhatIsNoPairOfLabels) {
     std::string file = {};
   };
   const Row rows[] = {
-      {"128",
-       {.iptables_drop_label = 128},
+      {"128", Flags{.iptables_drop_label = 128},
        "invalid configuration: iptablesDropLabel (--iptables-drop-label) 128 must be between 0 and "
        "127, inclusive; found 128 (from the flag --iptables-drop-label)"},
-      {"-1 in a file",
-       {},
+      {"-1 in a file", Flags(),
        "iptablesMasqueradeLabel (--iptables-masquerade-label) -1 must be between 0 and 127",
        Agent("iptablesMasqueradeLabel: -1\n")},
-      {"equal",
-       {.feature_gates = {kOn}, .iptables_drop_label = 114},
+      {"equal", Flags{.feature_gates = {kOn}, .iptables_drop_label = 114},
        "iptables-masquerade-label and iptables-drop-label must be different; found 114 (the "
        "default) and 114 (from the flag --iptables-drop-label)"},
-      {"kubelet's file",
-       {.feature_gates = {kOn}},
-       "featureGates.ConnLabelMarking",
+      {"kubelet's file", Flags{.feature_gates = {kOn}}, "featureGates.ConnLabelMarking",
        Kubelet("featureGates: {ConnLabelMarking: 1}\n")},
   };
   const ConfigFiles node;
