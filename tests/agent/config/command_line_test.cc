@@ -215,34 +215,16 @@ std::string HelpOf(const Arguments& arguments) {
 
 TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
   const std::string help = HelpOf({"--help"});
-  for (const char* const name : {"run",
-                                 "sync",
-                                 "plan",
-                                 "status",
-                                 "detect",
-                                 "gates",
-                                 "version",
-                                 "--config",
-                                 "--feature-gates",
-                                 "--make-iptables-util-chains",
-                                 "--iptables-masquerade-bit",
-                                 "--iptables-drop-bit",
-                                 "--iptables-masquerade-label",
-                                 "--iptables-drop-label",
-                                 "--v",
-                                 "--vmodule",
-                                 "--emulated-version",
-                                 "--ip-families",
-                                 "--iptables-mode",
-                                 "--host-root",
-                                 "--output",
-                                 "--netns",
-                                 "--iptables-sync-period",
-                                 "--watch",
-                                 "--healthz-bind-address",
-                                 "--metrics-bind-address",
-                                 "--help"}) {
-    EXPECT_THAT(help, HasSubstr(std::string(" ") + name + (name[0] == '-' ? "" : " ")));
+  const Arguments names = absl::StrSplit(
+      "run sync plan status detect gates version --config --feature-gates "
+      "--make-iptables-util-chains --iptables-masquerade-bit --iptables-drop-bit "
+      "--iptables-masquerade-label --iptables-drop-label --v --vmodule "
+      "--emulated-version --ip-families --iptables-mode --host-root --output --netns "
+      "--iptables-sync-period "
+      "--watch --healthz-bind-address --metrics-bind-address --help",
+      ' ');
+  for (const std::string& name : names) {
+    EXPECT_THAT(help, HasSubstr(" " + name + (name[0] == '-' ? "" : " ")));
   }
 }
 

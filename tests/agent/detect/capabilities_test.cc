@@ -35,52 +35,16 @@ const std::vector<netlink::Family> kBoth = {netlink::Family::kIPv4, netlink::Fam
 
 // All of them as Debian's 6.1 has them.
 const std::set<std::string>& EveryModule() {
-  static const auto* const kModules = new std::set<std::string>{"nf_tables",
-                                                                "nft_compat",
-                                                                "nft_chain_nat",
-                                                                "nft_ct",
-                                                                "nft_nat",
-                                                                "nft_masq",
-                                                                "nft_numgen",
-                                                                "nft_fib_ipv4",
-                                                                "nft_fib_ipv6",
-                                                                "nft_reject_ipv4",
-                                                                "nft_reject_ipv6",
-                                                                "iptable_filter",
-                                                                "iptable_nat",
-                                                                "iptable_mangle",
-                                                                "ip6table_filter",
-                                                                "ip6table_nat",
-                                                                "ip6table_mangle",
-                                                                "xt_addrtype",
-                                                                "xt_comment",
-                                                                "xt_connlabel",
-                                                                "xt_conntrack",
-                                                                "xt_mark",
-                                                                "xt_multiport",
-                                                                "xt_nfacct",
-                                                                "xt_physdev",
-                                                                "xt_recent",
-                                                                "xt_sctp",
-                                                                "xt_set",
-                                                                "xt_statistic",
-                                                                "xt_tcpudp",
-                                                                "xt_nat",
-                                                                "xt_MASQUERADE",
-                                                                "ipt_REJECT",
-                                                                "ip6t_REJECT",
-                                                                "nf_conntrack_netlink",
-                                                                "nfnetlink_acct",
-                                                                "dummy",
-                                                                "ip_vs",
-                                                                "ip_vs_rr",
-                                                                "ip_vs_sh",
-                                                                "ip_vs_wrr",
-                                                                "ip_set_bitmap_port",
-                                                                "ip_set_hash_ip",
-                                                                "ip_set_hash_ipport",
-                                                                "ip_set_hash_ipportip",
-                                                                "ip_set_hash_ipportnet"};
+  static const auto* const kModules = new std::set<std::string>(absl::StrSplit(
+      "nf_tables nft_compat nft_chain_nat nft_ct nft_nat nft_masq nft_numgen "
+      "nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6 iptable_filter "
+      "iptable_nat iptable_mangle ip6table_filter ip6table_nat ip6table_mangle "
+      "xt_addrtype xt_comment xt_connlabel xt_conntrack xt_mark xt_multiport xt_nfacct "
+      "xt_physdev xt_recent xt_sctp xt_set xt_statistic xt_tcpudp xt_nat xt_MASQUERADE "
+      "ipt_REJECT ip6t_REJECT nf_conntrack_netlink nfnetlink_acct dummy ip_vs ip_vs_rr "
+      "ip_vs_sh ip_vs_wrr ip_set_bitmap_port ip_set_hash_ip ip_set_hash_ipport "
+      "ip_set_hash_ipportip ip_set_hash_ipportnet",
+      ' '));
   return *kModules;
 }
 

@@ -8,6 +8,7 @@
 
 #include "agent/detect/host_files.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
@@ -15,80 +16,60 @@ namespace {
 
 constexpr auto kV4 = netlink::Family::kIPv4;
 
+using Links = std::vector<std::pair<std::string, std::string>>;
+
 struct Row {
   std::string name;
   std::vector<std::string> files;
-  std::vector<std::pair<std::string, std::string>> links;
+  Links links;
   std::string text;  // a part
   std::optional<IptablesMode> mode = IptablesMode::kNft;
 };
 
 TEST(HostProgramTest, IsRecognisedByItsLinks) {
   const Row rows[] = {
-      {"NoIptables", {"usr/sbin/nft"}, {}, "no iptables", std::nullopt},
-      {"DebianWithNft",
-       {"usr/sbin/xtables-nft-multi"},
-       {{"sbin", "usr/sbin"},
-        {"usr/sbin/iptables", "/etc/alternatives/iptables"},
-        {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
-        {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
+      {"NoIptables", List("usr/sbin/nft"), Links(), "no iptables", std::nullopt},
+      {"DebianWithNft", List("usr/sbin/xtables-nft-multi"),
+       Links{{"sbin", "usr/sbin"},
+             {"usr/sbin/iptables", "/etc/alternatives/iptables"},
+             {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
+             {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
        "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
-      {"DebianWithLegacy",
-       {"usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-       {{"usr/sbin/iptables", "/etc/alternatives/iptables"},
-        {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
-        {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
-       "iptables-legacy",
-       IptablesMode::kLegacy},
-      {"BeforeVersion18",
-       {"sbin/xtables-multi"},
-       {{"sbin/iptables", "xtables-multi"}},
-       "/sbin/xtables-multi",
-       IptablesMode::kLegacy},
-      {"UsrBin",
-       {"usr/bin/xtables-nft-multi"},
-       {{"usr/bin/iptables", "xtables-nft-multi"}},
-       "/usr/bin/iptables"},
-      {"UsrLocalBin",
-       {"usr/local/bin/xtables-nft-multi"},
-       {{"usr/local/bin/iptables", "xtables-nft-multi"}},
-       "/usr/local/bin/iptables"},
-      {"Bin", {"bin/xtables-nft-multi"}, {{"bin/iptables", "xtables-nft-multi"}}, "/bin/iptables"},
+      {"DebianWithLegacy", List("usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
+       Links{{"usr/sbin/iptables", "/etc/alternatives/iptables"},
+             {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
+             {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
+       "iptables-legacy", IptablesMode::kLegacy},
+      {"BeforeVersion18", List("sbin/xtables-multi"), Links{{"sbin/iptables", "xtables-multi"}},
+       "/sbin/xtables-multi", IptablesMode::kLegacy},
+      {"UsrBin", List("usr/bin/xtables-nft-multi"),
+       Links{{"usr/bin/iptables", "xtables-nft-multi"}}, "/usr/bin/iptables"},
+      {"UsrLocalBin", List("usr/local/bin/xtables-nft-multi"),
+       Links{{"usr/local/bin/iptables", "xtables-nft-multi"}}, "/usr/local/bin/iptables"},
+      {"Bin", List("bin/xtables-nft-multi"), Links{{"bin/iptables", "xtables-nft-multi"}},
+       "/bin/iptables"},
       {"UsrLocalComesFirstAsInPath",
-       {"usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-       {{"usr/local/sbin/iptables", "xtables-legacy-multi"},
-        {"usr/sbin/iptables", "xtables-nft-multi"}},
-       "/usr/local/sbin/iptables",
-       IptablesMode::kLegacy},
-      {"APlainFileOfThatName",
-       {"usr/sbin/iptables"},
-       {},
-       "neither iptables-nft nor iptables-legacy",
+       List("usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
+       Links{{"usr/local/sbin/iptables", "xtables-legacy-multi"},
+             {"usr/sbin/iptables", "xtables-nft-multi"}},
+       "/usr/local/sbin/iptables", IptablesMode::kLegacy},
+      {"APlainFileOfThatName", List("usr/sbin/iptables"), Links(),
+       "neither iptables-nft nor iptables-legacy", IptablesMode::kUnknown},
+      {"ALinkToAWrapper", List("usr/sbin/iptables-wrapper"),
+       Links{{"usr/sbin/iptables", "iptables-wrapper"}}, "iptables-wrapper",
        IptablesMode::kUnknown},
-      {"ALinkToAWrapper",
-       {"usr/sbin/iptables-wrapper"},
-       {{"usr/sbin/iptables", "iptables-wrapper"}},
-       "iptables-wrapper",
-       IptablesMode::kUnknown},
-      {"ALinkThatLeadsNowhere",
-       {},
-       {{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
-       "No such file",
-       IptablesMode::kUnknown},
-      {"LinksInACircle",
-       {},
-       {{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
-       "symbolic links",
-       IptablesMode::kUnknown},
-      {"ALinkDoesNotLeaveTheRoot",
-       {"usr/sbin/xtables-nft-multi"},
-       {{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
+      {"ALinkThatLeadsNowhere", List(), Links{{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
+       "No such file", IptablesMode::kUnknown},
+      {"LinksInACircle", List(),
+       Links{{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
+       "symbolic links", IptablesMode::kUnknown},
+      {"ALinkDoesNotLeaveTheRoot", List("usr/sbin/xtables-nft-multi"),
+       Links{{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
        "/usr/sbin/xtables-nft-multi"},
-      {"WhatTheLastLinkLeadsToDecides",
-       {"usr/sbin/xtables-legacy-multi"},
-       {{"usr/sbin/iptables", "iptables-nft"}, {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
-       "xtables-legacy-multi",
-       IptablesMode::kLegacy},
+      {"WhatTheLastLinkLeadsToDecides", List("usr/sbin/xtables-legacy-multi"),
+       Links{{"usr/sbin/iptables", "iptables-nft"},
+             {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
+       "xtables-legacy-multi", IptablesMode::kLegacy},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
