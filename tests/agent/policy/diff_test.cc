@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/types/span.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
@@ -205,71 +206,16 @@ netlink::Rule Mark(uint32_t value, uint32_t mask) {
   return rule;
 }
 
-TEST(DiffTest, PutsEachChainInOrder) {
-  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
-  const std::string martians =
-      "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
-      "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
-  const std::string marked =
-      "-m comment --comment \"kubernetes firewall for dropping marked packets\"";
-  const std::string drop_marked = marked + " -m mark --mark 0x8000/0x8000 -j DROP";
-  const netlink::Rule clear_all = Mark(0, 0xffffffff);
-  const ChainCase rows[] = {
-      // KUBE-FIREWALL: the order does not count, drops must be conditional.
-      {"both orders are right", Legacy(), firewall, Holds(DropMarked(15), DropMartians(0))},
-      {"kube-proxy wiped the rule of the drop mark", Legacy(), firewall, Holds(DropMartians(0)),
-       Does("-A KUBE-FIREWALL " + drop_marked), Finds(), true},
-      {"the martian rule alone is missing", Legacy(), firewall, Holds(DropMarked(15)),
-       Does("-A KUBE-FIREWALL " + martians)},
-      {"the rule of the drop mark alone is missing", Legacy(), firewall, Holds(DropMartians(0)),
-       Does("-A KUBE-FIREWALL " + drop_marked)},
-      {"a missing drop comes before a foreign rule that may accept", Cleanup(), firewall,
-       Holds(ForeignLog(), ForeignAccept()), Does("-I KUBE-FIREWALL 2 " + martians)},
-      // kube-proxy never writes that rule, so only we keep it in step with KUBE-MARK-DROP.
-      {"the drop mark of another bit is replaced even where kube-proxy lives", Legacy(), firewall,
-       Holds(DropMartians(0), DropMarked(5)),
-       Does("-A KUBE-FIREWALL " + drop_marked,
-            "-D KUBE-FIREWALL " + marked + " -m mark --mark 0x20/0x20 -j DROP"),
-       Finds(), true},
-      {"kubelet's drop of marked packets lost its match", Legacy(), firewall,
-       Holds(DropMartians(0), DropMarked(15),
-             BareDrop("kubernetes firewall for dropping marked packets")),
-       Does("-D KUBE-FIREWALL " + marked + " -j DROP"), Finds("DamagedRule repaired")},
-      {"kubelet's martian rule lost its match", Cleanup(), firewall,
-       Holds(DropMartians(0), BareDrop("block incoming localnet connections")),
-       Does(
-           "-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j DROP"),
-       Finds("DamagedRule repaired")},
-      {"an administrator's drop of everything", Legacy(), firewall,
-       Holds(DropMartians(0), DropMarked(15), BareDrop("")), Does(),
-       Finds("ForeignDropsEverything")},
-      {"an administrator's drop of everything has a comment", Cleanup(), firewall,
-       Holds(DropMartians(0), BareDrop("lockdown 2026-11")), Does(),
-       Finds("ForeignDropsEverything")},
-      {"damage in a chain that is not ours is reported and stays", Cleanup(),
-       Nat("KUBE-POSTROUTING"), Holds(BareReturn(), MasqueradeAll(0)), Does(),
-       Finds("DamagedRule", "DamagedRule")},
-      // KUBE-MARK-MASQ and KUBE-MARK-DROP.
-      {"a rule that clears the mark again is reported and stays", Legacy(), Nat("KUBE-MARK-DROP"),
-       Holds(SetBit(15), clear_all), Does(), Finds("VoidedMark")},
-      {"another program's mark is set and cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
-       Holds(SetBit(14), Mark(0x60, 0x60), Mark(0, 0x60))},
-      {"another program's mark and ours are cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
-       Holds(SetBit(14), Mark(0, 0x4020)), Does(), Finds("VoidedMark")},
-      {"no mode promises the mark that is cleared", Cleanup(), Nat("KUBE-MARK-DROP"),
-       Holds(SetBit(15), clear_all)},
-      {"another masquerade bit is replaced where no kube-proxy lives", Legacy(),
-       Nat("KUBE-MARK-MASQ"), Holds(SetBit(20)),
-       Does("-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
-            "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000")},
-      {"kube-proxy 1.20 to 1.24 leaves KUBE-MARK-DROP empty", Legacy(), Nat("KUBE-MARK-DROP"),
-       Holds(), Does("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"), Finds(), true},
-      // Jumps in base chains.
-      {"a missing jump is inserted first", Cleanup(), Filter("INPUT"),
-       Holds(ForeignAccept(), JumpTo("CALI-INPUT")), Does("-I INPUT 1 -j KUBE-FIREWALL")},
-      {"a jump with another comment is not ours", Cleanup(), Filter("INPUT"),
-       Holds(JumpTo("KUBE-FIREWALL", "mine")), Does("-I INPUT 1 -j KUBE-FIREWALL")},
-  };
+const netlink::ChainId kFirewall = Filter("KUBE-FIREWALL");
+const std::string kMartians =
+    "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
+    "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
+const std::string kMarked =
+    "-m comment --comment \"kubernetes firewall for dropping marked packets\"";
+const std::string kDropMarked = kMarked + " -m mark --mark 0x8000/0x8000 -j DROP";
+const netlink::Rule kClearAll = Mark(0, 0xffffffff);
+
+void ExpectDiffs(absl::Span<const ChainCase> rows) {
   for (const ChainCase& row : rows) {
     SCOPED_TRACE(row.name);
     Observed observed = Made(row.desired);
@@ -283,6 +229,72 @@ TEST(DiffTest, PutsEachChainInOrder) {
       EXPECT_EQ(NeedsAttention(finding), !finding.repaired);
     }
   }
+}
+
+TEST(DiffTest, PutsEachChainInOrder) {
+  const ChainCase rows[] = {
+      // KUBE-FIREWALL: the order does not count, drops must be conditional.
+      {"both orders are right", Legacy(), kFirewall, Holds(DropMarked(15), DropMartians(0))},
+      {"kube-proxy wiped the rule of the drop mark", Legacy(), kFirewall, Holds(DropMartians(0)),
+       Does("-A KUBE-FIREWALL " + kDropMarked), Finds(), true},
+      {"the martian rule alone is missing", Legacy(), kFirewall, Holds(DropMarked(15)),
+       Does("-A KUBE-FIREWALL " + kMartians)},
+      {"the rule of the drop mark alone is missing", Legacy(), kFirewall, Holds(DropMartians(0)),
+       Does("-A KUBE-FIREWALL " + kDropMarked)},
+      {"a missing drop comes before a foreign rule that may accept", Cleanup(), kFirewall,
+       Holds(ForeignLog(), ForeignAccept()), Does("-I KUBE-FIREWALL 2 " + kMartians)},
+      // kube-proxy never writes that rule, so only we keep it in step with KUBE-MARK-DROP.
+      {"the drop mark of another bit is replaced even where kube-proxy lives", Legacy(), kFirewall,
+       Holds(DropMartians(0), DropMarked(5)),
+       Does("-A KUBE-FIREWALL " + kDropMarked,
+            "-D KUBE-FIREWALL " + kMarked + " -m mark --mark 0x20/0x20 -j DROP"),
+       Finds(), true},
+      {"damage in a chain that is not ours is reported and stays", Cleanup(),
+       Nat("KUBE-POSTROUTING"), Holds(BareReturn(), MasqueradeAll(0)), Does(),
+       Finds("DamagedRule", "DamagedRule")},
+      // KUBE-MARK-MASQ and KUBE-MARK-DROP.
+      {"a rule that clears the mark again is reported and stays", Legacy(), Nat("KUBE-MARK-DROP"),
+       Holds(SetBit(15), kClearAll), Does(), Finds("VoidedMark")},
+      {"another program's mark is set and cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
+       Holds(SetBit(14), Mark(0x60, 0x60), Mark(0, 0x60))},
+      {"another program's mark and ours are cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
+       Holds(SetBit(14), Mark(0, 0x4020)), Does(), Finds("VoidedMark")},
+      {"no mode promises the mark that is cleared", Cleanup(), Nat("KUBE-MARK-DROP"),
+       Holds(SetBit(15), kClearAll)},
+      {"another masquerade bit is replaced where no kube-proxy lives", Legacy(),
+       Nat("KUBE-MARK-MASQ"), Holds(SetBit(20)),
+       Does("-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+            "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000")},
+      {"kube-proxy 1.20 to 1.24 leaves KUBE-MARK-DROP empty", Legacy(), Nat("KUBE-MARK-DROP"),
+       Holds(), Does("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"), Finds(), true},
+      // Jumps in base chains.
+      {"a missing jump is inserted first", Cleanup(), Filter("INPUT"),
+       Holds(ForeignAccept(), JumpTo("CALI-INPUT")), Does("-I INPUT 1 -j KUBE-FIREWALL")},
+      {"a jump with another comment is not ours", Cleanup(), Filter("INPUT"),
+       Holds(JumpTo("KUBE-FIREWALL", "mine")), Does("-I INPUT 1 -j KUBE-FIREWALL")},
+  };
+  ExpectDiffs(rows);
+}
+
+TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
+  const ChainCase rows[] = {
+      {"kubelet's drop of marked packets lost its match", Legacy(), kFirewall,
+       Holds(DropMartians(0), DropMarked(15),
+             BareDrop("kubernetes firewall for dropping marked packets")),
+       Does("-D KUBE-FIREWALL " + kMarked + " -j DROP"), Finds("DamagedRule repaired")},
+      {"kubelet's martian rule lost its match", Cleanup(), kFirewall,
+       Holds(DropMartians(0), BareDrop("block incoming localnet connections")),
+       Does(
+           "-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j DROP"),
+       Finds("DamagedRule repaired")},
+      {"an administrator's drop of everything", Legacy(), kFirewall,
+       Holds(DropMartians(0), DropMarked(15), BareDrop("")), Does(),
+       Finds("ForeignDropsEverything")},
+      {"an administrator's drop of everything has a comment", Cleanup(), kFirewall,
+       Holds(DropMartians(0), BareDrop("lockdown 2026-11")), Does(),
+       Finds("ForeignDropsEverything")},
+  };
+  ExpectDiffs(rows);
 }
 
 // ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----
