@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/commands.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,26 +9,19 @@
 #include "agent/policy/rule_forms.h"
 #include "agent/report/colors.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::Nat;
-using ::testing::AllOf;
-using ::testing::EndsWith;
 using ::testing::Eq;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 Subject Wanted(Mode mode) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
-          .input = ::kipt::testing::Wanting(mode, netlink::kFamilies, {})};
+          .input = Wanting(mode, netlink::kFamilies, {})};
 }
 
 struct Outcome {
@@ -66,34 +56,35 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
 
 struct ColoredRow {
   std::string name;
-  ColoredText kind;
   std::string text;
   std::string colored;
+  ColoredText kind = ColoredText::kPlanOrStatus;
 };
 const ColoredRow kColoredRows[] = {
-    {"an added line is green", ColoredText::kPlanOrStatus, "\nip nat\n  + -A X  # why\n",
+    {"an added line is green", "\nip nat\n  + -A X  # why\n",
      "\nip nat\n\x1b[32m  + -A X  # why\x1b[0m\n"},
-    {"a removed line is red", ColoredText::kPlanOrStatus, "  - :X  # why\n  = :Y  # why\n",
+    {"a removed line is red", "  - :X  # why\n  = :Y  # why\n",
      "\x1b[31m  - :X  # why\x1b[0m\n  = :Y  # why\n"},
-    {"a finding has the colour of its severity, up to it", ColoredText::kPlanOrStatus,
+    {"a finding has the colour of its severity, up to it",
      "  ! A (critical) ip nat X: (warning)\n  ! B (warning) ip nat X: y\n  ! C (info) z\n",
      "\x1b[31m  ! A (critical)\x1b[0m ip nat X: (warning)\n"
      "\x1b[33m  ! B (warning)\x1b[0m ip nat X: y\n  ! C (info) z\n"},
-    {"a family in place is green, any other yellow", ColoredText::kPlanOrStatus,
+    {"a family in place is green, any other yellow",
      "ip: in place\nip6: 1 finding\nip: 2 changes needed (see plan)\n",
      "\x1b[32mip: in place\x1b[0m\n\x1b[33mip6: 1 finding\x1b[0m\n"
      "\x1b[33mip: 2 changes needed (see plan)\x1b[0m\n"},
-    {"exposed nodes are red", ColoredText::kPlanOrStatus,
-     "martian packets: EXPOSED: no rule\nmartian packets: no rule, and\n",
+    {"exposed nodes are red", "martian packets: EXPOSED: no rule\nmartian packets: no rule, and\n",
      "\x1b[31mmartian packets: EXPOSED: no rule\x1b[0m\nmartian packets: no rule, and\n"},
-    {"an audit's severities have colours, and nothing else", ColoredText::kAudit,
+    {"an audit's severities have colours, and nothing else",
      "error   A  nft\n    warning \nwarning B\ninfo    C\nallowed D\n\n1 error, 1 warning\n",
      "\x1b[31merror\x1b[0m   A  nft\n    warning \n\x1b[33mwarning\x1b[0m B\ninfo    C\n"
-     "allowed D\n\n1 error, 1 warning\n"},
-    {"an explanation's headings are bold, and its points plain", ColoredText::kExplain,
+     "allowed D\n\n1 error, 1 warning\n",
+     ColoredText::kAudit},
+    {"an explanation's headings are bold, and its points plain",
      "nat/X  (nft ip)\n  what\n\nin short\n  - a point\n",
-     "\x1b[1mnat/X  (nft ip)\x1b[0m\n  what\n\n\x1b[1min short\x1b[0m\n  - a point\n"},
-    {"no text", ColoredText::kExplain, "", ""},
+     "\x1b[1mnat/X  (nft ip)\x1b[0m\n  what\n\n\x1b[1min short\x1b[0m\n  - a point\n",
+     ColoredText::kExplain},
+    {"no text", "", "", ColoredText::kExplain},
 };
 
 TEST(ColoredTest, ColoursWhatTheTableNames) {
@@ -108,96 +99,107 @@ TEST(ColoredTest, ColoursWhatTheTableNames) {
 struct ExitCase {
   std::string name;
   std::function<void(FakeBackend&)> state;
-  ExitCode plan;
-  ExitCode status;
-  ExitCode sync;
-  ExitCode check;
+  ExitCode sync = kExitOk;
+  ExitCode plan = kExitDifferences;
+  ExitCode status = kExitDifferences;
+  ExitCode check = kExitDifferences;
 };
-
-class ExitCodeTest : public ::testing::TestWithParam<ExitCase> {};
-
-TEST_P(ExitCodeTest, TellsAScriptWhatTheStateIs) {
-  const std::pair<CommandFunction, ExitCode> commands[] = {{RunPlan, GetParam().plan},
-                                                           {RunStatus, GetParam().status},
-                                                           {RunSync, GetParam().sync},
-                                                           {RunCheck, GetParam().check}};
-  for (const auto& [command, code] : commands) {
-    FakeBackend backend;
-    GetParam().state(backend);
-    EXPECT_EQ(Invoke(command, Mode::kCleanup, backend).code, code);
-  }
-}
 
 void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
 
-INSTANTIATE_TEST_SUITE_P(
-    CommandsTest, ExitCodeTest,
-    ::testing::Values(
-        ExitCase{"NothingStands", [](FakeBackend&) {}, kExitDifferences, kExitDifferences, kExitOk,
-                 kExitDifferences},
-        ExitCase{"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
-        ExitCase{"StaleChainsAreNoFinding",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AddChain(Nat("KUBE-MARK-DROP"));
-                 },
-                 kExitOk, kExitOk, kExitOk, kExitOk},
-        ExitCase{"AnAdminsDropAll",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
-                 },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"DamageThatIsMended",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.AppendRule(
-                       Filter("KUBE-FIREWALL"),
-                       ::kipt::testing::BareDrop("block incoming localnet connections"));
-                 },
-                 kExitDifferences, kExitDifferences, kExitOk, kExitDifferences},
-        ExitCase{"AnAcceptAboveOurJump",
-                 [](FakeBackend& backend) {
-                   InPlace(backend);
-                   backend.InsertRule(Filter("INPUT"), ::kipt::testing::ForeignAcceptAll());
-                 },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"AnUnhookedBaseChain",
-                 [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); },
-                 kExitDifferences, kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{"TheKernelRefusesToBeRead",
-                 [](FakeBackend& backend) {
-                   for (int i = 0; i < 3; ++i)
-                     backend.FailNextRead(absl::PermissionDeniedError("no"));
-                 },
-                 kExitFailed, kExitFailed, kExitFailed, kExitFailed}),
-    [](const auto& row) { return row.param.name; });
+TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
+  const ExitCase rows[] = {
+      {"NothingStands", [](FakeBackend&) {}},
+      {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
+      {"StaleChainsAreNoFinding",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AddChain(Nat("KUBE-MARK-DROP"));
+       },
+       kExitOk, kExitOk, kExitOk, kExitOk},
+      {"AnAdminsDropAll",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
+       },
+       kExitDifferences},
+      {"DamageThatIsMended",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.AppendRule(Filter("KUBE-FIREWALL"),
+                            BareDrop("block incoming localnet connections"));
+       }},
+      {"AnAcceptAboveOurJump",
+       [](FakeBackend& backend) {
+         InPlace(backend);
+         backend.InsertRule(Filter("INPUT"), ForeignAcceptAll());
+       },
+       kExitDifferences},
+      {"AnUnhookedBaseChain",
+       [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences},
+      {"TheKernelRefusesToBeRead",
+       [](FakeBackend& backend) {
+         for (int i = 0; i < 3; ++i) backend.FailNextRead(absl::PermissionDeniedError("no"));
+       },
+       kExitFailed, kExitFailed, kExitFailed, kExitFailed},
+  };
+  for (const ExitCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::pair<CommandFunction, ExitCode> commands[] = {
+        {RunPlan, row.plan}, {RunStatus, row.status}, {RunSync, row.sync}, {RunCheck, row.check}};
+    for (const auto& [command, code] : commands) {
+      FakeBackend backend;
+      row.state(backend);
+      EXPECT_EQ(Invoke(command, Mode::kCleanup, backend).code, code);
+    }
+  }
+}
 
-TEST(CommandsTest, SyncEndsWithOneWhenTheKernelRefuses) {
-  FakeBackend backend;
-  for (int i = 0; i < 3; ++i) backend.FailNextApply(absl::NotFoundError("ip nat X: no module"));
-  const Outcome outcome = Invoke(RunSync, Mode::kLegacy, backend);
+class CommandsTest : public ::testing::Test {
+ protected:
+  Outcome Run(CommandFunction command, Mode mode = Mode::kCleanup, const NodeQuestions& node = {},
+              OutputFormat format = OutputFormat::kText) {
+    return Invoke(command, mode, backend_, format, node);
+  }
+  Json RunJson(CommandFunction command, Mode mode = Mode::kCleanup,
+               const NodeQuestions& node = {}) {
+    return Json::parse(Run(command, mode, node, OutputFormat::kJson).out);
+  }
+  void PutInPlace() { Run(RunSync); }
+  // What legacy mode leaves where cleanup mode follows it.
+  void LeaveResidue() {
+    Run(RunSync, Mode::kLegacy);
+    Run(RunSync);
+  }
+
+  FakeBackend backend_;
+};
+using NativeTest = CommandsTest;
+using RetireTest = CommandsTest;
+
+TEST_F(CommandsTest, SyncEndsWithOneWhenTheKernelRefuses) {
+  for (int i = 0; i < 3; ++i) backend_.FailNextApply(absl::NotFoundError("ip nat X: no module"));
+  const Outcome outcome = Run(RunSync, Mode::kLegacy);
   EXPECT_EQ(outcome.code, kExitFailed);
   EXPECT_THAT(outcome.err, HasSubstr("Error: ip nat X: no module"));
   EXPECT_THAT(outcome.out, HasSubstr("ip: FAILED"));
 }
 
-TEST(CommandsTest, AFailedLookPrintsNoReport) {
-  FakeBackend backend;
-  backend.FailNextRead(absl::PermissionDeniedError("CAP_NET_ADMIN is missing"));
-  const Outcome outcome = Invoke(RunPlan, Mode::kCleanup, backend);
+TEST_F(CommandsTest, AFailedLookPrintsNoReport) {
+  backend_.FailNextRead(absl::PermissionDeniedError("CAP_NET_ADMIN is missing"));
+  const Outcome outcome = Run(RunPlan);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err, "Error: CAP_NET_ADMIN is missing\n");
 }
 
 // ---- what the reports say ----
 
-TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kLegacy, backend);
-  backend.AppendRule(Nat("KUBE-MARK-MASQ"), SetBit(20));
+TEST_F(CommandsTest, EveryLineOfAPlanHasAReason) {
+  Run(RunSync, Mode::kLegacy);
+  backend_.AppendRule(Nat("KUBE-MARK-MASQ"), SetBit(20));
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
-    const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Check(Wanted(mode).input);
+    const absl::StatusOr<Plan> plan =
+        Reconciler(&backend_, SteadyClock()).Check(Wanted(mode).input);
     ASSERT_TRUE(plan.ok());
     ASSERT_THAT(plan->diff, Not(Eq(Diff())));
     for (const Change& change : plan->diff.changes) {
@@ -208,9 +210,8 @@ TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
   }
 }
 
-TEST(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
-  FakeBackend backend;
-  const Outcome outcome = Invoke(RunPlan, Mode::kCleanup, backend);
+TEST_F(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
+  const Outcome outcome = Run(RunPlan);
   EXPECT_THAT(outcome.out, HasSubstr("mode cleanup, rules of kubelet 1.27 to 1.37, iptables nft, "
                                      "families ip ip6, generation 1\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\nip mangle\n  + :KUBE-IPTABLES-HINT - [0:0]  # tells"));
@@ -218,13 +219,12 @@ TEST(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
   EXPECT_THAT(outcome.out, HasSubstr("8 to add, 0 to remove, 0 in place, 0 stale, 0 findings\n"));
 }
 
-TEST(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
-  FakeBackend backend;
-  InPlace(backend);
-  backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
-  backend.AddChain(Nat("KUBE-MARK-DROP"));
+TEST_F(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
+  PutInPlace();
+  backend_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
+  backend_.AddChain(Nat("KUBE-MARK-DROP"));
   Subject subject = Wanted(Mode::kCleanup);
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Check(subject.input);
+  const absl::StatusOr<Plan> plan = Reconciler(&backend_, SteadyClock()).Check(subject.input);
   ASSERT_TRUE(plan.ok());
   constexpr char kChange[] = ", generation 4\n\nip6 mangle\n  + :KUBE-IPTABLES-HINT";
   constexpr char kCount[] = "\n\n1 to add, 0 to remove, 5 in place, 1 stale, 0 findings";
@@ -238,41 +238,36 @@ TEST(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
                     EndsWith(std::string(kCount) + "\n")));
 }
 
-TEST(CommandsTest, ASecondSyncSaysThatNothingChanged) {
-  FakeBackend backend;
-  EXPECT_THAT(Invoke(RunSync, Mode::kCleanup, backend).out, HasSubstr("ip: 7 changes made\n"));
-  const Outcome outcome = Invoke(RunSync, Mode::kCleanup, backend);
+TEST_F(CommandsTest, ASecondSyncSaysThatNothingChanged) {
+  EXPECT_THAT(Run(RunSync).out, HasSubstr("ip: 7 changes made\n"));
+  const Outcome outcome = Run(RunSync);
   EXPECT_THAT(outcome.out, HasSubstr("ip: nothing to change\nip6: nothing to change\n"));
 }
 
-TEST(CommandsTest, StatusSaysPerFamilyWhatIsMissing) {
-  FakeBackend backend;
-  InPlace(backend);
-  backend.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
-  EXPECT_THAT(Invoke(RunStatus, Mode::kCleanup, backend).out,
-              HasSubstr("ip: in place\nip6: 1 change needed (see plan)\n"));
+TEST_F(CommandsTest, StatusSaysPerFamilyWhatIsMissing) {
+  PutInPlace();
+  backend_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
+  EXPECT_THAT(Run(RunStatus).out, HasSubstr("ip: in place\nip6: 1 change needed (see plan)\n"));
 }
 
-TEST(CommandsTest, FindingsSayWhatToDo) {
-  FakeBackend backend;
-  InPlace(backend);
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
+TEST_F(CommandsTest, FindingsSayWhatToDo) {
+  PutInPlace();
+  backend_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
   EXPECT_THAT(
-      Invoke(RunStatus, Mode::kCleanup, backend).out,
+      Run(RunStatus).out,
       HasSubstr(
           "! ForeignDropsEverything (critical) ip filter KUBE-FIREWALL: \"-A KUBE-FIREWALL -j "
           "DROP\" drops every packet and is not kubelet's: delete it if it is not intended\n"));
   // Quotes inside the quotes are escaped.
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("not ours"));
-  EXPECT_THAT(Invoke(RunPlan, Mode::kCleanup, backend).out,
+  backend_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("not ours"));
+  EXPECT_THAT(Run(RunPlan).out,
               HasSubstr(R"("-A KUBE-FIREWALL -m comment --comment \"not ours\" -j DROP" drops)"));
 }
 
-TEST(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kLegacy, backend);
-  backend.FlushChain(Filter("KUBE-FIREWALL"));
-  const Json plan = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
+TEST_F(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
+  Run(RunSync, Mode::kLegacy);
+  backend_.FlushChain(Filter("KUBE-FIREWALL"));
+  const Json plan = RunJson(RunPlan);
   EXPECT_EQ(plan["mode"], "cleanup");
   EXPECT_EQ(plan["emulatedVersion"], "1.27");
   EXPECT_EQ(plan["ipFamilies"], Json({"ip", "ip6"}));
@@ -286,12 +281,10 @@ TEST(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
   EXPECT_TRUE(plan["findings"].empty());
 }
 
-TEST(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
-  FakeBackend backend;
+TEST_F(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   // Both families together, each alone, and each table.
-  for (int i = 0; i < 5; ++i) backend.FailNextApply(absl::NotFoundError("no module"));
-  const Json report =
-      Json::parse(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kJson).out);
+  for (int i = 0; i < 5; ++i) backend_.FailNextApply(absl::NotFoundError("no module"));
+  const Json report = RunJson(RunSync);
   ASSERT_EQ(report["families"].size(), 2U);
   EXPECT_EQ(report["families"][0]["family"], "ip");
   EXPECT_EQ(report["families"][0]["ok"], false);
@@ -299,19 +292,16 @@ TEST(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   EXPECT_TRUE(report["applied"].empty());
 }
 
-TEST(CommandsTest, StatusInJsonCountsTheChangesNeeded) {
-  FakeBackend backend;
-  const Json status =
-      Json::parse(Invoke(RunStatus, Mode::kLegacy, backend, OutputFormat::kJson).out);
+TEST_F(CommandsTest, StatusInJsonCountsTheChangesNeeded) {
+  const Json status = RunJson(RunStatus, Mode::kLegacy);
   EXPECT_EQ(status["iptablesMasqueradeBit"], 14);
   EXPECT_GT(status["changesNeeded"].get<int>(), 0);
 }
 
-TEST(CommandsTest, BytesThatAreNoTextDoNotBreakJson) {
-  FakeBackend backend;
-  InPlace(backend);
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("\xff\xfe"));
-  const Json plan = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
+TEST_F(CommandsTest, BytesThatAreNoTextDoNotBreakJson) {
+  PutInPlace();
+  backend_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("\xff\xfe"));
+  const Json plan = RunJson(RunPlan);
   EXPECT_EQ(plan["findings"][0]["condition"], "ForeignDropsEverything");
 }
 
@@ -332,85 +322,76 @@ bool HasNativeTable(FakeBackend& backend) {
 const netlink::ChainId kHint = {netlink::Family::kIPv4, netlink::Table::kMangle,
                                 "KUBE-IPTABLES-HINT"};
 
-TEST(NativeTest, SyncMakesTheNativeTableAndNothingElse) {
-  FakeBackend backend;
-  EXPECT_EQ(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt()).code,
-            kExitDifferences);
-  EXPECT_FALSE(HasNativeTable(backend));
-  const Outcome sync = Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
+TEST_F(NativeTest, SyncMakesTheNativeTableAndNothingElse) {
+  EXPECT_EQ(Run(RunPlan, Mode::kCleanup, WithoutXt()).code, kExitDifferences);
+  EXPECT_FALSE(HasNativeTable(backend_));
+  const Outcome sync = Run(RunSync, Mode::kCleanup, WithoutXt());
   EXPECT_EQ(sync.code, kExitOk) << sync.err;
   EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
   EXPECT_THAT(sync.out, HasSubstr("NativeProtection (info)"));
-  EXPECT_TRUE(HasNativeTable(backend));
-  EXPECT_TRUE(backend.state().chains.empty());
-  const Outcome status =
-      Invoke(RunStatus, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
+  EXPECT_TRUE(HasNativeTable(backend_));
+  EXPECT_TRUE(backend_.state().chains.empty());
+  const Outcome status = Run(RunStatus, Mode::kCleanup, WithoutXt());
   EXPECT_EQ(status.code, kExitOk);
   EXPECT_THAT(status.out, HasSubstr("martian packets: dropped by a rule"));
 }
 
-TEST(NativeTest, TheHintIsMadeWhereItIsAskedFor) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt(), HintPolicy::kAlways);
-  EXPECT_NE(backend.state().Find(kHint), nullptr);
+TEST_F(NativeTest, TheHintIsMadeWhereItIsAskedFor) {
+  Invoke(RunSync, Mode::kCleanup, backend_, OutputFormat::kText, WithoutXt(), HintPolicy::kAlways);
+  EXPECT_NE(backend_.state().Find(kHint), nullptr);
 }
 
-TEST(NativeTest, LegacyModeIsRefusedAndTheNodeProtectedAllTheSame) {
-  FakeBackend backend;
-  const Outcome sync = Invoke(RunSync, Mode::kLegacy, backend, OutputFormat::kText, WithoutXt());
+TEST_F(NativeTest, LegacyModeIsRefusedAndTheNodeProtectedAllTheSame) {
+  const Outcome sync = Run(RunSync, Mode::kLegacy, WithoutXt());
   EXPECT_EQ(sync.code, kExitDifferences);
   EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible (critical)"));
-  EXPECT_TRUE(HasNativeTable(backend));
-  EXPECT_TRUE(backend.state().chains.empty());
+  EXPECT_TRUE(HasNativeTable(backend_));
+  EXPECT_TRUE(backend_.state().chains.empty());
 }
 
-TEST(NativeTest, TheNativeTableGoesInTheTransactionThatPutsTheRuleInPlace) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
-  const size_t before = backend.applied().size();
-  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend).code, kExitOk);
-  EXPECT_FALSE(HasNativeTable(backend));
-  ASSERT_EQ(backend.applied().size(), before + 1);
-  EXPECT_GT(backend.applied().back().operations.size(), 1);
+TEST_F(NativeTest, TheNativeTableGoesInTheTransactionThatPutsTheRuleInPlace) {
+  Run(RunSync, Mode::kCleanup, WithoutXt());
+  const size_t before = backend_.applied().size();
+  EXPECT_EQ(Run(RunSync).code, kExitOk);
+  EXPECT_FALSE(HasNativeTable(backend_));
+  ASSERT_EQ(backend_.applied().size(), before + 1);
+  EXPECT_GT(backend_.applied().back().operations.size(), 1);
   EXPECT_TRUE(std::holds_alternative<netlink::DeleteNativeTable>(
-      backend.applied().back().operations.back()));
+      backend_.applied().back().operations.back()));
 }
 
-TEST(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
-  FakeBackend backend;
-  InPlace(backend);
+TEST_F(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
+  PutInPlace();
   int asked = 0;
   for (const CommandFunction command : {RunPlan, RunStatus, RunSync}) {
-    Invoke(command, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt(&asked));
+    Run(command, Mode::kCleanup, WithoutXt(&asked));
   }
   EXPECT_EQ(asked, 0);
 }
 
-TEST(NativeTest, ARefusedMatchIsAnAnswerWhereNobodyKnew) {
-  FakeBackend backend;
-  backend.LoseXt();
+TEST_F(NativeTest, ARefusedMatchIsAnAnswerWhereNobodyKnew) {
+  backend_.LoseXt();
   const NodeQuestions node = {.support = std::make_shared<SupportSource>()};
-  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, node).code, kExitOk);
-  EXPECT_TRUE(HasNativeTable(backend));
+  EXPECT_EQ(Run(RunSync, Mode::kCleanup, node).code, kExitOk);
+  EXPECT_TRUE(HasNativeTable(backend_));
 }
 
 // Whatever files say: /proc/kallsyms, say, may be hidden.
-TEST(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
-  FakeBackend backend;
-  InPlace(backend);
-  backend.FlushChain({netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"});
+TEST_F(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
+  PutInPlace();
+  backend_.FlushChain({netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"});
   NodeQuestions node = WithoutXt();
   node.retire = RetirementSources{.cni = [] { return CniConfigs(); },
                                   .route_localnet = [] { return agent::RouteLocalnet(); },
                                   .other_mode = [](DependentsCollector&) {}};
-  const Outcome plan = Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kText, node);
+  const Outcome plan = Run(RunPlan, Mode::kCleanup, node);
   EXPECT_EQ(plan.code, kExitDifferences);
   EXPECT_THAT(plan.out, HasSubstr("-A INPUT -j KUBE-FIREWALL"));
   EXPECT_THAT(plan.out, Not(HasSubstr("NativeProtection")));
-  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, node).code, kExitOk);
-  EXPECT_FALSE(HasNativeTable(backend));
-  EXPECT_NE(backend.state().Find(kHint), nullptr);
-  EXPECT_EQ(Invoke(RunPlan, Mode::kCleanup, backend).code, kExitOk);
+  EXPECT_EQ(Run(RunSync, Mode::kCleanup, node).code, kExitOk);
+  EXPECT_FALSE(HasNativeTable(backend_));
+  EXPECT_NE(backend_.state().Find(kHint), nullptr);
+  EXPECT_EQ(Run(RunPlan).code, kExitOk);
 }
 
 // ---- retirement ----
@@ -421,20 +402,14 @@ NodeQuestions Retiring(CniConfigs cni = {}) {
                                       .other_mode = [](DependentsCollector&) {}}};
 }
 
-void LeaveResidue(FakeBackend& backend) {
-  Invoke(RunSync, Mode::kLegacy, backend);
-  Invoke(RunSync, Mode::kCleanup, backend);
-}
-
-TEST(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
-  FakeBackend backend;
-  LeaveResidue(backend);
-  const netlink::Snapshot before = backend.state();
-  const Outcome shown = Invoke(RunRetire, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+TEST_F(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
+  LeaveResidue();
+  const netlink::Snapshot before = backend_.state();
+  const Outcome shown = Run(RunRetire, Mode::kCleanup, Retiring());
   EXPECT_EQ(shown.code, kExitDifferences);
   EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-MARK-MASQ"));
   EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-KUBELET-CANARY"));
-  EXPECT_EQ(backend.state(), before);
+  EXPECT_EQ(backend_.state(), before);
 }
 
 ExitOrError RetireNow(const CommandInput& input) {
@@ -443,49 +418,43 @@ ExitOrError RetireNow(const CommandInput& input) {
   return RunRetire(confirmed);
 }
 
-TEST(RetireTest, DoesItOnceAndThenHasNothingToDo) {
-  FakeBackend backend;
-  LeaveResidue(backend);
-  EXPECT_EQ(Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring()).code,
-            kExitOk);
-  const netlink::Snapshot after = backend.state();
+TEST_F(RetireTest, DoesItOnceAndThenHasNothingToDo) {
+  LeaveResidue();
+  EXPECT_EQ(Run(RetireNow, Mode::kCleanup, Retiring()).code, kExitOk);
+  const netlink::Snapshot after = backend_.state();
   EXPECT_EQ(after.Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}), nullptr);
   EXPECT_NE(after.Find(kHint), nullptr);
-  const Outcome again = Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+  const Outcome again = Run(RetireNow, Mode::kCleanup, Retiring());
   EXPECT_EQ(again.code, kExitOk);
   EXPECT_THAT(again.out, HasSubstr("0 to remove, 0 kept"));
-  EXPECT_EQ(backend.state(), after);
+  EXPECT_EQ(backend_.state(), after);
 }
 
-TEST(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kLegacy, backend);
-  backend.RemoveChain(kHint);
-  const Outcome outcome =
-      Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+TEST_F(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
+  Run(RunSync, Mode::kLegacy);
+  backend_.RemoveChain(kHint);
+  const Outcome outcome = Run(RetireNow, Mode::kCleanup, Retiring());
   EXPECT_EQ(outcome.code, kExitDifferences);
   EXPECT_THAT(outcome.out, HasSubstr("ip: the desired rules are not all in place"));
 }
 
-TEST(RetireTest, SyncPutsInPlaceAndThenRetires) {
-  FakeBackend backend;
-  Invoke(RunSync, Mode::kLegacy, backend);
-  const Outcome sync = Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kJson, Retiring());
+TEST_F(RetireTest, SyncPutsInPlaceAndThenRetires) {
+  Run(RunSync, Mode::kLegacy);
+  const Outcome sync = Run(RunSync, Mode::kCleanup, Retiring(), OutputFormat::kJson);
   EXPECT_EQ(sync.code, kExitOk) << sync.err;
   const nlohmann::json json = nlohmann::json::parse(sync.out);
   EXPECT_EQ(json["retired"][0]["applied"], true);
   EXPECT_FALSE(json["retired"][0]["changes"].empty());
   EXPECT_FALSE(json["retired"][0]["kept"].empty()) << "the canaries";
-  const Outcome plan = Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson, Retiring());
+  const Outcome plan = Run(RunPlan, Mode::kCleanup, Retiring(), OutputFormat::kJson);
   EXPECT_EQ(plan.code, kExitOk);
   EXPECT_TRUE(nlohmann::json::parse(plan.out)["retirement"]["changes"].empty());
 }
 
-TEST(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
-  FakeBackend backend;
-  LeaveResidue(backend);
+TEST_F(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
+  LeaveResidue();
   const Outcome plan = Invoke(
-      RunPlan, Mode::kCleanup, backend, OutputFormat::kText,
+      RunPlan, Mode::kCleanup, backend_, OutputFormat::kText,
       Retiring({.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"}}}));
   EXPECT_EQ(plan.code, kExitDifferences);
   EXPECT_THAT(plan.out, HasSubstr("- -X KUBE-MARK-DROP"));
@@ -494,43 +463,40 @@ TEST(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
                         "/etc/cni/net.d/a.conflist (plugin portmap)"));
 }
 
-TEST(RetireTest, WhatKubeProxyUsesAsItsOwnIsListedAsSuchAndNotAsStale) {
-  FakeBackend backend;
-  LeaveResidue(backend);
+TEST_F(RetireTest, WhatKubeProxyUsesAsItsOwnIsListedAsSuchAndNotAsStale) {
+  LeaveResidue();
   for (const netlink::Family family : netlink::kFamilies) {
-    backend.AddChain(Nat("KUBE-SERVICES", family));
-    backend.AppendRule(Nat("OUTPUT", family), ::kipt::testing::JumpTo("KUBE-SERVICES"));
+    backend_.AddChain(Nat("KUBE-SERVICES", family));
+    backend_.AppendRule(Nat("OUTPUT", family), JumpTo("KUBE-SERVICES"));
   }
-  const std::string plan = Invoke(RunPlan, Mode::kCleanup, backend).out;
+  const std::string plan = Run(RunPlan).out;
   EXPECT_THAT(plan, HasSubstr(" stale, 14 kube-proxy's, 0 findings\n"));
   EXPECT_THAT(plan,
               HasSubstr("= :KUBE-MARK-MASQ - [0:0]  # kube-proxy's: it uses this chain too; "));
-  const Json json = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
+  const Json json = RunJson(RunPlan);
   EXPECT_EQ(json["ofKubeProxy"].size(), 14U);
   EXPECT_THAT(json["stale"].dump(), Not(HasSubstr("KUBE-MARK-MASQ")));
-  const std::string retired =
-      Invoke(RunRetire, Mode::kCleanup, backend, OutputFormat::kText, Retiring()).out;
+  const std::string retired = Run(RunRetire, Mode::kCleanup, Retiring()).out;
   EXPECT_THAT(retired, HasSubstr("\nkube-proxy's, and not stale\n  = ip nat KUBE-MARK-MASQ: "
                                  ":KUBE-MARK-MASQ - [0:0]  # kube-proxy uses it: "));
   EXPECT_THAT(retired, HasSubstr(" kept, 4 kube-proxy's\n"));
 }
 
-TEST(RetireTest, WhoBeginsToUseAChainMeanwhileKeepsIt) {
-  FakeBackend backend;
-  LeaveResidue(backend);
+TEST_F(RetireTest, WhoBeginsToUseAChainMeanwhileKeepsIt) {
+  LeaveResidue();
   const netlink::ChainId mine = {netlink::Family::kIPv4, netlink::Table::kNat, "MINE"};
   bool done = false;
   NodeQuestions node = Retiring();
   node.retire->other_mode = [&](DependentsCollector&) {
     if (std::exchange(done, true)) return;
-    backend.AppendRule(mine, netlink::Rule{.target = netlink::Jump{"KUBE-MARK-MASQ"}});
+    backend_.AppendRule(mine, netlink::Rule{.target = netlink::Jump{"KUBE-MARK-MASQ"}});
   };
-  const Outcome outcome = Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, node);
+  const Outcome outcome = Run(RetireNow, Mode::kCleanup, node);
   EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("jumped to from ip nat MINE"));
-  EXPECT_NE(backend.state().Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
+  EXPECT_NE(backend_.state().Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
             nullptr);
-  EXPECT_EQ(backend.state().Find({netlink::Family::kIPv6, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
+  EXPECT_EQ(backend_.state().Find({netlink::Family::kIPv6, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
             nullptr);
 }
 

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "agent/audit/allow_list.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "agent/audit/rule_words.h"
 #include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"

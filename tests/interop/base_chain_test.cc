@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tables and base chains that iptables owns stay iptables' own.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr AgentSettings Legacy() { return {.ownership_cleanup = false}; }
 

@@ -4,8 +4,6 @@
 // iptables-legacy, with rules that kube-proxy wrote, real iptables, and nft of three releases.
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_acct.h>
 #include <netinet/in.h>
@@ -13,30 +11,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "netlink/attributes.h"
 #include "netlink/socket.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr absl::Duration kWait = absl::Seconds(5);
@@ -252,7 +243,7 @@ TEST_P(BeforeChangeTest, AFileThatJumpsToAMissingChainIsNotLoadedFromThereOn) {
   host.Write("etc/nftables.conf", native);
   for (const char* change : {"kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"}) {
     EXPECT_THAT(Bad(change, {"--host-root=" + host.root()}),
-                ::testing::ElementsAre("error SavedRules ", "error SavedRules "))
+                ElementsAre("error SavedRules ", "error SavedRules "))
         << change;
   }
   EXPECT_NE(Ip4().Replace(saved).exit_code, 0);
@@ -294,19 +285,19 @@ struct RemedyRow {
 constexpr RemedyRow kRemedies[] = {
     {"MasqueradeInTheRules", "error ChainUser nat/KUBE-MARK-MASQ",
      "the same match with -j MASQUERADE in a chain that nat POSTROUTING jumps to",
-     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; "
-     "$IPT -t nat -A OWN -p tcp --dport 80 -j KUBE-MARK-MASQ",
-     "$IPT -t nat -F OWN && $IPT -t nat -F PREROUTING && $IPT -t nat -A POSTROUTING -j OWN && "
-     "$IPT -t nat -A OWN -p tcp --dport 80 -j MASQUERADE"},
+     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; $IPT -t "
+     "nat -A OWN -p tcp --dport 80 -j KUBE-MARK-MASQ",
+     "$IPT -t nat -F OWN && $IPT -t nat -F PREROUTING && $IPT -t nat -A POSTROUTING -j OWN && $IPT "
+     "-t nat -A OWN -p tcp --dport 80 -j MASQUERADE"},
     {"DropInTableFilter", "error ChainUser nat/KUBE-MARK-DROP", "-m conntrack --ctorigdst",
-     "$IPT -t nat -N KUBE-MARK-DROP; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; "
-     "$IPT -t nat -A OWN -d 192.0.2.1 -j KUBE-MARK-DROP",
-     "$IPT -t nat -F OWN && $IPT -N OWN && $IPT -A FORWARD -j OWN && "
-     "$IPT -A OWN -m conntrack --ctorigdst 192.0.2.1 -j DROP"},
+     "$IPT -t nat -N KUBE-MARK-DROP; $IPT -t nat -N OWN; $IPT -t nat -A PREROUTING -j OWN; $IPT -t "
+     "nat -A OWN -d 192.0.2.1 -j KUBE-MARK-DROP",
+     "$IPT -t nat -F OWN && $IPT -N OWN && $IPT -A FORWARD -j OWN && $IPT -A OWN -m conntrack "
+     "--ctorigdst 192.0.2.1 -j DROP"},
     {"LetThisAgentMakeTheChain", "error MarkMasqUnheard nat/KUBE-MARK-MASQ",
      "or let kubelet, kube-proxy or this agent make the chain",
-     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -A PREROUTING -j KUBE-MARK-MASQ; "
-     "$IPT -t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
+     "$IPT -t nat -N KUBE-MARK-MASQ; $IPT -t nat -A PREROUTING -j KUBE-MARK-MASQ; $IPT -t nat -A "
+     "KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
      "$AGENT sync --emulated-version=1.26"},
     {"LetThisAgentFillTheChain", "error MarkMasqEmpty nat/KUBE-MARK-MASQ",
      "or let kubelet, kube-proxy or this agent make the chain",
@@ -314,10 +305,10 @@ constexpr RemedyRow kRemedies[] = {
      "$AGENT sync --emulated-version=1.26"},
     {"AChainOfTheirOwn", "warning ForeignRule filter/KUBE-FIREWALL",
      "Put them into a chain of their own.",
-     "$IPT -N KUBE-FIREWALL; $IPT -A INPUT -j KUBE-FIREWALL; "
-     "$IPT -A KUBE-FIREWALL -s 192.0.2.1 -j DROP",
-     "$IPT -F KUBE-FIREWALL && $IPT -N OWN && $IPT -A INPUT -j OWN && "
-     "$IPT -A OWN -s 192.0.2.1 -j DROP"},
+     "$IPT -N KUBE-FIREWALL; $IPT -A INPUT -j KUBE-FIREWALL; $IPT -A KUBE-FIREWALL -s 192.0.2.1 -j "
+     "DROP",
+     "$IPT -F KUBE-FIREWALL && $IPT -N OWN && $IPT -A INPUT -j OWN && $IPT -A OWN -s 192.0.2.1 -j "
+     "DROP"},
     {"AnotherBitForARule", "warning MarkBitTested ", "or a mark bit of your own",
      "$IPT -A INPUT -m mark --mark 0x4000/0x4000 -j ACCEPT",
      "$IPT -F INPUT && $IPT -A INPUT -m mark --mark 0x10000/0x10000 -j ACCEPT"},
@@ -341,11 +332,9 @@ constexpr RemedyRow kRemedies[] = {
     {"ATableOfItsOwn", "error IptablesProbeFails nat/POSTROUTING",
      "Move these rules to a table of their own (nft add table).",
      "nft 'add table ip nat; add chain ip nat POSTROUTING { type nat hook postrouting priority "
-     "100; "
-     "}; add rule ip nat POSTROUTING masquerade'",
-     "nft 'flush chain ip nat POSTROUTING; add table ip own; "
-     "add chain ip own post { type nat hook postrouting priority 100; }; "
-     "add rule ip own post masquerade'"},
+     "100; }; add rule ip nat POSTROUTING masquerade'",
+     "nft 'flush chain ip nat POSTROUTING; add table ip own; add chain ip own post { type nat hook "
+     "postrouting priority 100; }; add rule ip own post masquerade'"},
     {"RemoveTheJumps", "warning CleanupBlocked nat/KUBE-SERVICES",
      "Remove these rules before the change.",
      "$IPT -t nat -N KUBE-SERVICES; $IPT -t nat -N OWN; $IPT -t nat -A OWN -j KUBE-SERVICES",
@@ -374,8 +363,8 @@ TEST_P(BeforeChangeTest, ARemedyEndsItsFinding) {
     RunProgram({"sh", "-c",
                 "nft flush ruleset; for t in nat filter mangle; do iptables-legacy -t $t -F; "
                 "iptables-legacy -t $t -X; ip6tables-legacy -t $t -F; ip6tables-legacy -t $t -X; "
-                "done; echo 0 > /proc/sys/net/ipv4/conf/all/route_localnet; "
-                "ip rule delete fwmark 0x10000/0x10000"});
+                "done; echo 0 > /proc/sys/net/ipv4/conf/all/route_localnet; ip rule delete fwmark "
+                "0x10000/0x10000"});
   }
 }
 

@@ -5,8 +5,6 @@
 // backend, which the configuration asks for: newer releases may choose nftables by themselves, and
 // refuse externalSetMarkChain there. (1.1.1 knows the one only, and ignores the word.)
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,16 +19,12 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Pair;
-using ::testing::StartsWith;
 
 constexpr char kHead[] =
     "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";

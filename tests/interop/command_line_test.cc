@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What each command prints, how it ends, and where it works.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class CommandLineTest : public AgentTest {
@@ -116,7 +122,7 @@ TEST_F(CommandLineTest, AfterTheGateIsFlippedWhatStaysIsListedAsStale) {
   }
   for (const char* chain : {"nat KUBE-MARK-DROP", "nat KUBE-MARK-MASQ", "nat KUBE-POSTROUTING",
                             "nat KUBE-KUBELET-CANARY", "filter KUBE-FIREWALL"}) {
-    EXPECT_THAT(stale, ::testing::Contains(HasSubstr(chain)));
+    EXPECT_THAT(stale, Contains(HasSubstr(chain)));
   }
 }
 
@@ -179,6 +185,180 @@ TEST_F(CommandLineTest, GatesAndVersionAndHelpNeedNoPrivilege) {
   EXPECT_THAT(AgentAsNobody({"gates"}).out, HasSubstr("IPTablesOwnershipCleanup"));
   EXPECT_THAT(AgentAsNobody({"--help"}).out,
               AllOf(HasSubstr("IPTablesOwnershipCleanup"), HasSubstr("--emulated-version")));
+}
+
+// ---- --color: on a terminal and in a pipe, with the environment's wishes ----
+
+// What `argv` prints where its standard output is a terminal.
+std::string OnTerminal(std::vector<std::string> argv) {
+  std::vector<char*> words;
+  for (std::string& word : argv) words.push_back(word.data());
+  words.push_back(nullptr);
+  int master = -1;
+  const pid_t child = forkpty(&master, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    execvp(words[0], words.data());
+    _exit(127);
+  }
+  EXPECT_GT(child, 0);
+  std::string out;
+  char piece[4096];
+  // EIO: the program has ended.
+  for (ssize_t got = 0; (got = read(master, piece, sizeof(piece))) > 0;) {
+    out.append(piece, static_cast<size_t>(got));
+  }
+  close(master);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 127) << out;
+  return absl::StrReplaceAll(out, {{"\r\n", "\n"}});
+}
+
+struct Row {
+  std::string name;
+  bool terminal;
+  std::vector<std::string> variables;
+  std::vector<std::string> flags;
+  bool colored;
+};
+const Row kRows[] = {
+    {"auto colours on a terminal", true, {}, {}, true},
+    {"auto does not in a pipe", false, {}, {"--color=auto"}, false},
+    {"NO_COLOR switches it off", true, {"NO_COLOR=1"}, {}, false},
+    {"an empty NO_COLOR does not", true, {"NO_COLOR="}, {}, true},
+    {"a dumb terminal has no colours", true, {"TERM=dumb"}, {}, false},
+    {"always colours in a pipe", false, {}, {"--color=always"}, true},
+    {"always is absolute", true, {"NO_COLOR=1", "TERM=dumb"}, {"--color=always"}, true},
+    {"never is absolute", true, {}, {"--color=never"}, false},
+    {"JSON has no colours", true, {}, {"--color=always", "--output=json"}, false},
+};
+
+class ColorsTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    Output({"iptables-nft", "-t", "nat", "-N", "KUBE-MARK-DROP"});
+    Output({"iptables-nft", "-t", "nat", "-A", "PREROUTING", "-m", "comment", "--comment",
+            "\x1b[31mred", "-j", "KUBE-MARK-DROP"});
+  }
+
+  static std::string Print(const Row& row, const std::vector<std::string>& command) {
+    std::vector<std::string> argv = {"env", "-u", "NO_COLOR", "TERM=xterm"};
+    argv.insert(argv.end(), row.variables.begin(), row.variables.end());
+    argv.push_back(AgentProgram());
+    argv.insert(argv.end(), command.begin(), command.end());
+    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    return row.terminal ? OnTerminal(argv) : RunProgram(argv).out;
+  }
+};
+
+TEST_F(ColorsTest, FollowTheFlagThenTheEnvironmentThenTheTerminal) {
+  struct Colored {
+    std::vector<std::string> command;
+    std::string text;
+  };
+  for (const Colored& each :
+       std::vector<Colored>{{{"plan"}, "\x1b[32m  + :KUBE-FIREWALL"},
+                            {{"status"}, "\x1b[33mip: "},
+                            {{"audit"}, "\x1b[31merror\x1b[0m "},
+                            {{"explain", "nat/KUBE-MARK-DROP"}, "\x1b[1min short\x1b[0m\n"}}) {
+    for (const Row& row : kRows) {
+      SCOPED_TRACE(absl::StrCat(row.name, ": ", absl::StrJoin(each.command, " ")));
+      const std::string out = Print(row, each.command);
+      EXPECT_THAT(out, HasSubstr("KUBE-"));
+      if (row.colored) {
+        EXPECT_THAT(out, HasSubstr(each.text));
+      } else {
+        EXPECT_THAT(out, Not(HasSubstr("\x1b")));
+      }
+    }
+  }
+}
+
+TEST_F(ColorsTest, AddNothingButColoursAndLeaveForeignBytesEscaped) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"audit"}, {"explain", "nat/KUBE-MARK-DROP"}}) {
+    const std::string plain = Print({"", false, {}, {"--color=never"}, false}, command);
+    const std::string colored = Print({"", false, {}, {"--color=always"}, true}, command);
+    EXPECT_THAT(plain, HasSubstr("\\x1b[31mred"));
+    EXPECT_EQ(std::regex_replace(colored, std::regex("\x1b\\[(0|1|31|32|33)m"), ""), plain);
+  }
+}
+
+// What a parent leaves behind in the programs that it starts: closed standard descriptors, ignored
+// signals, a pipe that nobody reads.
+
+class InheritedStateTest : public DaemonTest {
+ protected:
+  // The program, started by a shell with `redirections`.
+  static std::vector<std::string> FromShell(const std::string& redirections,
+                                            const std::string& arguments) {
+    return {"/bin/sh", "-c", absl::StrCat("exec \"$0\" ", arguments, " ", redirections),
+            AgentProgram()};
+  }
+  std::string TargetOf(int fd) {
+    std::error_code error;
+    return std::filesystem::read_symlink(absl::StrCat("/proc/", daemon().pid(), "/fd/", fd), error)
+        .string();
+  }
+};
+
+TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
+  for (const char* closed : {"0<&- 1>&- 2>&-", "0<&-", "1>&- 2>&-", "0<&- 2>&-"}) {
+    StartProgram(FromShell(closed, "run"));
+    ASSERT_TRUE(BecomesReady()) << closed;
+    for (const int fd : {0, 1, 2}) {
+      // "memfd:output" is this test's.
+      EXPECT_THAT(TargetOf(fd), AnyOf("/dev/null", HasSubstr("memfd:output")))
+          << closed << ", descriptor " << fd;
+    }
+    EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  }
+}
+
+TEST_F(InheritedStateTest, ASignalOfABrokenPipeDoesNotEndTheDaemon) {
+  Start({});
+  daemon().Signal(SIGPIPE);
+  daemon().Signal(SIGHUP);
+  EXPECT_TRUE(daemon().Prints("is unchanged")) << daemon().Output();
+  EXPECT_TRUE(IsReady());
+}
+
+// `run | head -1`: the reader of its log ends, the repairing goes on.
+TEST_F(InheritedStateTest, ALogThatNobodyReadsAnyMoreDoesNotEndTheDaemon) {
+  StartProgram({"/bin/sh", "-c",
+                "exec 3>&1; setpriv --pdeathsig KILL \"$0\" run --v=2 2>&1 | head -1 >&3",
+                AgentProgram()});
+  ASSERT_TRUE(WaitUntil([] { return IsReady(); }));
+  Output({"iptables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
+  EXPECT_TRUE(BecomesClean({}));
+  EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
+}
+
+TEST_F(InheritedStateTest, OutputThatCannotBeWrittenIsAFailure) {
+  for (const char* where : {">/dev/full", ">&-"}) {
+    for (const char* command : {"gates", "plan", "detect", "explain filter/INPUT", "version",
+                                "--help", "completion bash", "sync --output=json"}) {
+      const ProgramResult result = RunProgram(FromShell(where, command));
+      EXPECT_EQ(result.exit_code, kExitFailed) << command << where << result;
+      EXPECT_THAT(result.err, HasSubstr("Error: ")) << command << where;
+    }
+  }
+}
+
+TEST_F(InheritedStateTest, AClosedPipeEndsACommandQuietlyAndNotWithASignal) {
+  const ProgramResult result =
+      RunProgram({"/bin/bash", "-c",
+                  "{ sleep 0.3; \"$0\" gates; echo \"ended with $?\" >&2; } | :", AgentProgram()});
+  EXPECT_EQ(result.err, "ended with 0\n");
+}
+
+TEST_F(InheritedStateTest, LegacyIptablesWorksWhereTheParentIgnoresItsChildren) {
+  const ProgramResult result =
+      RunProgram({"env", "--ignore-signal=CHLD", AgentProgram(), "sync", "--iptables-mode=legacy"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result;
+  StartProgram({"env", "--ignore-signal=CHLD", AgentProgram(), "run", "--iptables-mode=legacy"});
+  EXPECT_TRUE(BecomesReady()) << daemon().Output();
 }
 
 }  // namespace

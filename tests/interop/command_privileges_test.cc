@@ -4,14 +4,11 @@
 // taken over. A command is judged when it has read everything and writes its answer, which nobody
 // takes yet.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -22,17 +19,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/child.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
 constexpr uint64_t kRaw = uint64_t{1} << CAP_NET_RAW;
@@ -133,10 +129,10 @@ TEST_P(CommandPrivilegesTest, AreFewWhenItHasReadEverything) {
   EXPECT_EQ(command.Status("Seccomp"), agent::kBuiltWithASanitizer ? "0" : "2");
   std::string answer;
   // An audit may have seen other namespaces' faults.
-  EXPECT_THAT(command.Finish(answer), ::testing::AnyOf(kExitOk, kExitDifferences)) << answer;
+  EXPECT_THAT(command.Finish(answer), AnyOf(kExitOk, kExitDifferences)) << answer;
   EXPECT_THAT(answer, HasSubstr(GetParam().answer));
   // The words of the filter.
-  EXPECT_THAT(answer, ::testing::Not(HasSubstr("Operation not permitted")));
+  EXPECT_THAT(answer, Not(HasSubstr("Operation not permitted")));
 }
 
 INSTANTIATE_TEST_SUITE_P(

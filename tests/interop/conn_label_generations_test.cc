@@ -3,9 +3,6 @@
 // The chains of ConnLabelMarking and three generations of iptables, as nft and as legacy: each
 // lists and checks what the agent made, what each writes is in place for the agent, and so is what
 // one saves and another restores.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -17,13 +14,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // Of the iptables that a Debian release has. This machine's own is that of bookworm.
 struct Generation {
@@ -45,29 +40,21 @@ struct LabelRule {
   const char* text;
 };
 const LabelRule kLabelRules[] = {
-    {"nat",
-     "KUBELET-MARK-MASQ",
-     {"-m", "connlabel", "--label", "114", "--set"},
+    {"nat", "KUBELET-MARK-MASQ", List("-m", "connlabel", "--label", "114", "--set"),
      "-m connlabel --label \"114\" --set"},
-    {"nat",
-     "KUBELET-MARK-DROP",
-     {"-m", "connlabel", "--label", "115", "--set"},
+    {"nat", "KUBELET-MARK-DROP", List("-m", "connlabel", "--label", "115", "--set"),
      "-m connlabel --label \"115\" --set"},
-    {"nat",
-     "KUBELET-POSTROUTING",
-     {"-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"},
+    {"nat", "KUBELET-POSTROUTING",
+     List("-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"),
      "-m connlabel --label \"114\" -j MASQUERADE --random-fully"},
-    {"filter",
-     "KUBELET-FIREWALL",
-     {"-m", "connlabel", "--label", "115", "-j", "DROP"},
+    {"filter", "KUBELET-FIREWALL", List("-m", "connlabel", "--label", "115", "-j", "DROP"),
      "-m connlabel --label \"115\" -j DROP"},
-    {"nat",
-     "POSTROUTING",
-     {"-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"},
+    {"nat", "POSTROUTING",
+     List("-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"),
      "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING"},
-    {"filter", "INPUT", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
-    {"filter", "FORWARD", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
-    {"filter", "OUTPUT", {"-j", "KUBELET-FIREWALL"}, "-j KUBELET-FIREWALL"},
+    {"filter", "INPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "FORWARD", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "OUTPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
 };
 
 bool IsOurChain(const LabelRule& rule) { return absl::StartsWith(rule.chain, "KUBELET-"); }

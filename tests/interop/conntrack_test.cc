@@ -4,9 +4,6 @@
 // entries are made by conntrack(8), whose list is the oracle.
 #include "agent/endpoints/conntrack.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -17,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -24,9 +22,6 @@
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kCulprit[] = "192.0.2.1";
 

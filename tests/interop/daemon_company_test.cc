@@ -2,9 +2,6 @@
 //
 // Beside others who keep the same rules: a second agent, a kubelet, a kube-proxy. Nothing is there
 // twice, nothing of theirs is removed, and nobody undoes what another does.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <string>
 #include <vector>
@@ -13,12 +10,11 @@
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 constexpr char kIncident[] = "Repaired in";
 

@@ -12,7 +12,6 @@
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/process_cost.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -2,9 +2,6 @@
 //
 // What people and programs do to rules that are in place, and that the daemon repairs it, names it
 // and counts it, and puts nothing else back and nothing else away.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -21,13 +18,10 @@
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/damage_rows.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kIncident[] = "Repaired in";
 constexpr char kRepairedIn[] = "Repaired in ";

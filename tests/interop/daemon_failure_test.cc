@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -14,12 +11,10 @@
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/in_place_of.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 const AgentSettings kLegacyIptables{.iptables = IptablesMode::kLegacy};
 

@@ -2,9 +2,6 @@
 //
 // Somebody who undoes every repair: he is named once and left most of the time, and nothing else
 // suffers. kube-proxy, which empties KUBE-FIREWALL on each sync, is nobody to fight with.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <csignal>
 #include <memory>
@@ -18,13 +15,11 @@
 #include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kFight[] = "OwnershipFight:";
 constexpr char kIncident[] = "Repaired in";
@@ -61,10 +56,9 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
   }
   // Deletes the jump to KUBE-POSTROUTING.
   static std::unique_ptr<BackgroundProgram> Opponent() {
-    return Loop(
-        absl::StrCat(Program(),
-                     " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes postrouting rules'"
-                     " -j KUBE-POSTROUTING"));
+    return Loop(absl::StrCat(Program(),
+                             " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes "
+                             "postrouting rules' -j KUBE-POSTROUTING"));
   }
   // Flushes everything, and rests for a moment: the daemon needs a processor, too.
   static std::unique_ptr<BackgroundProgram> Flusher() {

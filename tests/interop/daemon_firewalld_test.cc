@@ -2,9 +2,6 @@
 //
 // firewalld flushes every chain of iptables-nft when it starts and on each reload, whatever its own
 // backend is. Run for real, in the test's own namespaces.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -17,12 +14,11 @@
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr char kIncident[] = "Repaired in";
 

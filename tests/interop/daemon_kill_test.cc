@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kill -9 at any moment: what stood stands, what is missing can be named, and a sync mends it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
-#include <memory>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -20,11 +15,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 // From the start of the daemon, or of the damaging program: covers either's whole work.
 constexpr int kLongestMicros = 30000;
@@ -109,7 +103,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
       Sync(settings_);
     }
     ASSERT_THAT(Missing(whole_, Saved()), IsEmpty());
-    ASSERT_THAT(Missing(whole_, damaged_.back()), ::testing::Not(IsEmpty()));
+    ASSERT_THAT(Missing(whole_, damaged_.back()), Not(IsEmpty()));
   }
 
   void KillWhileItStarts(const Damage& damage, absl::Duration after) {

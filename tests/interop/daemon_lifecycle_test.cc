@@ -2,10 +2,10 @@
 //
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -21,12 +21,10 @@
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class DaemonLifecycleTest : public DaemonTest {
  protected:
@@ -215,20 +213,20 @@ TEST_F(DaemonLifecycleTest, EveryThreadHasNothingButNetAdmin) {
   const std::vector<std::string> effective = OfEveryThread(pid, "CapEff");
   EXPECT_GE(effective.size(), 3);  // the loop and two servers
   for (const char* set : {"CapEff", "CapPrm", "CapBnd"}) {
-    EXPECT_THAT(OfEveryThread(pid, set), ::testing::Each("0000000000001000")) << set;
+    EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000001000")) << set;
   }
   for (const char* set : {"CapInh", "CapAmb"}) {
-    EXPECT_THAT(OfEveryThread(pid, set), ::testing::Each("0000000000000000")) << set;
+    EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000000000")) << set;
   }
-  EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), ::testing::Each("1"));
-  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), ::testing::Each(ExpectedSeccomp()));
+  EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), Each("1"));
+  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(ExpectedSeccomp()));
 }
 
 TEST_F(DaemonLifecycleTest, LegacyKeepsNetRawToo) {
   const AgentSettings settings{.iptables = IptablesMode::kLegacy};
   Start(settings);
   for (const char* set : {"CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb"}) {
-    EXPECT_THAT(OfEveryThread(daemon().pid(), set), ::testing::Each("0000000000003000")) << set;
+    EXPECT_THAT(OfEveryThread(daemon().pid(), set), Each("0000000000003000")) << set;
   }
   // And that is enough to go on working.
   Output({"iptables-legacy", "-F", "KUBE-FIREWALL"});
@@ -242,8 +240,8 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
                 "--inh-caps=-all,+net_admin", "--ambient-caps=-all,+net_admin", copy.path(), "run",
                 "--iptables-mode=nft"});
   ASSERT_TRUE(BecomesReady()) << daemon().Output();
-  EXPECT_THAT(OfEveryThread(daemon().pid(), "CapEff"), ::testing::Each("0000000000001000"));
-  EXPECT_THAT(OfEveryThread(daemon().pid(), "Uid"), ::testing::Each("65534\t65534\t65534\t65534"));
+  EXPECT_THAT(OfEveryThread(daemon().pid(), "CapEff"), Each("0000000000001000"));
+  EXPECT_THAT(OfEveryThread(daemon().pid(), "Uid"), Each("65534\t65534\t65534\t65534"));
   Output({"nft", "flush", "ruleset"});
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1))
       << daemon().Output();
@@ -255,6 +253,92 @@ TEST_F(DaemonLifecycleTest, WithoutNetAdminItEndsAndSaysWhatToDo) {
                 copy.path(), "run", "--iptables-mode=nft"});
   EXPECT_EQ(daemon().Wait(), kExitFailed);
   EXPECT_THAT(daemon().Output(), HasSubstr("CAP_NET_ADMIN is missing"));
+}
+
+// What nobody reads, and descriptors that are not what they should be, keep no rule from being
+// repaired.
+
+class DaemonUnreadTest : public DaemonTest {
+ protected:
+  void ExpectRepairs() {
+    const Iptables iptables = {.mode = IptablesMode::kNft};
+    iptables.Run({"-t", "nat", "-F", "KUBE-POSTROUTING"});
+    EXPECT_TRUE(WaitUntil([&] {
+      return absl::StrContains(iptables.Run({"-t", "nat", "-S", "KUBE-POSTROUTING"}).out,
+                               "MASQUERADE");
+    }));
+    EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
+  }
+  const TemporaryFile directory_{""};
+  const std::vector<std::string> flags_ = {"--iptables-sync-period=1s", "--iptables-mode=nft",
+                                           "--feature-gates=IPTablesOwnershipCleanup=false"};
+};
+
+TEST_F(DaemonUnreadTest, AServiceManagerThatReadsNothingIsToldLater) {
+  NotifySocket manager;
+  ASSERT_TRUE(manager.bound());
+  ASSERT_GT(manager.Fill(), 0);
+  StartOnly(flags_, {manager.Variable(), "WATCHDOG_USEC=300000"});
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  ExpectRepairs();
+  EXPECT_TRUE(manager.IsTold("READY=1"));
+  EXPECT_TRUE(manager.IsTold("STATUS=in place"));
+  EXPECT_TRUE(manager.IsTold("WATCHDOG=1"));
+  ASSERT_GT(manager.Fill(), 0);
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+}
+
+TEST_F(DaemonUnreadTest, LogLinesThatNobodyReadsAreDroppedAndCounted) {
+  const std::string fifo = directory_.directory() + "/log";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  const std::string page(4096, '.');
+  while (write(reader, page.data(), page.size()) > 0) {
+  }
+  std::vector<std::string> argv = {"/bin/bash", "-c",           "exec \"$@\" 2>\"$0\"",
+                                   fifo,        AgentProgram(), "run"};
+  argv.insert(argv.end(), flags_.begin(), flags_.end());
+  StartProgram(argv);
+  ASSERT_TRUE(BecomesReady());
+  ExpectRepairs();
+  EXPECT_GE(Metric("kube_iptables_agent_log_lines_dropped_total"), 3);
+  std::string log;
+  std::string buffer(1 << 16, ' ');
+  const auto read_all = [&] {
+    for (ssize_t size = 0; (size = read(reader, buffer.data(), buffer.size())) > 0;) {
+      log.append(buffer, 0, static_cast<size_t>(size));
+    }
+    return log.size();
+  };
+  read_all();
+  daemon().Signal(SIGHUP);
+  EXPECT_TRUE(WaitUntil([&] {
+    read_all();
+    return absl::StrContains(log, "is unchanged");
+  })) << log.substr(log.find_last_of('.') + 1);
+  EXPECT_THAT(log, HasSubstr(" lines are missing here: standard error was full\n"));
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  close(reader);
+}
+
+TEST_F(DaemonUnreadTest, APassedNumberOfNoDescriptorIsNoSocket) {
+  std::vector<std::string> argv = {"/bin/bash", "-c",
+                                   "exec 3<&-; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"",
+                                   AgentProgram(), "run"};
+  argv.insert(argv.end(), flags_.begin(), flags_.end());
+  StartProgram(argv);
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  ExpectRepairs();
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+}
+
+TEST_F(DaemonUnreadTest, ANamespaceThatIsAFifoIsNone) {
+  const std::string fifo = directory_.directory() + "/netns";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const ProgramResult status = Agent({"status", "--netns=" + fifo});
+  EXPECT_EQ(status.exit_code, kExitUsage) << status;
+  EXPECT_THAT(status.err, HasSubstr("not a network namespace"));
 }
 
 }  // namespace

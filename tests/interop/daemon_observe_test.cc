@@ -2,21 +2,16 @@
 //
 // `run --observe`: the daemon as a packaged unit first starts it. It tells what it would do, and
 // does it once it is told to.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class DaemonObserveTest : public DaemonTest {
  protected:

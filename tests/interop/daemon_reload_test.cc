@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The configuration file changes under a running daemon.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,12 +13,10 @@
 
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kLegacyMode[] = "featureGates: {IPTablesOwnershipCleanup: false}\n";
 

@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <csignal>
 #include <iostream>
-#include <memory>
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "absl/time/clock.h"
 #include "netlink/backend.h"

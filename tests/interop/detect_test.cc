@@ -2,8 +2,6 @@
 //
 // `detect`, and what sync, plan and status make of it, on nodes that we, kubelet, both or others
 // made.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -17,15 +15,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class DetectTest : public AgentTest {
@@ -256,49 +252,41 @@ TEST_F(DetectTest, FamiliesThatDifferAreRefusedForBothButNotForOne) {
 struct OtherModeRow {
   std::string name;
   std::vector<std::string> commands;  // arguments of iptables
-  bool kubelets;                      // so the mode is unknown
+  bool kubelets = false;              // so the mode is unknown
   std::vector<std::string> of_program = {};
 };
 const OtherModeRow kOtherModeRows[] = {
-    {"a hint", {"-t mangle -N KUBE-IPTABLES-HINT"}, true},
-    {"a canary", {"-t mangle -N KUBE-KUBELET-CANARY"}, true},
-    {"one canary of three", {"-t nat -N KUBE-KUBELET-CANARY"}, true},
+    {"a hint", List("-t mangle -N KUBE-IPTABLES-HINT"), true},
+    {"a canary", List("-t mangle -N KUBE-KUBELET-CANARY"), true},
+    {"one canary of three", List("-t nat -N KUBE-KUBELET-CANARY"), true},
     {"the drop-mark rule of kubelet",
-     {"-N KUBE-FIREWALL",
-      "-A KUBE-FIREWALL -m comment --comment 'kubernetes firewall for dropping marked packets' "
-      "-m mark --mark 0x8000/0x8000 -j DROP"},
+     List("-N KUBE-FIREWALL",
+          "-A KUBE-FIREWALL -m comment --comment 'kubernetes firewall for dropping marked packets' "
+          "-m mark --mark 0x8000/0x8000 -j DROP"),
      true},
     {"the drop mark, another bit",
-     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x100"},
-     true},
+     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x100"), true},
     {"the martian rule without kube-proxy",
-     {"-N KUBE-FIREWALL",
-      "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
-      "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
+     List("-N KUBE-FIREWALL",
+          "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
+          "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"),
      true},
-    {"a hint, and one in the program's mode",
-     {"-t mangle -N KUBE-IPTABLES-HINT"},
-     true,
-     {"-t mangle -N KUBE-IPTABLES-HINT"}},
-    {"a canary, and the hint in the program's mode",
-     {"-t mangle -N KUBE-KUBELET-CANARY"},
-     true,
-     {"-t mangle -N KUBE-IPTABLES-HINT"}},
+    {"a hint, and one in the program's mode", List("-t mangle -N KUBE-IPTABLES-HINT"), true,
+     List("-t mangle -N KUBE-IPTABLES-HINT")},
+    {"a canary, and the hint in the program's mode", List("-t mangle -N KUBE-KUBELET-CANARY"), true,
+     List("-t mangle -N KUBE-IPTABLES-HINT")},
     {"kube-proxy 1.27",
-     {"-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-MASQ",
-      "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000", "-N KUBE-FIREWALL",
-      "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
-      "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-      "-I INPUT -j KUBE-FIREWALL"},
-     false},
+     List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-MASQ",
+          "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000", "-N KUBE-FIREWALL",
+          "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
+          "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+          "-I INPUT -j KUBE-FIREWALL")},
     {"kube-proxy in IPVS mode",
-     {"-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
-      "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP"},
-     false},
+     List("-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
+          "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP")},
     {"what kube-proxy --cleanup leaves",
-     {"-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000"},
-     false},
-    {"rules of other programs", {"-t nat -N DOCKER", "-A FORWARD -j ACCEPT"}, false},
+     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000")},
+    {"rules of other programs", List("-t nat -N DOCKER", "-A FORWARD -j ACCEPT")},
 };
 
 // A host whose programs are of `variant`: links, and programs that must not be run.

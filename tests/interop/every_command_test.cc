@@ -3,8 +3,6 @@
 // Every command of README's table on a node with a kubelet, a kube-proxy and a CNI plugin, in both
 // iptables modes, as text and as JSON: the exit code, the line that a reader needs, and the fields
 // that a program may rely on.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -21,12 +19,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 // One call of the program. "MODE" anywhere in a row is the iptables mode, "DIR" the directory with
@@ -83,120 +81,81 @@ const std::vector<std::string> kExplanation =
 
 // Those that only read.
 const std::vector<Row> kReading = {
-    {{"version"}, kExitOk, "kube-iptables-agent v", {"/version"}},
-    {{"gates"},
-     kExitOk,
-     "IPTablesOwnershipCleanup",
+    {List("version"), kExitOk, "kube-iptables-agent v", List("/version")},
+    {List("gates"), kExitOk, "IPTablesOwnershipCleanup",
      Below("/gates/0", {"component", "stage", "default", "value", "locked", "set"}),
-     {{"/emulatedVersion", "1.27"}}},
-    {{"detect"},
-     kExitOk,
-     "ip: MODE\n",
+     Json{{"/emulatedVersion", "1.27"}}},
+    {List("detect"), kExitOk, "ip: MODE\n",
      Below("/families/0", {"findings", "contradiction", "evidence/0/source", "evidence/0/says",
                            "evidence/0/text"}),
-     {{"/families/0/family", "ip"},
-      {"/families/0/iptablesMode", "MODE"},
-      {"/families/1/family", "ip6"},
-      {"/families/1/iptablesMode", "MODE"}}},
-    {{"detect", "--capabilities=kubelet"},
-     kExitOk,
-     "kubelet: present\n",
+     Json{{"/families/0/family", "ip"},
+          {"/families/0/iptablesMode", "MODE"},
+          {"/families/1/family", "ip6"},
+          {"/families/1/iptablesMode", "MODE"}}},
+    {List("detect", "--capabilities=kubelet"), kExitOk, "kubelet: present\n",
      Below("", {"kernel"}) + Below("/software/0", {"name", "state", "findings"}) +
          Below("/software/0/capabilities/0",
                {"feature", "since", "until", "why", "needed", "state", "reason"}),
-     {{"/software/0/name", "kubelet"}}},
-    {{"plan"},
-     kExitDifferences,
-     "  + :KUBE-IPTABLES-HINT - [0:0]",
+     Json{{"/software/0/name", "kubelet"}}},
+    {List("plan"), kExitDifferences, "  + :KUBE-IPTABLES-HINT - [0:0]",
      kCheck + Below("/changes/0", kChange),
-     {{"/mode", "cleanup"},
-      {"/iptablesMode", "MODE"},
-      {"/changes/0/chain", "KUBE-IPTABLES-HINT"},
-      {"/changes/0/operation", "createChain"}}},
-    {{"status"},
-     kExitDifferences,
-     "ip: 3 changes needed (see plan)\n",
+     Json{{"/mode", "cleanup"},
+          {"/iptablesMode", "MODE"},
+          {"/changes/0/chain", "KUBE-IPTABLES-HINT"},
+          {"/changes/0/operation", "createChain"}}},
+    {List("status"), kExitDifferences, "ip: 3 changes needed (see plan)\n",
      kCheck + Below("/martians", {"ruleStands", "packetsDropped", "routeLocalnet", "exposed"}),
-     {{"/iptablesMode", "MODE"}, {"/changesNeeded", 4}}},
-    {{"audit", "--cni-conf-dir=DIR/cni"},
-     kExitDifferences,
-     "CniConfig",
-     kAudit,
-     {{"/kubeProxy/0/iptablesMode", "MODE"}}},
-    {{"audit", "--before=kube-proxy-nftables", "--cni-conf-dir=DIR/cni"},
-     kExitDifferences,
-     " before kube-proxy-nftables\n",
-     kAudit,
-     {{"/before", "kube-proxy-nftables"}}},
-    {{"audit", "--cni-conf-dir=DIR/cni", "--all-netns"},
-     kExitDifferences,
-     "ChainUser  [/run/netns/pod1] MODE ip nat/KUBE-MARK-MASQ\n",
-     kAudit},
-    {{"marks"},
-     kExitOk,
-     "  MODE ip nat: kubelet ",
+     Json{{"/iptablesMode", "MODE"}, {"/changesNeeded", 4}}},
+    {List("audit", "--cni-conf-dir=DIR/cni"), kExitDifferences, "CniConfig", kAudit,
+     Json{{"/kubeProxy/0/iptablesMode", "MODE"}}},
+    {List("audit", "--before=kube-proxy-nftables", "--cni-conf-dir=DIR/cni"), kExitDifferences,
+     " before kube-proxy-nftables\n", kAudit, Json{{"/before", "kube-proxy-nftables"}}},
+    {List("audit", "--cni-conf-dir=DIR/cni", "--all-netns"), kExitDifferences,
+     "ChainUser  [/run/netns/pod1] MODE ip nat/KUBE-MARK-MASQ\n", kAudit},
+    {List("marks"), kExitOk, "  MODE ip nat: kubelet ",
      Below("/bits/31",
            {"bit", "mask", "configuredFor", "sets", "maySet", "clears", "tests", "knownSoftware"}) +
          Below("/users/0", {"who", "sets", "clears", "tests", "maySetAny", "overwritesWholeMark",
                             "count", "examples/0"}) +
          Below("/knownSoftware/0", {"software", "use", "bits", "mask", "source"}) +
          Below("/verdicts/1", {"bit", "use", "severity", "findings"}) + Below("", {"problems"}),
-     {{"/bits/15/configuredFor", "drop"}, {"/verdicts/0/bit", 14}}},
-    {{"explain", "nat/KUBE-MARK-MASQ"},
-     kExitOk,
-     "nat/KUBE-MARK-MASQ  (MODE ip)\n",
+     Json{{"/bits/15/configuredFor", "drop"}, {"/verdicts/0/bit", 14}}},
+    {List("explain", "nat/KUBE-MARK-MASQ"), kExitOk, "nat/KUBE-MARK-MASQ  (MODE ip)\n",
      kExplanation,
-     {{"/0/chain", "nat/KUBE-MARK-MASQ"},
-      {"/0/family", "ip"},
-      {"/0/iptablesMode", "MODE"},
-      {"/1/family", "ip6"}}},
-    {{"explain", "--from-file=DIR/rules", "nat/KUBE-MARK-MASQ"},
-     kExitOk,
-     "nat/KUBE-MARK-MASQ  (ip)\n",
-     kExplanation,
-     {{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}}},
-    {{"explain", "--from-file=-", "nat/KUBE-MARK-MASQ"},
-     kExitOk,
-     "nat/KUBE-MARK-MASQ  (ip)\n",
-     kExplanation,
-     {{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}},
+     Json{{"/0/chain", "nat/KUBE-MARK-MASQ"},
+          {"/0/family", "ip"},
+          {"/0/iptablesMode", "MODE"},
+          {"/1/family", "ip6"}}},
+    {List("explain", "--from-file=DIR/rules", "nat/KUBE-MARK-MASQ"), kExitOk,
+     "nat/KUBE-MARK-MASQ  (ip)\n", kExplanation,
+     Json{{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}}},
+    {List("explain", "--from-file=-", "nat/KUBE-MARK-MASQ"), kExitOk, "nat/KUBE-MARK-MASQ  (ip)\n",
+     kExplanation, Json{{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}},
      /*reads_rules=*/true},
 };
 
 // Those that write, and what the others say afterwards, in this order.
 const std::vector<Row> kWriting = {
-    {{"sync"},
-     kExitOk,
-     "ip: 3 changes made\n",
+    {List("sync"), kExitOk, "ip: 3 changes made\n",
      kSubject + Below("/applied/0", kChange) +
          Below("", {"nativeTablePut", "nativeTableRemoved", "findings", "error"}),
-     {{"/checks", 1},
-      {"/families/0/family", "ip"},
-      {"/families/0/ok", true},
-      {"/families/0/error", ""},
-      {"/families/1/ok", true}}},
-    {{"sync"},
-     kExitOk,
-     "ip: nothing to change\nip6: nothing to change\n",
-     {"/checks"},
-     {{"/applied", Json::array()}}},
-    {{"plan"}, kExitOk, "0 to add, 0 to remove", kCheck, {{"/changes", Json::array()}}},
-    {{"status"}, kExitOk, "ip: in place\nip6: in place\n", kCheck, {{"/changesNeeded", 0}}},
-    {{"retire", "--cni-conf-dir=DIR/cni"},
-     kExitDifferences,
-     "- -X KUBE-MARK-DROP",
+     Json{{"/checks", 1},
+          {"/families/0/family", "ip"},
+          {"/families/0/ok", true},
+          {"/families/0/error", ""},
+          {"/families/1/ok", true}}},
+    {List("sync"), kExitOk, "ip: nothing to change\nip6: nothing to change\n", List("/checks"),
+     Json{{"/applied", Json::array()}}},
+    {List("plan"), kExitOk, "0 to add, 0 to remove", kCheck, Json{{"/changes", Json::array()}}},
+    {List("status"), kExitOk, "ip: in place\nip6: in place\n", kCheck, Json{{"/changesNeeded", 0}}},
+    {List("retire", "--cni-conf-dir=DIR/cni"), kExitDifferences, "- -X KUBE-MARK-DROP",
      kRetiredMode,
-     {{"/dryRun", true}, {"/modes/0/applied", false}, {"/modes/0/iptablesMode", "MODE"}}},
-    {{"retire", "--cni-conf-dir=DIR/cni", "--yes"},
-     kExitOk,
-     "- -X KUBE-MARK-DROP",
+     Json{{"/dryRun", true}, {"/modes/0/applied", false}, {"/modes/0/iptablesMode", "MODE"}}},
+    {List("retire", "--cni-conf-dir=DIR/cni", "--yes"), kExitOk, "- -X KUBE-MARK-DROP",
      kRetiredMode,
-     {{"/dryRun", false}, {"/modes/0/applied", true}, {"/modes/0/iptablesMode", "MODE"}}},
-    {{"retire", "--cni-conf-dir=DIR/cni"},
-     kExitOk,
-     "0 to remove",
-     {},
-     {{"/modes/0/changes", Json::array()}}},
+     Json{{"/dryRun", false}, {"/modes/0/applied", true}, {"/modes/0/iptablesMode", "MODE"}}},
+    {List("retire", "--cni-conf-dir=DIR/cni"), kExitOk, "0 to remove", List(),
+     Json{{"/modes/0/changes", Json::array()}}},
 };
 
 class NodeWithKubeletTest : public DaemonTest {
@@ -269,11 +228,11 @@ class NodeWithKubeletTest : public DaemonTest {
   // thread starts meanwhile.
   std::vector<std::string> CallsWithoutCloexec(const Row& row) const {
     const TemporaryTree traces;
-    const ProgramResult result = Call(
-        row, /*json=*/false,
-        {"strace", "--seccomp-bpf", "-ff", "-o", traces.Path("of"), "-e",
-         "trace=execve,open,openat,openat2,socket,accept4,dup,pipe,pipe2,eventfd2,epoll_create1,"
-         "inotify_init1,signalfd4,timerfd_create,memfd_create,pidfd_open"});
+    const ProgramResult result =
+        Call(row, /*json=*/false,
+             {"strace", "--seccomp-bpf", "-ff", "-o", traces.Path("of"), "-e",
+              "trace=execve,open,openat,openat2,socket,accept4,dup,pipe,pipe2,eventfd2,epoll_"
+              "create1,inotify_init1,signalfd4,timerfd_create,memfd_create,pidfd_open"});
     EXPECT_EQ(result.exit_code, row.exit_code) << result;
     std::vector<std::string> calls;
     size_t judged = 0;

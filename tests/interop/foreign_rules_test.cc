@@ -2,9 +2,6 @@
 //
 // Other people's rules, around our chains and inside them, stay as they are, byte for byte. The one
 // thing they may not do is decide before our rules inside our own chains.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
 #include <tuple>
@@ -15,15 +12,12 @@
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 using RawRules = std::map<RawRuleId, std::string>;
 

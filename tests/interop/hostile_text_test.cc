@@ -3,8 +3,6 @@
 // Chains, comments, files and namespaces whose names are written to deceive whoever reads them:
 // terminal escapes, lines of a log that was never written, text that runs backwards. Real programs
 // make them, in both iptables modes; nothing that the agent prints may hold one.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -22,14 +20,12 @@
 #include "absl/strings/str_split.h"
 #include "netlink/backend.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // For comments: any bytes but NUL. The line that is forged would look like one of the daemon's.
 constexpr char kForged[] = "E0101 00:00:00.000000     1 agent.cc:1] forged";

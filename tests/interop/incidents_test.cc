@@ -3,8 +3,6 @@
 // The last incidents outlive the daemon: at /statusz, in `status` and in `incidents`, in the
 // network namespace and the boot in which they happened. A disk that is full or read-only, and what
 // a hostile writer is called, are no reason to repair less.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -18,16 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/record_file.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Json = nlohmann::json;
 

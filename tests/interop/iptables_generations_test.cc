@@ -2,8 +2,6 @@
 //
 // One kernel, several iptables: the node's own, and those that containers bring along. Debian 11
 // has 1.8.7, Debian 12 (this machine) 1.8.9, Debian 13 1.8.11.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,14 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 struct GenerationRow {
   const char* name;

@@ -2,9 +2,6 @@
 //
 // One config, two kinds of iptables: the same answer, and each leaves the other's kernel interface
 // alone.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,12 +13,11 @@
 #include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 // The text without what must differ: the name of the iptables and the generation, both in the first

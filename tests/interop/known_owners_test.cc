@@ -2,9 +2,6 @@
 //
 // Rules that the real programs made (testdata/owners) have their owner's name in reports; and a
 // name is no more than a name: whatever a chain is called, sync and retire leave it alone.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
@@ -21,8 +19,6 @@
 namespace kipt::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 std::string Captured(const std::string& name) {
@@ -137,7 +133,7 @@ TEST_F(AgentTest, AuditNamesWgQuickAsTheProgramThatSetsOurMarkBits) {
   for (const Json& finding : report["findings"]) {
     if (finding["owner"] != "wg-quick") continue;
     found = true;
-    EXPECT_THAT(finding["id"].get<std::string>(), ::testing::StartsWith("MarkBit")) << finding;
+    EXPECT_THAT(finding["id"].get<std::string>(), StartsWith("MarkBit")) << finding;
     EXPECT_THAT(finding["message"].get<std::string>(), HasSubstr("table wg-quick-wg0")) << finding;
   }
   EXPECT_TRUE(found) << report;

@@ -3,20 +3,17 @@
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
 // iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
 // iptables-legacy.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 using ::testing::Combine;
-using ::testing::IsEmpty;
 using ::testing::TestParamInfo;
 using ::testing::Values;
 using ::testing::ValuesIn;
@@ -170,8 +167,7 @@ TEST_P(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
   Kubelet(KubeletForm::k1_27GateOff, ipv6);
   const SavedRules theirs = SavedRules::Of(ipv6);
   for (const std::string chain : {"INPUT", "OUTPUT"}) {
-    EXPECT_THAT(ours.Rules("filter", chain),
-                ::testing::ElementsAre("-A " + chain + " -j KUBE-FIREWALL"));
+    EXPECT_THAT(ours.Rules("filter", chain), ElementsAre("-A " + chain + " -j KUBE-FIREWALL"));
     EXPECT_THAT(theirs.Rules("filter", chain), IsEmpty());
   }
 }
@@ -190,6 +186,53 @@ TEST_P(KubeletDeviationTest, CleanupModeMakesNoNatTable) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeletDeviationTest, ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
+
+// The yardstick itself: each kubelet form does what such a kubelet did, with each iptables.
+
+struct FormRow {
+  const char* name;
+  KubeletForm form;
+  int chains[2];  // IPv4, IPv6
+  int rules[2];
+};
+// Counted in the sources of the releases; canaries included.
+constexpr FormRow kForms[] = {
+    {"Kubelet1_17", KubeletForm::k1_17, {7, 7}, {7, 7}},
+    {"Kubelet1_19", KubeletForm::k1_19, {7, 7}, {10, 9}},
+    {"Kubelet1_24", KubeletForm::k1_24, {8, 8}, {10, 9}},
+    {"Kubelet1_27GateOff", KubeletForm::k1_27GateOff, {8, 8}, {10, 7}},
+    {"Kubelet1_27GateOn", KubeletForm::k1_27GateOn, {5, 4}, {3, 0}},
+};
+
+class KubeletSequenceTest : public AgentTest, public ::testing::WithParamInterface<FormRow> {};
+
+TEST_P(KubeletSequenceTest, WritesOnceAndFindsItsOwnRulesAfterwards) {
+  struct Installation {
+    std::string release;
+    IptablesMode mode = IptablesMode::kNft;
+  };
+  const Installation installations[] = {
+      {""}, {"bullseye"}, {"trixie"}, {"", IptablesMode::kLegacy}};
+  for (const auto& [release, mode] : installations) {
+    SCOPED_TRACE(release + NameOf(mode));
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    for (const IpFamily family : kBothFamilies) {
+      const Iptables iptables{family, release.empty() ? "" : ChrootDir(release), mode};
+      const size_t row = family == IpFamily::kIpv4 ? 0 : 1;
+      const KubeletRun first = Kubelet(GetParam().form, iptables);
+      EXPECT_EQ(first.chains_created, GetParam().chains[row]);
+      EXPECT_EQ(first.rules_added, GetParam().rules[row]);
+      const KubeletRun second = Kubelet(GetParam().form, iptables);
+      EXPECT_EQ(second.chains_created, 0);
+      EXPECT_EQ(second.rules_added, 0);
+      EXPECT_THAT(SavedRules::Of(iptables).DoubledRules(), IsEmpty());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, KubeletSequenceTest, ::testing::ValuesIn(kForms),
+                         [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
 }  // namespace kipt::testing

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node on which a kubelet of some generation has already been at work.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 struct FormRow {
   const char* name;

@@ -4,8 +4,6 @@
 // for marks that no rule sets, and names and numbers made to break it. WireGuard and tc filters
 // need another kernel: tests/other-kernel/guests/marks.sh.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,15 +22,12 @@
 #include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr absl::Duration kWait = absl::Seconds(5);
@@ -86,7 +81,7 @@ TEST_P(MarksTest, KubeFirewallDropsWhatBearsWireguardsUsualMark) {
   const std::string rules =
       Output({absl::StrCat("iptables-", NameOf(GetParam()), "-save"), "-c", "-t", "filter"});
   EXPECT_THAT(std::vector<std::string>(absl::StrSplit(rules, '\n')),
-              Contains(AllOf(::testing::StartsWith("[2:"), HasSubstr("-A KUBE-FIREWALL"),
+              Contains(AllOf(StartsWith("[2:"), HasSubstr("-A KUBE-FIREWALL"),
                              HasSubstr("--mark 0x8000/0x8000"))))
       << rules;
 }
@@ -101,7 +96,7 @@ TEST_P(MarksTest, TheMapShowsKubeletAndChangesNothing) {
   EXPECT_THAT(text.out, HasSubstr("drop: no other program uses it"));
   const ProgramResult svg = Marks({"--output=svg"});
   EXPECT_EQ(svg.exit_code, kExitOk) << svg;
-  EXPECT_THAT(svg.out, ::testing::StartsWith("<svg "));
+  EXPECT_THAT(svg.out, StartsWith("<svg "));
   EXPECT_EQ(TablesAndModules(), before);
   const ProgramResult json = Marks({"--output=json"});
   EXPECT_EQ(Json::parse(json.out)["bits"].size(), 32U);

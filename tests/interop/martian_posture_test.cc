@@ -2,9 +2,6 @@
 //
 // What the daemon says of packets to 127.0.0.0/8 from neighbours: whether the node is open to them
 // (CVE-2020-8558), and how many it has dropped.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +12,10 @@
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
 #include "tests/interop/packet_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr uint16_t kPort = 4001;
 constexpr int kPerSecond = 2000;

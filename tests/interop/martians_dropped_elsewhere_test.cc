@@ -2,9 +2,6 @@
 //
 // Where no rule of kubelet's drops packets from neighbours to 127.0.0.0/8, another program's may:
 // what the commands say of it, and whether such a packet arrives.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <ostream>
 #include <string>
@@ -13,11 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/packet_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint16_t kPort = 4001;
 constexpr char kDrop[] = "-d 127.0.0.0/8 -j DROP\n";

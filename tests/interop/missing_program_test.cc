@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A test that lacks a program says which package brings it, and tests/run installs that package.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <string>
@@ -11,15 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::EndsWith;
 using ::testing::Eq;
-using ::testing::HasSubstr;
 
 class MissingProgramTest : public ::testing::TestWithParam<ProgramPackage> {};
 

@@ -3,30 +3,23 @@
 // The native table where iptables can hold no rules: a table of its name that another process owns,
 // foreign rules in it, and the table of an earlier version through an upgrade. Martian packets
 // are sent all the time.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/utsname.h>
 
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/support/in_place_of.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr uint16_t kPort = 4001;
 constexpr int kPerSecond = 2000;

@@ -3,8 +3,6 @@
 // `check --output=npd` under a stand-in for node-problem-detector's custom plugin monitor, with the
 // monitor configuration that is shipped. It is stricter than the monitor, which would cut a line
 // that is too long and take every unknown exit status for "unknown".
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -16,13 +14,10 @@
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/in_place_of.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 using Json = nlohmann::json;
 
@@ -58,7 +53,7 @@ class NodeProblemDetectorTest : public DaemonTest {
     const absl::Time start = absl::Now();
     const ProgramResult result = RunProgram(argv);
     EXPECT_LT(absl::Now() - start, Seconds(rule_["timeout"])) << "it would be killed";
-    EXPECT_THAT(result.exit_code, ::testing::AnyOf(kOk, kProblem, kUnknown)) << result;
+    EXPECT_THAT(result.exit_code, AnyOf(kOk, kProblem, kUnknown)) << result;
     EXPECT_THAT(result.out, EndsWith("\n")) << result;
     EXPECT_EQ(CountOf("\n", result.out), 1) << result;
     const std::string line = result.out.substr(0, result.out.size() - 1);

@@ -2,8 +2,6 @@
 //
 // What it costs to know who uses kubelet's chains beside 10,000 services: 220,000 rules of
 // kube-proxy's, which all have to be looked at. Before every change, beside a tenth of them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,9 +16,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/service_rules.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

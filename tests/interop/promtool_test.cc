@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What /metrics serves, as Prometheus' own linter reads it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
 #include "tests/agent/endpoints/metrics_rounds.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::IsOk;
 using ::kipt::testing::ProgramResult;
 using ::kipt::testing::RunProgram;
-using ::testing::HasSubstr;
 
 TEST(PromtoolTest, HasNothingToSayAboutOurMetrics) {
   Metrics metrics({.version = "0.1.0"});

@@ -5,9 +5,6 @@
 #ifndef KIPT_TESTS_INTEROP_REFUSAL_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_REFUSAL_FIXTURE_H_
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +12,7 @@
 
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -38,12 +36,12 @@ class RefusalTest : public AgentTest {
   void ExpectRefused(const ProgramResult& result, int exit_code,
                      const std::vector<std::string>& said) {
     EXPECT_EQ(result.exit_code, exit_code) << result;
-    for (const std::string& words : said) EXPECT_THAT(result.err, ::testing::HasSubstr(words));
+    for (const std::string& words : said) EXPECT_THAT(result.err, HasSubstr(words));
     EXPECT_EQ(result.out, "") << "errors belong on standard error";
     ExpectKernelUnchanged();
   }
   void ExpectKernelUnchanged() {
-    EXPECT_THAT(listener_->Drain(), IsOkAndHolds(::testing::IsEmpty()));
+    EXPECT_THAT(listener_->Drain(), IsOkAndHolds(IsEmpty()));
     EXPECT_EQ(Ruleset(), before_);
   }
 

@@ -2,21 +2,17 @@
 //
 // Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
 // use stays as it is found, and the rest goes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 enum class By {
   kManaged,  // iptables of the managed mode
@@ -27,11 +23,11 @@ enum class By {
 
 struct Claimant {
   const char* name;
-  By by;
   // Commands; or a file, and one more in the sub-folder of the network "pods".
   std::vector<std::string> does;
   // Of kubelet's nat: what it keeps, and why.
-  Kept keeps;
+  Kept keeps = {};
+  By by = By::kManaged;
 };
 
 // "acts on what is marked", and the chain that marks.
@@ -67,90 +63,71 @@ constexpr char kConflist[] = R"({
 
 const Claimant kClaimants[] = {
     {"AForeignJumpToTheMasqueradeMark",
-     By::kManaged,
-     {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBE-MARK-MASQ"},
+     List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBE-MARK-MASQ"),
      Masquerade("foreignJump")},
     {"AForeignJumpToTheDropMark",
-     By::kManaged,
-     {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -g KUBE-MARK-DROP"},
-     Drop("foreignJump")},
+     List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -g KUBE-MARK-DROP"), Drop("foreignJump")},
     {"ABaseChainThatJumpsToTheMasqueradeMark",
-     By::kManaged,
-     {"-t nat -A PREROUTING -p tcp -j KUBE-MARK-MASQ"},
-     Masquerade("foreignJump")},
+     List("-t nat -A PREROUTING -p tcp -j KUBE-MARK-MASQ"), Masquerade("foreignJump")},
     {"AnotherJumpToPostrouting",
-     By::kManaged,
-     {"-t nat -A POSTROUTING -o eth9 -j KUBE-POSTROUTING"},
+     List("-t nat -A POSTROUTING -o eth9 -j KUBE-POSTROUTING"),
      {{"ip nat KUBE-POSTROUTING", {"foreignJump"}}}},
-    {"AForeignRuleInTheChain",
-     By::kManaged,
-     {"-t nat -I KUBE-MARK-MASQ -p udp -j RETURN"},
+    {"AForeignRuleInTheChain", List("-t nat -I KUBE-MARK-MASQ -p udp -j RETURN"),
      Masquerade("foreignRule")},
     {"AForeignRuleThatSetsTheMasqueradeBit",
-     By::kManaged,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x4001/0x4001"},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x4001/0x4001"),
      {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
     {"ARuleOfTheOtherModeThatSetsTheDropBit",
-     By::kOther,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --or-mark 0x8000"},
-     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}}},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --or-mark 0x8000"),
+     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
+     By::kOther},
     {"AJumpOfTheOtherModeToItsOwnDropMark",
-     By::kOther,
-     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000",
-      "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"},
-     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}}},
+     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000",
+          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"),
+     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
+     By::kOther},
     {"AJumpOfTheOtherModeToItsOwnMasqueradeMark",
-     By::kOther,
-     {"-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
-      "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"},
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
+     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
+          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
+     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
+     By::kOther},
     {"AMarkingChainOfTheOtherModeThatNobodyJumpsTo",
-     By::kOther,
-     {"-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"},
-     {}},
+     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"),
+     {},
+     By::kOther},
     {"ARuleThatSetsTheDropBitInTheMasqueradeMark",
-     By::kManaged,
-     {"-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x8000",
-      "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"},
+     List("-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x8000",
+          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
      Both(Masquerade("foreignJump"), {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}})},
     {"ARuleOfNftablesThatSetsTheMasqueradeBit",
-     By::kNft,
-     {"add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"},
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
+     List("add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"),
+     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
+     By::kNft},
     {"ARuleOfBothFamiliesThatMaySetAnyBit",
-     By::kNft,
-     {"add table inet mine", "add chain inet mine c", "add rule inet mine c meta mark set ct mark"},
+     List("add table inet mine", "add chain inet mine c",
+          "add rule inet mine c meta mark set ct mark"),
      OfBothFamilies({{"ip nat KUBE-POSTROUTING", {"markedPackets"}},
-                     {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}})},
-    {"ACniConfigurationThatNamesTheChain",
-     By::kCni,
-     {kConflist},
-     OfBothFamilies(Masquerade("cniConfig"))},
+                     {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}}),
+     By::kNft},
+    {"ACniConfigurationThatNamesTheChain", List(kConflist), OfBothFamilies(Masquerade("cniConfig")),
+     By::kCni},
     {"ACniConfigurationInTheNetworksOwnSubFolder",
-     By::kCni,
-     {R"({"cniVersion": "1.1.0", "name": "pods"})",
-      R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})"},
-     OfBothFamilies(Masquerade("cniConfig"))},
-    {"ACniConfigurationThatCannotBeUnderstood",
-     By::kCni,
-     {"{"},
-     OfBothFamilies(Both(Masquerade("cniConfig"), Drop("cniConfig")))},
+     List(R"({"cniVersion": "1.1.0", "name": "pods"})",
+          R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})"),
+     OfBothFamilies(Masquerade("cniConfig")), By::kCni},
+    {"ACniConfigurationThatCannotBeUnderstood", List("{"),
+     OfBothFamilies(Both(Masquerade("cniConfig"), Drop("cniConfig"))), By::kCni},
     {"WhatKubeProxysCleanupLeft",
-     By::kManaged,
-     {"-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
-      "-t filter -N KUBE-PROXY-CANARY"},
+     List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
+          "-t filter -N KUBE-PROXY-CANARY"),
      {{"ip nat KUBE-MARK-MASQ", {"kubeProxyRemains"}},
       {"ip nat KUBE-MARK-DROP", {"kubeProxyRemains"}},
       {"ip nat KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
       {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
     {"ARuleThatSetsAnotherBit",
-     By::kManaged,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000"},
-     {}},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000")},
     {"ARuleThatClearsTheBits",
-     By::kManaged,
-     {"-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff"},
-     {}},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff")},
 };
 
 class RetireClaimsTest : public RetireTest,
@@ -219,6 +196,153 @@ INSTANTIATE_TEST_SUITE_P(All, RetireClaimsTest,
                            return absl::StrCat(std::get<0>(row.param).name,
                                                TestNameOf(std::get<1>(row.param)));
                          });
+
+// ---- The gate ConnLabelMarking goes off: its chains go, but for what somebody uses ----
+
+constexpr char kGateOn[] = "--feature-gates=ConnLabelMarking=true";
+
+struct User {
+  const char* name;
+  // The program, behind "iptables-nft" or "iptables-legacy" of the managed mode where it starts
+  // with "-t".
+  std::vector<std::string> does = {};
+  Kept keeps = {};
+  // A CNI configuration's text.
+  const char* conflist = nullptr;
+};
+
+const char* const kLabelConflist = R"({"cniVersion": "0.3.1", "name": "net", "plugins": [
+  {"type": "portmap", "externalSetMarkChain": "KUBELET-MARK-MASQ"}]})";
+
+const User kUsers[] = {
+    {"Nobody"},
+    {"AForeignJumpToMasquerade",
+     List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
+     {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
+      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
+    {"AForeignGotoToDrop",
+     List("-t nat -A PREROUTING -s 10.0.0.0/8 -g KUBELET-MARK-DROP"),
+     {{"ip nat KUBELET-MARK-DROP", {"foreignJump"}},
+      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
+    {"AForeignRuleInTheChain",
+     List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
+     {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
+      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
+    {"AForeignRuleThatSetsTheDropLabel",
+     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 --set"),
+     {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
+    {"ARuleThatSetsAnotherLabel",
+     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set")},
+    {"ARuleThatTestsTheLabel",
+     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT")},
+    {"ARuleOfNftablesThatMaySetAnyLabel",
+     List("nft add table ip mine", "nft add chain ip mine c",
+          "nft add rule ip mine c ct label set 3"),
+     {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
+      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
+    {"ARuleThatSetsMarks", List("-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff")},
+    {"KubeProxysChains", List("-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES")},
+    {"ACniConfigurationThatNamesTheChain",
+     List(),
+     {{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
+      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
+      {"ip6 nat KUBELET-MARK-MASQ", {"cniConfig"}},
+      {"ip6 nat KUBELET-POSTROUTING", {"labelledPackets"}}},
+     kLabelConflist},
+};
+
+// "nat: -A POSTROUTING ... -j KUBELET-POSTROUTING".
+Lines LabelLines(const Iptables& iptables) {
+  Lines lines = LinesOf(iptables);
+  std::erase_if(lines, [](const std::string& line) {
+    return line.find("KUBELET-") == std::string::npos || line.find("MINE") != std::string::npos ||
+           line.find("KUBE-KUBELET-") != std::string::npos;
+  });
+  return lines;
+}
+
+class RetireLabelsTest : public RetireTest,
+                         public ::testing::WithParamInterface<std::tuple<User, IptablesMode>> {
+ protected:
+  static IptablesMode Mode() { return std::get<1>(GetParam()); }
+
+  void Use(const User& user) const {
+    if (user.conflist != nullptr) tree().Write("net.d/10-net.conflist", user.conflist);
+    for (const std::string& command : user.does) {
+      const bool iptables = command[0] == '-';
+      Output({"sh", "-c",
+              iptables ? absl::StrCat("iptables-", NameOf(Mode()), " ", command) : command});
+    }
+  }
+};
+
+TEST_P(RetireLabelsTest, KeepsWhatIsUsedAndNothingElse) {
+  const User& user = std::get<0>(GetParam());
+  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(Mode()));
+  const ProgramResult made = Agent({"sync", mode, kGateOn});
+  ASSERT_EQ(made.exit_code, kExitOk) << made;
+  Use(user);
+  std::map<IpFamily, Lines> before;
+  for (const IpFamily family : kBothFamilies) {
+    before[family] = LabelLines({.family = family, .mode = Mode()});
+    // Four chains, a rule in each, and four jumps; and what was put among them.
+    EXPECT_GE(before[family].size(), 12U);
+  }
+  // While the gate is on nothing of it is stale.
+  EXPECT_EQ(SyncAndRetire(Mode(), {kGateOn}).all_changes, 0);
+
+  const Retired retired = SyncAndRetire(Mode());
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_EQ(retired.kept, user.keeps) << retired.result;
+  for (const IpFamily family : kBothFamilies) {
+    const std::string prefix = family == IpFamily::kIpv4 ? "ip " : "ip6 ";
+    Lines expected = before[family];
+    std::erase_if(expected, [&](const std::string& line) {
+      for (const char* chain : {"nat KUBELET-MARK-MASQ", "nat KUBELET-MARK-DROP",
+                                "nat KUBELET-POSTROUTING", "filter KUBELET-FIREWALL"}) {
+        const std::string name = std::string(chain).substr(std::string(chain).find(' ') + 1);
+        if (line.find(name) != std::string::npos) {
+          return user.keeps.count(absl::StrCat(prefix, chain)) == 0;
+        }
+      }
+      return false;
+    });
+    EXPECT_EQ(LabelLines({.family = family, .mode = Mode()}), expected) << prefix;
+  }
+  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RetireLabelsTest,
+                         ::testing::Combine(::testing::ValuesIn(kUsers),
+                                            ::testing::ValuesIn(kBothModes)),
+                         [](const auto& row) {
+                           return absl::StrCat(std::get<0>(row.param).name,
+                                               TestNameOf(std::get<1>(row.param)));
+                         });
+
+class RetireLabelsByHandTest : public RetireTest,
+                               public ::testing::WithParamInterface<IptablesMode> {};
+
+TEST_P(RetireLabelsByHandTest, TakesAllOfThemInBothFamiliesAndLegacyModeToo) {
+  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(GetParam()));
+  const std::string legacy = "IPTablesOwnershipCleanup=false";
+  const ProgramResult made = Agent({"sync", mode, absl::StrCat(kGateOn, ",", legacy),
+                                    "--iptables-masquerade-label=0", "--iptables-drop-label=127"});
+  ASSERT_EQ(made.exit_code, kExitOk) << made;
+  const std::string gates = absl::StrCat("--feature-gates=", legacy);
+  const Retired retired = RunRetire(GetParam(), {"--yes", gates});
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_THAT(retired.kept, IsEmpty());
+  EXPECT_EQ(retired.changes, 2 * 12);
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_THAT(LabelLines({.family = family, .mode = GetParam()}), IsEmpty());
+  }
+  const ProgramResult left = Agent({"plan", mode, gates});
+  EXPECT_EQ(left.exit_code, kExitOk) << left;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RetireLabelsByHandTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

@@ -3,13 +3,9 @@
 // The gate goes on under a running daemon that retires what is stale, beside kube-proxy of every
 // generation: one that serves, an idle one, none that comes later. What must be masqueraded is,
 // what must be dropped is, before and after.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <fstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -18,11 +14,10 @@
 #include "absl/time/clock.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 constexpr char kHead[] =
     "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";

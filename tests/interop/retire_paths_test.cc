@@ -2,9 +2,6 @@
 //
 // What kubelets of every form left behind, with any bits, in a family or an iptables mode that is
 // managed no longer; and the ways to have it removed: by policy, and by `retire`.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <map>
 #include <string>
@@ -14,16 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-using ::testing::Not;
 
 using LinesByFamily = std::map<IpFamily, Lines>;
 

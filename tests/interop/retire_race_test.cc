@@ -2,22 +2,15 @@
 //
 // Somebody starts to use what is about to be removed, between the look that found it unused and the
 // transaction that removes it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
 constexpr char kTheirJump[] = "nat: -A THEIRS -p tcp -j KUBE-MARK-MASQ";

@@ -3,21 +3,16 @@
 // kube-proxy of every generation beside what kubelet left: what goes when the gate goes on, what
 // stays and by whose claim, in whichever order the three come. Nothing that is not kubelet's is
 // ever touched.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
 
 // What it needs of what kubelet made.
 enum class Generation {

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What /metrics and the log tell of a daemon's retirement.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr char kRetired[] = "kube_iptables_agent_retired_total";
 constexpr char kClaims[] = "kube_iptables_agent_stale_claims";

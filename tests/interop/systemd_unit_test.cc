@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The systemd unit, as far as systemd itself can judge it without being PID 1 here.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,13 +9,12 @@
 
 #include "absl/strings/str_replace.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class SystemdUnitTest : public AgentTest {
  protected:

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How often the kernel's ruleset changes because of us, and what happens while others change it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <memory>
 #include <string>
@@ -15,13 +12,11 @@
 #include "absl/strings/str_replace.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 // For iptables-restore, which makes each COMMIT a transaction.
 std::string ManyTransactions() {

@@ -3,10 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/support/background_program.h"
 #include "tests/support/netns_fixture.h"

@@ -2,9 +2,6 @@
 //
 // New rules of other programs in base chains: named with their writer, counted and shown, whatever
 // a hostile neighbour writes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <fstream>
 #include <map>
@@ -13,13 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kTotal[] = "kube_iptables_agent_foreign_rules_total";
 constexpr char kNews[] = "New rules of another program, by ";

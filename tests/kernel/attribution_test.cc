@@ -2,8 +2,6 @@
 //
 // From an event of nf_tables to the program that an administrator has to look at.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -20,6 +18,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -27,8 +26,6 @@ namespace {
 
 using netlink::Monitor;
 using netlink::RulesetChanges;
-using ::testing::AnyOf;
-using ::testing::SizeIs;
 
 class AttributionTest : public NftBackendTest {
  protected:

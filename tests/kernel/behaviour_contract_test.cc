@@ -2,29 +2,21 @@
 //
 // What "in place" means, over the fake, nf_tables and legacy iptables alike: the same damage, the
 // same neighbours, the same end.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::testing {
 namespace {
 
 using agent::Mode;
-using netlink::ChainId;
 using netlink::Operation;
 using netlink::Rule;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const ChainId kFirewall = Filter("KUBE-FIREWALL");
 const ChainId kMarkMasq = Nat("KUBE-MARK-MASQ");
@@ -34,8 +26,8 @@ class BehaviourContractTest : public BackendContractTest {
  protected:
   agent::SyncReport Sync(Mode mode) {
     const netlink::Family ipv4[] = {netlink::Family::kIPv4};
-    agent::SyncReport report = agent::Reconciler(&backend(), agent::SteadyClock())
-                                   .Sync(::kipt::testing::Wanting(mode, ipv4, {}));
+    agent::SyncReport report =
+        agent::Reconciler(&backend(), agent::SteadyClock()).Sync(Wanting(mode, ipv4, {}));
     EXPECT_THAT(report.FirstError(), IsOk());
     return report;
   }
@@ -162,7 +154,7 @@ TEST_P(BehaviourContractTest, AnOlderFormIsReplacedOnlyWhereNoKubeProxyKeepsIt) 
   Sync(Mode::kLegacy);
   SetRules(kPostroutingRules, {agent::MasqueradeMarked(14)});
   Sync(Mode::kLegacy);
-  EXPECT_THAT(Rules(kPostroutingRules), ::testing::SizeIs(3));
+  EXPECT_THAT(Rules(kPostroutingRules), SizeIs(3));
 
   SetRules(kPostroutingRules, {agent::MasqueradeMarked(14)});
   ASSERT_THAT(Apply({netlink::CreateChain{Nat("KUBE-SERVICES")}}), IsOk());

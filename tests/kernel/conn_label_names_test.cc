@@ -4,8 +4,6 @@
 // without names.
 #include "agent/xtables/conn_label_names.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <array>
@@ -21,6 +19,7 @@
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -35,7 +34,6 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::Rule;
 using netlink::Table;
-using ::testing::HasSubstr;
 
 constexpr char kNames[] = "/etc/xtables/connlabel.conf";
 constexpr int kLabels = netlink::kMostConnLabel + 1;

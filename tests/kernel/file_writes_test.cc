@@ -3,8 +3,6 @@
 // What can be done to files and other processes once writes are forbidden, by root with every
 // capability, in the process and in the programs that it starts.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -25,6 +22,7 @@
 #include "agent/process/own_process.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
@@ -32,7 +30,6 @@ namespace {
 
 using agent::ForbidFileWrites;
 using agent::kBuiltWithASanitizer;
-using ::testing::IsEmpty;
 
 long Abi() { return syscall(SYS_landlock_create_ruleset, nullptr, 0, 1); }
 
@@ -77,7 +74,7 @@ std::string TryAll(const std::vector<Attempt>& attempts) {
 
 TEST_F(FileWritesTest, SaysWhereTheKernelCannotForbidThem) {
   if (HasLandlock()) return;
-  EXPECT_THAT(InChild([&] { return Forbid(""); }), ::testing::StartsWith("UNIMPLEMENTED"));
+  EXPECT_THAT(InChild([&] { return Forbid(""); }), StartsWith("UNIMPLEMENTED"));
 }
 
 TEST_F(FileWritesTest, ChangeNoFileAnyMore) {

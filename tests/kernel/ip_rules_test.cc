@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Routing rules of real namespaces, against what `ip rule` prints of them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -12,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/detect/routing.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
@@ -22,8 +20,6 @@ namespace {
 using agent::FwmarkRule;
 using agent::ReadFwmarkRules;
 using netlink::Family;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 void Add(const std::string& family, const std::string& rule) {
   std::vector<std::string> arguments = {"ip", family, "rule", "add"};

@@ -5,8 +5,6 @@
 // touched.
 #include "agent/xtables/iptables_legacy_backend.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,12 +19,12 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/process/command.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -47,9 +45,6 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kLock[] = "/run/xtables.lock";
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};

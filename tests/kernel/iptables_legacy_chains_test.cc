@@ -2,8 +2,6 @@
 //
 // Surveys of the legacy backend with the real iptables-legacy: they say what iptables-legacy-save
 // prints, line by line, and leave nothing behind.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,9 +19,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -39,8 +37,6 @@ using netlink::Survey;
 using netlink::SurveyRule;
 using netlink::Table;
 using netlink::TableId;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::string Contents(const std::string& path) {
   std::ifstream file(path);

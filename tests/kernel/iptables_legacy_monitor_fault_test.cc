@@ -2,8 +2,6 @@
 //
 // The monitor of iptables-legacy where a system call fails, or its files change under it.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/inotify.h>
@@ -23,11 +21,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -36,6 +31,7 @@
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 
 namespace {
 
@@ -58,8 +54,6 @@ namespace kipt::testing::iptables_legacy_monitor_fault_test {
 namespace {
 
 using agent::OwnedFd;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class LegacyMonitorFaultTest : public LegacyMonitorTest {
  protected:
@@ -87,7 +81,7 @@ class LegacyMonitorFaultTest : public LegacyMonitorTest {
 struct WatchFault {
   std::string name;
   FailingCall failing;
-  absl::StatusCode code;
+  absl::StatusCode code = absl::StatusCode::kResourceExhausted;
 };
 constexpr uint32_t kDirectory =
     IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
@@ -100,10 +94,9 @@ const WatchFault kWatchFaults[] = {
      {.number = SYS_inotify_init1,
       .argument = 0,
       .value = IN_CLOEXEC | IN_NONBLOCK,
-      .error = EMFILE},
-     absl::StatusCode::kResourceExhausted},
-    {"no watch of the directory", Add(kDirectory, ENOSPC), absl::StatusCode::kResourceExhausted},
-    {"no watch of the file", Add(kFile, ENOSPC), absl::StatusCode::kResourceExhausted},
+      .error = EMFILE}},
+    {"no watch of the directory", Add(kDirectory, ENOSPC)},
+    {"no watch of the file", Add(kFile, ENOSPC)},
     {"no permission for the file", Add(kFile, EACCES), absl::StatusCode::kPermissionDenied},
 };
 
@@ -125,7 +118,7 @@ TEST_F(LegacyMonitorFaultTest, ADirectoryThatMayNotBeReadIsReportedWhereTheFileI
 TEST_F(LegacyMonitorFaultTest, EventsThatCannotBeReadAreAnError) {
   auto monitor = Watch();
   ASSERT_EQ(dup2(OwnedFd(open("/dev/null", O_WRONLY)).get(), monitor->fd()), monitor->fd());
-  EXPECT_THAT(monitor->Drain(), ::testing::Not(IsOk()));
+  EXPECT_THAT(monitor->Drain(), Not(IsOk()));
 }
 
 TEST_F(LegacyMonitorFaultTest, RulesThatAreNoneAreAnError) {

@@ -5,8 +5,6 @@
 #ifndef KIPT_TESTS_KERNEL_IPTABLES_LEGACY_MONITOR_FIXTURE_H_
 #define KIPT_TESTS_KERNEL_IPTABLES_LEGACY_MONITOR_FIXTURE_H_
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
 #include <cstddef>
@@ -27,6 +25,7 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the monitor of legacy iptables sees of the lock, whatever becomes of its file.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -100,7 +99,7 @@ TEST_F(LegacyMonitorLockTest, SaysWhatToDoWhereThereIsNothingToWatch) {
   std::ofstream{"/run/file"};
   for (const std::string lock : {"/run/none/xtables.lock", "/run/file/xtables.lock"}) {
     EXPECT_THAT(agent::NewIptablesLegacyMonitor(lock, IptablesLegacyOptions().table_names_path),
-                StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("hostPath")));
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("hostPath")));
   }
 }
 

@@ -4,13 +4,13 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "tests/support/matchers.h"
 
 // Needs struct in6_addr to be the C library's, and so comes after it.
 #include <linux/netfilter_ipv4/ip_tables.h>
@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
@@ -248,43 +247,32 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
   struct Row {
     std::string name;
     FailingCall call;
-    Code code;
+    Code code = Code::kOk;
     std::string message = {};
   };
   constexpr uint32_t kGetOption = SYS_getsockopt;
   const Row rows[] = {
-      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}, Code::kOk},
-      {"no raw socket of IPv6",
-       {SYS_socket, 0, AF_INET6, EPERM},
-       Code::kPermissionDenied,
-       "opening a raw socket to ask for iptables-legacy ip6"},
-      {"a kernel without IPv4",
-       {SYS_socket, 0, AF_INET, EAFNOSUPPORT},
-       Code::kUnavailable,
-       "opening a raw socket to ask for iptables-legacy ip:"},
-      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}, Code::kOk},
-      {"layouts that cannot be read",
-       {kGetOption, 2, IPT_SO_GET_INFO, ENOMEM},
-       Code::kResourceExhausted,
-       "reading the layout of iptables-legacy ip filter"},
+      {"a kernel without IPv6", FailingCall{SYS_socket, 0, AF_INET6, EAFNOSUPPORT}},
+      {"no raw socket of IPv6", FailingCall{SYS_socket, 0, AF_INET6, EPERM},
+       Code::kPermissionDenied, "opening a raw socket to ask for iptables-legacy ip6"},
+      {"a kernel without IPv4", FailingCall{SYS_socket, 0, AF_INET, EAFNOSUPPORT},
+       Code::kUnavailable, "opening a raw socket to ask for iptables-legacy ip:"},
+      {"tables that are gone", FailingCall{kGetOption, 2, IPT_SO_GET_INFO, ENOENT}},
+      {"layouts that cannot be read", FailingCall{kGetOption, 2, IPT_SO_GET_INFO, ENOMEM},
+       Code::kResourceExhausted, "reading the layout of iptables-legacy ip filter"},
       {"rules that are rewritten all the while",
-       {kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN},
-       Code::kOk},
-      {"rules that cannot be read",
-       {kGetOption, 2, IPT_SO_GET_ENTRIES, ENOMEM},
-       Code::kResourceExhausted,
-       "reading the rules of iptables-legacy ip filter"},
-      {"a list of tables that cannot be read again",
-       {SYS_lseek, 2, SEEK_SET, EINVAL},
-       Code::kUnavailable,
-       "cannot read /proc"},
+       FailingCall{kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN}},
+      {"rules that cannot be read", FailingCall{kGetOption, 2, IPT_SO_GET_ENTRIES, ENOMEM},
+       Code::kResourceExhausted, "reading the rules of iptables-legacy ip filter"},
+      {"a list of tables that cannot be read again", FailingCall{SYS_lseek, 2, SEEK_SET, EINVAL},
+       Code::kUnavailable, "cannot read /proc"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     WithFailingCall(row.call, [&] {
       const auto monitor =
           agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path);
-      EXPECT_THAT(monitor, StatusIs(row.code, ::testing::HasSubstr(row.message)));
+      EXPECT_THAT(monitor, StatusIs(row.code, HasSubstr(row.message)));
     });
   }
 }
@@ -316,10 +304,9 @@ TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
   tree.Link("ip6_names", tree.Path("ip6_names"));
   MustRun({"iptables-legacy", "-S"});
   ASSERT_TRUE(Wakes(**monitor, absl::Milliseconds(50)));
-  EXPECT_THAT((*monitor)->Drain(), ::testing::Not(IsOk()))
-      << "too many links is not the same as no list";
+  EXPECT_THAT((*monitor)->Drain(), Not(IsOk())) << "too many links is not the same as no list";
   const auto opened = agent::NewIptablesLegacyMonitor(kLock, names);
-  EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr("only uid 0"));
+  EXPECT_THAT(std::string(opened.status().message()), HasSubstr("only uid 0"));
 }
 
 TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {
@@ -332,9 +319,9 @@ TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {
     const __user_cap_data_struct none[2] = {};
     ASSERT_EQ(syscall(SYS_capset, &header, none), 0);
     EXPECT_THAT(agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path),
-                StatusIs(absl::StatusCode::kPermissionDenied, ::testing::HasSubstr("CAP_NET_RAW")));
-    EXPECT_THAT(monitor->Drain(), StatusIs(absl::StatusCode::kPermissionDenied,
-                                           ::testing::HasSubstr("CAP_NET_ADMIN")));
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_RAW")));
+    EXPECT_THAT(monitor->Drain(),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_ADMIN")));
   }).join();
 }
 

@@ -2,9 +2,6 @@
 //
 // The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
 // ways, say the same. What differs is only how an opaque rule is spelled.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +12,7 @@
 #include "absl/types/span.h"
 #include "agent/xtables/iptables_save.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

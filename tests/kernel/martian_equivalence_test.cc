@@ -2,13 +2,10 @@
 //
 // The native martian rules drop exactly what the rule of KUBE-FIREWALL drops: packets of every kind
 // to 127.0.0.0/8 from elsewhere, through the one and through the other.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sched.h>
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "agent/policy/rule_forms.h"
 #include "netlink/backend.h"
 #include "tests/kernel/martian_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 

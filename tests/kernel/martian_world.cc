@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kernel/martian_world.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include <sstream>
-#include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

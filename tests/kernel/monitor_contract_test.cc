@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every Monitor promises, held against those of the fake, nf_tables and legacy iptables.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "netlink/backend.h"
 #include "tests/kernel/backend_world.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
 
+using netlink::ChainQuery;
 using netlink::CreateChain;
+using netlink::DeleteNativeTable;
+using netlink::Family;
 using netlink::Monitor;
+using netlink::NativeChain;
+using netlink::NativeDrop;
+using netlink::NativeTable;
+using netlink::ObservedNativeTable;
+using netlink::PutNativeTable;
 using netlink::RulesetChanges;
+using netlink::Snapshot;
+using netlink::Transaction;
 using netlink::WatchMode;
 
 class MonitorContractTest : public BackendContractTest {
@@ -105,6 +116,153 @@ INSTANTIATE_TEST_SUITE_P(Monitors, MonitorContractTest, ::testing::ValuesIn(AllS
                          [](const auto& param_info) { return param_info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Monitors, OwnCommitsContractTest,
                          ::testing::ValuesIn(SubjectsThatKnowTheirCommits()),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+// What every Backend promises of native tables, held against the fake and nf_tables; legacy
+// iptables has none, and says so.
+
+constexpr char kName[] = "guard";
+const DeleteNativeTable kDelete = {.family = Family::kIPv4, .name = kName};
+
+NativeTable Guard(std::vector<NativeDrop> rules) {
+  return {.family = Family::kIPv4,
+          .name = kName,
+          .chains = {NativeChain{.name = "input", .hook = 1, .priority = -1, .rules = {rules}},
+                     NativeChain{.name = "output", .hook = 3, .priority = -1, .rules = {rules}}}};
+}
+const NativeDrop kInvalid = {.state_any = 1, .comment = "invalid"};
+const NativeDrop kNotDnat = {.state_none = 6, .status_none = 0x20};
+
+class NativeContractTest : public BackendContractTest {
+ protected:
+  Snapshot ReadNative(const NativeTable& table, std::vector<ChainQuery> queries = {}) {
+    absl::StatusOr<Snapshot> snapshot = backend().Read(queries, &table);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? *std::move(snapshot) : Snapshot{};
+  }
+
+  absl::Status Commit(Transaction transaction) {
+    transaction.generation = Read({}).generation;
+    return backend().Apply(transaction);
+  }
+
+  // Whether it is exactly `table` that stands.
+  bool Stands(const NativeTable& table) {
+    return ReadNative(table).native == std::make_optional(ObservedNativeTable());
+  }
+};
+
+TEST_P(NativeContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
+  const uint32_t generation = Read({}).generation;
+  const Snapshot snapshot = ReadNative(Guard({kInvalid}));
+  EXPECT_FALSE(snapshot.native.has_value());
+  EXPECT_EQ(snapshot.generation, generation);
+  EXPECT_EQ(Read({}).generation, generation) << "a read moved the ruleset";
+}
+
+TEST_P(NativeContractTest, ReadsWhatWasPut) {
+  const NativeTable table = Guard({kInvalid, kNotDnat});
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
+  EXPECT_TRUE(Stands(table));
+  EXPECT_EQ(ReadNative(Guard({kInvalid})).generation, Read({}).generation);
+  NativeTable other = table;
+  other.family = Family::kIPv6;
+  EXPECT_FALSE(ReadNative(other).native.has_value());
+}
+
+TEST_P(NativeContractTest, IsReadTogetherWithChainsAndOnlyIfAskedFor) {
+  const NativeTable table = Guard({kInvalid});
+  ASSERT_THAT(
+      Commit({.operations = {PutNativeTable{table}, CreateChain{kUser}, Append(kUser, drop_)}}),
+      IsOk());
+  const Snapshot both = ReadNative(table, {{.chain = kUser}});
+  EXPECT_EQ(both.native, std::make_optional(ObservedNativeTable()));
+  ASSERT_NE(both.Find(kUser), nullptr);
+  EXPECT_THAT(both.Find(kUser)->rules, SizeIs(1));
+  EXPECT_EQ(both.generation, Read({}).generation);
+  EXPECT_FALSE(Read({kUser}).native.has_value());
+  EXPECT_FALSE(Read({}).native.has_value());
+}
+
+TEST_P(NativeContractTest, ReplacesWhatStood) {
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid, kNotDnat})}}}), IsOk());
+  NativeTable table = Guard({kNotDnat});
+  table.chains.erase(table.chains.begin());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
+  EXPECT_TRUE(Stands(table));
+}
+
+TEST_P(NativeContractTest, DeletesIt) {
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}), IsOk());
+  ASSERT_THAT(Commit({.operations = {kDelete}}), IsOk());
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
+  EXPECT_THAT(Commit({.operations = {kDelete}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip guard")));
+}
+
+TEST_P(NativeContractTest, PutsItAndItsRulesOrNothing) {
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
+                                     Append(kUser, jump_)}}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
+                                     Append(kUser, drop_)}}),
+              IsOk());
+  EXPECT_TRUE(Stands(Guard({kInvalid})));
+  EXPECT_EQ(Rules(kUser).size(), 1U);
+}
+
+TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}), IsOk());
+  const uint32_t before = Read({}).generation;
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}, DeleteNativeTable{.name = "other"}}}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
+  EXPECT_EQ(Read({}).generation, before);
+  ASSERT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}), IsOk());
+  EXPECT_NE(Rules(kUser), std::vector<std::string>{"absent"});
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
+  EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
+}
+
+TEST_P(NativeContractTest, AbortsOnAStaleGenerationAndDoesNothing) {
+  const Snapshot old = Read({});
+  world().Touch();
+  EXPECT_THAT(backend().Apply(Transaction{.generation = old.generation,
+                                          .operations = {PutNativeTable{Guard({kInvalid})}}}),
+              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
+}
+
+TEST_P(NativeContractTest, RefusesWhatCannotBeWritten) {
+  NativeTable table = Guard({kInvalid});
+  table.chains[0].rules[0].comment = std::string(128, 'x');
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{table}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("putting in place the table ip guard, chain input")));
+  EXPECT_THAT(Commit({.operations = {DeleteNativeTable{.name = ""}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest,
+                         ::testing::ValuesIn(SubjectsWithNativeTables()),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+class NoNativeTablesTest : public NativeContractTest {};
+
+TEST_P(NoNativeTablesTest, HasNoneAndRefusesThem) {
+  EXPECT_EQ(ReadNative(Guard({kInvalid}), {{.chain = kUser}, {.chain = kInput}}),
+            Read({kUser, kInput}));
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, NoNativeTablesTest,
+                         ::testing::ValuesIn(SubjectsWithoutNativeTables()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

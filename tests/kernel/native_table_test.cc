@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Native tables on the kernel, and beside nft(8), which must be able to list, save and load them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,12 +8,12 @@
 #include <optional>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "netlink/transaction.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
@@ -31,7 +29,6 @@ using netlink::NativeTable;
 using netlink::ObservedNativeTable;
 using netlink::PrefixMatch;
 using netlink::Transaction;
-using ::testing::HasSubstr;
 
 constexpr char kName[] = "own-guard";
 

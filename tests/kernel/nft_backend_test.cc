@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Facts about nf_tables that no fake can vouch for.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +23,7 @@
 #include "tests/support/background_program.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/generation_listener.h"
+#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
 
@@ -46,9 +45,6 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST_F(NftBackendTest, ReadsTheChainsOnTheWayHoweverFarTheyAre) {
   for (const char* name : {"A", "B", "USER"}) MustRun({"iptables-nft", "-N", name});
@@ -423,30 +419,21 @@ TEST_F(NftBackendStormTest, WhatIsReadIsOfOneMoment) {
 TEST_F(NftBackendStormTest, ATransactionOfWhatWasReadSurvivesCommitsThatTouchNothingOfIt) {
   struct Row {
     const char* name;
-    bool only_of_snapshot;
     std::vector<std::string> in_between;
-    absl::StatusCode wanted;
+    absl::StatusCode wanted = absl::StatusCode::kAborted;
+    bool only_of_snapshot = true;
   };
   const std::vector<Row> rows = {
-      {"another chain", true, {"iptables-nft", "-N", "OTHER"}, absl::StatusCode::kOk},
+      {"another chain", {"iptables-nft", "-N", "OTHER"}, absl::StatusCode::kOk},
       {"another chain, and more than the snapshot was asked",
-       false,
        {"iptables-nft", "-X", "OTHER"},
-       absl::StatusCode::kAborted},
-      {"a rule of a chain that was read",
-       true,
-       {"iptables-nft", "-A", "SHORT", "-s", "192.0.2.1"},
-       absl::StatusCode::kAborted},
-      {"a rule of the long one, which was kept",
-       true,
-       {"iptables-nft", "-D", "LONG", "2"},
-       absl::StatusCode::kAborted},
-      {"the table",
-       true,
-       {"nft", "add", "table", "ip", "filter", "{ flags dormant; }"},
-       absl::StatusCode::kAborted},
-      {"another table", true, {"nft", "add", "table", "ip", "own"}, absl::StatusCode::kOk},
-      {"the other family", true, {"ip6tables-nft", "-N", "SHORT"}, absl::StatusCode::kOk},
+       absl::StatusCode::kAborted,
+       false},
+      {"a rule of a chain that was read", {"iptables-nft", "-A", "SHORT", "-s", "192.0.2.1"}},
+      {"a rule of the long one, which was kept", {"iptables-nft", "-D", "LONG", "2"}},
+      {"the table", {"nft", "add", "table", "ip", "filter", "{ flags dormant; }"}},
+      {"another table", {"nft", "add", "table", "ip", "own"}, absl::StatusCode::kOk},
+      {"the other family", {"ip6tables-nft", "-N", "SHORT"}, absl::StatusCode::kOk},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kernel/nft_fixture.h"
 
-#include <gmock/gmock.h>
-
 #include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "netlink/backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -31,8 +30,6 @@ using netlink::SetMark;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 void MustRun(const std::vector<std::string>& argv, const std::string& input) {
   const ProgramResult result = RunProgram(argv, input);

@@ -2,8 +2,6 @@
 //
 // Who changes nf_tables beside us: the programs of an administrator, another backend, another
 // namespace.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/sock_diag.h>
 #include <malloc.h>
 #include <poll.h>
@@ -23,6 +21,7 @@
 #include "absl/time/time.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -40,8 +39,6 @@ using netlink::RulesetChanges;
 using netlink::Table;
 using netlink::Transaction;
 using netlink::WatchMode;
-using ::testing::ElementsAre;
-using ::testing::SizeIs;
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
 

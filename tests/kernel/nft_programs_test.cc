@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What iptables-nft and nft write is what we read, and what we write is what they read.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -32,7 +30,6 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
-using ::testing::ElementsAre;
 
 class NftProgramsTest : public NftBackendTest {};
 

@@ -2,9 +2,6 @@
 //
 // Surveys of the real kernel. The oracle of their text is iptables-nft-save: what it prints of the
 // same rules must be what we print, byte for byte.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -19,8 +16,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "netlink/backend.h"
+#include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
@@ -28,15 +27,16 @@ namespace kipt::testing {
 namespace {
 
 using netlink::AllConnLabels;
+using netlink::ChainId;
 using netlink::ConnLabelSet;
 using netlink::Family;
+using netlink::ListedChain;
+using netlink::ListNftChains;
 using netlink::Survey;
 using netlink::SurveyChain;
 using netlink::SurveyRule;
+using netlink::Table;
 using netlink::TableId;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 // "[packets:bytes] -A CHAIN ..." lines by chain, in their order.
 using Lines = std::map<std::string, std::vector<std::string>>;
@@ -46,7 +46,7 @@ using Tables = std::map<std::string, Lines>;
 Tables SavedWithCounters(Family family) {
   const ProgramResult result = RunProgram({Iptables(family) + "-save", "-c"});
   EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out + result.err, Not(::testing::HasSubstr("incompatible")));
+  EXPECT_THAT(result.out + result.err, Not(HasSubstr("incompatible")));
   Tables tables;
   std::string table;
   for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
@@ -142,8 +142,8 @@ TEST_P(CapturedSurveyTest, SpellsWhatKubeProxyWritesAsIptablesDoes) {
   MustRun({Iptables(family) + "-restore"}, text.str());
   ExpectWhatIptablesSaves(family);
   ExpectJumpsAsInTheText();
-  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[xt ")));
-  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[nft ")));
+  EXPECT_THAT(ToString(TakeSurvey()), Not(HasSubstr("[xt ")));
+  EXPECT_THAT(ToString(TakeSurvey()), Not(HasSubstr("[nft ")));
 }
 
 INSTANTIATE_TEST_SUITE_P(KubeProxy, CapturedSurveyTest, ::testing::ValuesIn(CapturedSaves()),
@@ -274,9 +274,9 @@ TEST_F(NftSurveyTest, KnowsTheMarksOfNftsRules) {
   for (const SurveyRule& rule : chain->rules) {
     found.push_back(absl::StrCat(absl::Hex(MarksTested(rule)), " ", absl::Hex(MarksSet(rule))));
   }
-  EXPECT_THAT(found, ::testing::ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff",
-                                            "ffffffff 0", "8000 0", "ffffffff 0", "ffffffff 0",
-                                            "ffffffff 0", "0 0", "ffffffff 0"));
+  EXPECT_THAT(found,
+              ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff", "ffffffff 0",
+                          "8000 0", "ffffffff 0", "ffffffff 0", "ffffffff 0", "0 0", "ffffffff 0"));
 }
 
 // ---- what it covers ----
@@ -321,8 +321,7 @@ TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
   const Survey survey = TakeSurvey();
   std::vector<std::string> tables;
   for (const auto& [id, chains] : survey.tables) tables.push_back(ToString(id));
-  EXPECT_THAT(tables,
-              ::testing::ElementsAre("arp a", "bridge br", "inet fw", "ip empty", "netdev n"));
+  EXPECT_THAT(tables, ElementsAre("arp a", "bridge br", "inet fw", "ip empty", "netdev n"));
   EXPECT_EQ(ToString(survey),
             "# arp\n*a\n:c - [0:0]\n[0:0] -A c -j ACCEPT\nCOMMIT\n"
             "# bridge\n*br\n:c ACCEPT [0:0]\nCOMMIT\n"
@@ -356,8 +355,8 @@ TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
         seen.insert(absl::StrCat(ToString(table), " ", chain, " ", ToString(table, rule)));
         return JumpOf(rule) == "B";
       });
-  EXPECT_THAT(seen, ::testing::ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT",
-                                           "ip filter B -j DROP"));
+  EXPECT_THAT(
+      seen, ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT", "ip filter B -j DROP"));
   ASSERT_NE(survey.Find({"ip", "filter"}, "B"), nullptr);
   EXPECT_THAT(survey.Find({"ip", "filter"}, "B")->rules, IsEmpty());
   EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(1));
@@ -418,6 +417,49 @@ TEST_F(NftSurveyTest, IsAbortedWhenSomebodyCommitsMeanwhileAndShowsEachRuleOnce)
   EXPECT_EQ(seen, 3);
   EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(2));
   EXPECT_EQ(survey.generation, Read({}).generation);
+}
+
+// ---- Which chains there are, on the real kernel ----
+
+class NftChainListTest : public NetnsTest {};
+
+TEST_F(NftChainListTest, AFreshNamespaceHasNoChains) {
+  for (const Family family : netlink::kFamilies) {
+    EXPECT_THAT(ListNftChains(family), IsOkAndHolds(IsEmpty()));
+  }
+}
+
+TEST_F(NftChainListTest, ListsChainsOfItsFamilyWithTheirUse) {
+  MustRun({"iptables-nft", "-N", "FULL"});
+  MustRun({"iptables-nft", "-N", "EMPTY"});
+  MustRun({"iptables-nft", "-A", "FULL", "-j", "EMPTY"});
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
+  const auto chain = [](const char* name) { return ChainId{Family::kIPv4, Table::kFilter, name}; };
+  const auto chains = ListNftChains(Family::kIPv4);
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, Contains(ListedChain{chain("FULL"), false, 1}));
+  EXPECT_THAT(*chains, Contains(ListedChain{chain("EMPTY"), false, 1}));
+  EXPECT_THAT(*chains, Contains(ListedChain{chain("INPUT"), true, 1}));
+  EXPECT_THAT(ListNftChains(Family::kIPv6), IsOkAndHolds(IsEmpty()));
+}
+
+TEST_F(NftChainListTest, LeavesOutTablesThatIptablesDoesNotHave) {
+  EXPECT_EQ(Shell("nft 'add table ip other; add chain ip other c; add table inet filter;"
+                  " add chain inet filter INPUT; add table ip nat; add chain ip nat MINE'")
+                .exit_code,
+            0);
+  EXPECT_THAT(ListNftChains(Family::kIPv4), IsOkAndHolds(UnorderedElementsAre(ListedChain{
+                                                {Family::kIPv4, Table::kNat, "MINE"}, false, 0})));
+}
+
+TEST_F(NftChainListTest, ADumpOfManyDatagramsIsWhole) {
+  std::string script;
+  for (int i = 0; i < 5000; ++i) script += "add chain ip filter C" + std::to_string(i) + "\n";
+  MustRun({"nft", "-f", "-"}, "add table ip filter\n" + script);
+  const auto chains = ListNftChains(Family::kIPv4);
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, SizeIs(5000));
+  EXPECT_THAT(*chains, Each(Field(&ListedChain::base, false)));
 }
 
 }  // namespace

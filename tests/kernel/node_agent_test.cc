@@ -4,8 +4,6 @@
 // program's thread is in and stays in, whatever happens.
 #include "agent/node_agent.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -30,6 +28,7 @@
 #include "agent/node/node.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/support/legacy_tables.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -43,16 +42,10 @@ namespace {
 using ::kipt::testing::NewNetns;
 
 using ::kipt::testing::InNetns;
-using ::kipt::testing::IsOk;
 using ::kipt::testing::Netns;
 using ::kipt::testing::NetnsTest;
 using ::kipt::testing::ProgramResult;
 using ::kipt::testing::RunProgram;
-using ::kipt::testing::StatusIs;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 ino_t ThreadNetns() {
   struct stat about = {};
@@ -294,7 +287,7 @@ TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefuse
 // To write in the other mode, too, would leave two hints.
 TEST_F(NodeAgentTest, KeepsItsIptablesWhereTheNodeChangesToTheOther) {
   namespace fs = std::filesystem;
-  const kipt::testing::TemporaryTree place;
+  const TemporaryTree place;
   const fs::path root = place.root();
   const fs::path programs = root / "usr/sbin";
   fs::create_directories(programs);
@@ -392,7 +385,7 @@ TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
   agent = *std::move(made);
   EXPECT_THAT(notices, IsEmpty());
   EXPECT_THAT(agent->Dispatch(), IsOk());
-  EXPECT_THAT(notices, ::testing::SizeIs(::testing::Ge(2)));
+  EXPECT_THAT(notices, SizeIs(::testing::Ge(2)));
 }
 
 TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndGoesOn) {

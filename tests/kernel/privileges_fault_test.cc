@@ -3,8 +3,6 @@
 // Privileges where a step of giving them up fails, and Landlock as kernels of any age have it.
 #include <cap-ng.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <sys/prctl.h>
@@ -24,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "tests/kernel/unprivileged_child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace {

@@ -3,14 +3,11 @@
 // What the agent can do, and what it can no longer do, after it has given up its privileges. Each
 // attempt is made in a child with a network namespace and a /run of its own, because nothing that
 // was given up comes back.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/capability.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <latch>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -27,6 +24,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/observed.h"
 #include "tests/support/private_run.h"
@@ -37,9 +35,6 @@ namespace {
 using agent::DropCapabilities;
 using agent::InstallSyscallFilter;
 using agent::kBuiltWithASanitizer;
-using netlink::Family;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
 constexpr uint64_t kAdminAndRaw = kAdmin | uint64_t{1} << CAP_NET_RAW;
@@ -103,8 +98,7 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
   // The whole of legacy mode, twice: written, then found in place.
   static std::string Sync(netlink::Backend& backend) {
     const std::vector<Family> families = {Family::kIPv4, Family::kIPv6};
-    const auto desired =
-        ::kipt::testing::Wanting(agent::Mode::kLegacy, families, agent::MarkBits{});
+    const auto desired = Wanting(agent::Mode::kLegacy, families, agent::MarkBits{});
     agent::Reconciler reconciler(&backend, agent::SteadyClock());
     const agent::SyncReport first = reconciler.Sync(desired);
     const agent::SyncReport second = reconciler.Sync(desired);
@@ -238,17 +232,17 @@ TEST_F(MissingPrivilegesTest, AreNamedWithWhatToDo) {
                 if (std::string wrong = BecomeNobodyWith(CAP_NET_RAW); !wrong.empty()) return wrong;
                 return DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
-              ::testing::AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_ADMIN is missing"),
-                               HasSubstr("AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW"),
-                               HasSubstr("add: [NET_ADMIN, NET_RAW]")));
+              AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_ADMIN is missing"),
+                    HasSubstr("AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW"),
+                    HasSubstr("add: [NET_ADMIN, NET_RAW]")));
   EXPECT_THAT(InChild([]() -> std::string {
                 if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) {
                   return wrong;
                 }
                 return DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
-              ::testing::AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"),
-                               HasSubstr("not with --iptables-mode=nft")));
+              AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"),
+                    HasSubstr("not with --iptables-mode=nft")));
 }
 
 TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -14,14 +12,11 @@
 
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::batch_errors_test {
 namespace {
-
-using kipt::testing::StatusIs;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A rule of one expression, and where the kernel would point at it.
 class RuleMessage {

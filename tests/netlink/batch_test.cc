@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/batch.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
 
 #include <algorithm>
@@ -15,17 +13,13 @@
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nft_requests.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Gt;
-using ::testing::HasSubstr;
 using ::testing::Lt;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
@@ -302,7 +296,7 @@ TEST_F(BatchErrorTest, SaysWhatIsMissingOnlyWhereSomethingIs) {
                 StatusIs(absl::StatusCode::kNotFound, HasSubstr(row.message)));
   }
   EXPECT_THAT(std::string(Explain({{.sequence = 55, .error_number = EBUSY}}).message()),
-              ::testing::Not(HasSubstr("there is no such chain")));
+              Not(HasSubstr("there is no such chain")));
 }
 
 TEST_F(BatchErrorTest, NamesTheChainThatIsInUseOnlyWhereAChainIs) {

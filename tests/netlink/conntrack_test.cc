@@ -3,8 +3,6 @@
 // What is asked of ctnetlink, and what is made of its entries and its errors.
 #include "netlink/conntrack.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <sys/syscall.h>
 
@@ -19,15 +17,13 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::conntrack_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 // Of linux/netfilter/nfnetlink.h and nfnetlink_conntrack.h.
 constexpr int kCtnetlink = 1 << 8;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules whose bytes are damaged: the kernel sends none, a fuzzer and a bug do.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <random>
 
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::damaged_rule_test {

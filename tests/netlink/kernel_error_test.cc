@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/kernel_error.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <string>
 #include <vector>
 
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
-
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   struct Row {
@@ -56,7 +49,7 @@ TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
 }
 
 TEST(KernelErrorTest, HasNoEmptyAdvice) {
-  EXPECT_THAT(std::string(KernelError(ENOSPC, "x").message()), ::testing::Not(HasSubstr("(")));
+  EXPECT_THAT(std::string(KernelError(ENOSPC, "x").message()), Not(HasSubstr("(")));
 }
 
 TEST(KernelErrorTest, KeepsTheNameOfAChainInUse) {

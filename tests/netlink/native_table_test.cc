@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -13,17 +9,12 @@
 #include "netlink/nft_requests.h"
 #include "netlink/transaction.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::native_table_test {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 PrefixMatch Match(Family family, const char* prefix, bool negated = false) {
   return {.prefix = *ParsePrefix(family, prefix), .negated = negated};
@@ -106,7 +97,6 @@ struct Refusal {
   NativeTable table;
   std::vector<std::string> words;
 };
-void PrintTo(const Refusal& row, std::ostream* out) { *out << row.name; }
 
 template <typename F>
 NativeTable Changed(F change) {
@@ -115,61 +105,54 @@ NativeTable Changed(F change) {
   return table;
 }
 
-class NativeRefusalTest : public ::testing::TestWithParam<Refusal> {};
+TEST(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
+  const Refusal rows[] = {
+      {"ATableWithoutAName", Changed([](NativeTable& table) { table.name = ""; }), {"255 bytes"}},
+      {"ATableOfALongName",
+       Changed([](NativeTable& table) { table.name = std::string(256, 'x'); }),
+       {"255 bytes"}},
+      {"AChainWithoutAName",
+       Changed([](NativeTable& table) { table.chains[0].name = ""; }),
+       {"ip guard", "255 bytes"}},
+      {"ChainsOutOfOrder",
+       Changed([](NativeTable& table) { std::swap(table.chains[0], table.chains[1]); }),
+       {"order of their names"}},
+      {"AChainTwice",
+       Changed([](NativeTable& table) { table.chains[1].name = "input"; }),
+       {"order of their names"}},
+      {"ALongComment",
+       Changed(
+           [](NativeTable& table) { table.chains[0].rules[1].comment = std::string(128, 'x'); }),
+       {"ip guard", "chain input", "127 bytes"}},
+      {"AQuoteInAComment",
+       Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\"b"; }),
+       {"no quotes"}},
+      {"ALineEndInAComment",
+       Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\nb"; }),
+       {"control"}},
+      {"APrefixThatIsTooLong",
+       Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 33; }),
+       {"33 bits"}},
+      {"ADestinationThatIsTooLong",
+       Changed([](NativeTable& table) {
+         table.chains[0].rules[0].destination = Match(Family::kIPv4, "127.0.0.0/8");
+         table.chains[0].rules[0].destination->prefix.length = 33;
+       }),
+       {"33 bits"}},
+      {"BitsBehindThePrefix",
+       Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),
+       {"bits beyond"}},
+  };
+  for (const Refusal& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
-  const auto batch = Batch::Build(Transaction{.operations = {PutNativeTable{GetParam().table}}}, 1);
-  ASSERT_THAT(batch, StatusIs(absl::StatusCode::kInvalidArgument));
-  for (const std::string& word : GetParam().words) {
-    EXPECT_THAT(std::string(batch.status().message()), HasSubstr(word));
+    const auto batch = Batch::Build(Transaction{.operations = {PutNativeTable{row.table}}}, 1);
+    ASSERT_THAT(batch, StatusIs(absl::StatusCode::kInvalidArgument));
+    for (const std::string& word : row.words) {
+      EXPECT_THAT(std::string(batch.status().message()), HasSubstr(word));
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Tables, NativeRefusalTest,
-    ::testing::Values(
-        Refusal{"ATableWithoutAName",
-                Changed([](NativeTable& table) { table.name = ""; }),
-                {"255 bytes"}},
-        Refusal{"ATableOfALongName",
-                Changed([](NativeTable& table) { table.name = std::string(256, 'x'); }),
-                {"255 bytes"}},
-        Refusal{"AChainWithoutAName",
-                Changed([](NativeTable& table) { table.chains[0].name = ""; }),
-                {"ip guard", "255 bytes"}},
-        Refusal{"ChainsOutOfOrder",
-                Changed([](NativeTable& table) { std::swap(table.chains[0], table.chains[1]); }),
-                {"order of their names"}},
-        Refusal{"AChainTwice",
-                Changed([](NativeTable& table) { table.chains[1].name = "input"; }),
-                {"order of their names"}},
-        Refusal{"ALongComment",
-                Changed([](NativeTable& table) {
-                  table.chains[0].rules[1].comment = std::string(128, 'x');
-                }),
-                {"ip guard", "chain input", "127 bytes"}},
-        Refusal{"AQuoteInAComment",
-                Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\"b"; }),
-                {"no quotes"}},
-        Refusal{"ALineEndInAComment",
-                Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\nb"; }),
-                {"control"}},
-        Refusal{"APrefixThatIsTooLong",
-                Changed([](NativeTable& table) {
-                  table.chains[0].rules[0].source->prefix.length = 33;
-                }),
-                {"33 bits"}},
-        Refusal{"ADestinationThatIsTooLong",
-                Changed([](NativeTable& table) {
-                  table.chains[0].rules[0].destination = Match(Family::kIPv4, "127.0.0.0/8");
-                  table.chains[0].rules[0].destination->prefix.length = 33;
-                }),
-                {"33 bits"}},
-        Refusal{
-            "BitsBehindThePrefix",
-            Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),
-            {"bits beyond"}}),
-    [](const auto& row) { return row.param.name; });
 
 NativeTable Guard6() {
   return {

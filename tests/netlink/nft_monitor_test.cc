@@ -4,8 +4,6 @@
 #include "netlink/nft_monitor.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
@@ -27,15 +25,13 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::nft_monitor_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 struct RecordRow {
   std::string name;

@@ -3,8 +3,6 @@
 // Lists and surveys of nf_tables where the kernel's answer is malformed, torn or an error.
 #include "netlink/nft_requests.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -19,15 +17,13 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::nft_requests_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 using Answers = std::vector<std::vector<Frame>>;
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Wire to Rule: every form that is accepted, and what looks like one of them and is not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::rule_decode_test {
@@ -42,7 +41,7 @@ void ExpectDecoded(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     if (row.text.empty()) {
-      EXPECT_THAT(Decoded(row), ::testing::StartsWith("opaque: "));
+      EXPECT_THAT(Decoded(row), StartsWith("opaque: "));
     } else {
       EXPECT_EQ(Decoded(row), row.text);
     }
@@ -231,7 +230,7 @@ TEST(DecodeRuleTest, ReadsWhatARuleCounted) {
 }
 
 TEST(DecodeSurveyRuleTest, RefusesWhatIsNoRule) {
-  EXPECT_THAT(DecodeRule(FromHex("0102"), DecodeFor::kSurvey), ::testing::Not(IsOk()));
+  EXPECT_THAT(DecodeRule(FromHex("0102"), DecodeFor::kSurvey), Not(IsOk()));
 }
 
 TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {
@@ -298,62 +297,52 @@ TEST(DecodeRuleTest, ReadsWhatNftLoadsOfItsOwnListingOfIptablesRules) {
   const Bytes count = CounterBytes();
   const Bytes mark = Join({Meta(kMetaMark), Mask(HostU32(0x4000)), Compare(HostU32(0x4000))});
   const std::vector<Row> rows = {
-      {"ct status",
-       {},
-       {local, status, dnat, any, count, drop},
+      {"ct status", Family(), List(local, status, dnat, any, count, drop),
        "-d 127.0.0.0/8 -m conntrack --ctstate DNAT -j DROP"},
-      {"mark", {}, {count, Meta(kMetaMark), or_bit, set_mark}, "-j MARK --set-xmark 0x4000/0x4000"},
-      {"masquerade", {}, {count, masquerade}, "-j MASQUERADE"},
-      {"randomly",
-       {},
-       {mark, count, random},
+      {"mark", Family(), List(count, Meta(kMetaMark), or_bit, set_mark),
+       "-j MARK --set-xmark 0x4000/0x4000"},
+      {"masquerade", Family(), List(count, masquerade), "-j MASQUERADE"},
+      {"randomly", Family(), List(mark, count, random),
        "-m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully"},
-      {"with a comment",
-       {},
-       {count, random},
-       "-m comment --comment c -j MASQUERADE --random-fully",
-       UserDataComment("c")},
-      {"label",
-       {},
-       {has_label, count, random},
+      {"with a comment", Family(), List(count, random),
+       "-m comment --comment c -j MASQUERADE --random-fully", UserDataComment("c")},
+      {"label", Family(), List(has_label, count, random),
        "-m connlabel --label \"3\" -j MASQUERADE --random-fully"},
-      {"set a label", {}, {set_label, has_label, count}, "-m connlabel --label \"3\" --set"},
-      {"no counter", {}, {local, status, dnat, any, drop}, ""},
-      {"two counters", {}, {count, count, random}, ""},
-      {"a counter in another place", {}, {random, count}, ""},
-      {"snat", {}, {local, status, Mask(HostU32(0x10)), any, count, drop}, ""},
-      {"either", {}, {local, status, Mask(HostU32(0x30)), any, count, drop}, ""},
-      {"negated", {}, {local, status, dnat, Compare(Zeros(4)), count, drop}, ""},
-      {"another order", {}, {status, dnat, any, local, count, drop}, ""},
-      {"accepts", {}, {local, status, dnat, any, count, Verdict(1)}, ""},
-      {"one match more",
-       {},
-       {local, Meta(6), Compare(Text("eth0")), status, dnat, any, count, drop},
-       ""},
+      {"set a label", Family(), List(set_label, has_label, count),
+       "-m connlabel --label \"3\" --set"},
+      {"no counter", Family(), List(local, status, dnat, any, drop), ""},
+      {"two counters", Family(), List(count, count, random), ""},
+      {"a counter in another place", Family(), List(random, count), ""},
+      {"snat", Family(), List(local, status, Mask(HostU32(0x10)), any, count, drop), ""},
+      {"either", Family(), List(local, status, Mask(HostU32(0x30)), any, count, drop), ""},
+      {"negated", Family(), List(local, status, dnat, Compare(Zeros(4)), count, drop), ""},
+      {"another order", Family(), List(status, dnat, any, local, count, drop), ""},
+      {"accepts", Family(), List(local, status, dnat, any, count, Verdict(1)), ""},
+      {"one match more", Family(),
+       List(local, Meta(6), Compare(Text("eth0")), status, dnat, any, count, drop), ""},
       {"an unknown expression",
-       {},
+       Family(),
        {local, status, dnat, any, ExpressionBytes("log", {}), count, drop},
        ""},
-      {"other metadata", {}, {count, Meta(4), or_bit, set_mark}, ""},
-      {"a constant mark",
-       {},
-       {count, ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, HostU32(1)))})),
-        set_mark},
+      {"other metadata", Family(), List(count, Meta(4), or_bit, set_mark), ""},
+      {"a constant mark", Family(),
+       List(count, ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, HostU32(1)))})),
+            set_mark),
        ""},
-      {"to ports", {}, {count, ExpressionBytes("masq", Attr(2, 1))}, ""},
-      {"persistent", {}, {count, ExpressionBytes("masq", Attr(1, 0x18))}, ""},
-      {"two labels",
-       {},
-       {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
-        Mask(FromHex("0c000000000000000000000000000000")), Compare(Zeros(16), kNotEqual), count,
-        random},
+      {"to ports", Family(), List(count, ExpressionBytes("masq", Attr(2, 1))), ""},
+      {"persistent", Family(), List(count, ExpressionBytes("masq", Attr(1, 0x18))), ""},
+      {"two labels", Family(),
+       List(ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
+            Mask(FromHex("0c000000000000000000000000000000")), Compare(Zeros(16), kNotEqual), count,
+            random),
        ""},
-      {"sets another label",
-       {},
-       {set_label, ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
-        Mask(FromHex("04000000000000000000000000000000")), Compare(Zeros(16), kNotEqual), count},
+      {"sets another label", Family(),
+       List(set_label, ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})),
+            Mask(FromHex("04000000000000000000000000000000")), Compare(Zeros(16), kNotEqual),
+            count),
        ""},
-      {"-p for an xtables match", {}, {count, random}, "", Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
+      {"-p for an xtables match", Family(), List(count, random), "",
+       Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
   };
   for (const Row& row : rows) {
     const auto rule = DecodeRule(RuleMessage(Family::kIPv4, row.expressions, row.more));

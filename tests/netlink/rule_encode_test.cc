@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rule to wire, bytes against bytes: the messages here are written out by hand.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 
@@ -12,13 +10,14 @@
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::HasSubstr;
 
 const ChainId kFilter{Family::kIPv4, Table::kFilter, "TEST"};
 const ChainId kFilter6{Family::kIPv6, Table::kFilter, "TEST"};
@@ -64,62 +63,52 @@ Bytes Xt(const std::string& kind, const std::string& name, uint32_t revision, co
 TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
   struct Row {
     std::string name;
-    ChainId chain;
     Rule rule;
     std::vector<Bytes> expressions;
+    ChainId chain = kFilter;
   };
   const Prefix loopback = *ParsePrefix(Family::kIPv4, "127.0.0.0/8");
   const Prefix host = *ParsePrefix(Family::kIPv4, "10.1.2.3");
   const Prefix v6 = *ParsePrefix(Family::kIPv6, "fd00::/12");
   const std::vector<Row> rows = {
       {"everything, in the order that iptables -C compares",
-       kFilter,
        Rule{.source = PrefixMatch{loopback, true},
             .destination = PrefixMatch{loopback},
             .comment = "martian",
             .mark = MarkMatch{0x8000, 0x8000},
             .ct_state = CtStateMatch{0x86, true},
             .target = Drop{}},
-       {Load(12, 4), MaskWith(FromHex("ff000000")), CompareWith(FromHex("7f000000"), 1),
-        Load(16, 4), MaskWith(FromHex("ff000000")), CompareWith(FromHex("7f000000"), 0),
-        Xt("match", "comment", 0, XtCommentInfo("martian")),
-        Xt("match", "mark", 1, XtMarkInfo(0x8000, 0x8000, 0)),
-        Xt("match", "conntrack", 3, XtCtStateInfo(1, 1, 0x86)), Counter(), Immediate(0)}},
-      {"a host needs no mask",
-       kFilter,
-       Rule{.source = PrefixMatch{host}, .target = Return{}},
-       {Load(12, 4), CompareWith(FromHex("0a010203"), 0), Counter(), Immediate(-5)}},
-      {"IPv6",
-       kFilter6,
-       Rule{.destination = PrefixMatch{v6, true}, .target = Jump{"OTHER"}},
-       {Load(24, 16), MaskWith(Join({FromHex("fff0"), Zeros(14)})),
-        CompareWith(Join({FromHex("fd00"), Zeros(14)}), 1), Counter(), Immediate(-3, "OTHER")}},
+       List(Load(12, 4), MaskWith(FromHex("ff000000")), CompareWith(FromHex("7f000000"), 1),
+            Load(16, 4), MaskWith(FromHex("ff000000")), CompareWith(FromHex("7f000000"), 0),
+            Xt("match", "comment", 0, XtCommentInfo("martian")),
+            Xt("match", "mark", 1, XtMarkInfo(0x8000, 0x8000, 0)),
+            Xt("match", "conntrack", 3, XtCtStateInfo(1, 1, 0x86)), Counter(), Immediate(0))},
+      {"a host needs no mask", Rule{.source = PrefixMatch{host}, .target = Return{}},
+       List(Load(12, 4), CompareWith(FromHex("0a010203"), 0), Counter(), Immediate(-5))},
+      {"IPv6", Rule{.destination = PrefixMatch{v6, true}, .target = Jump{"OTHER"}},
+       List(Load(24, 16), MaskWith(Join({FromHex("fff0"), Zeros(14)})),
+            CompareWith(Join({FromHex("fd00"), Zeros(14)}), 1), Counter(), Immediate(-3, "OTHER")),
+       kFilter6},
       {"a label, behind all other matches",
-       kFilter6,
        Rule{.comment = "c",
             .mark = MarkMatch{1, 1},
             .ct_state = CtStateMatch{0x08},
             .conn_label = ConnLabelMatch{.label = 115, .negated = true},
             .target = Drop{}},
-       {Xt("match", "comment", 0, XtCommentInfo("c")), Xt("match", "mark", 1, XtMarkInfo(1, 1, 0)),
-        Xt("match", "conntrack", 3, XtCtStateInfo(1, 0, 0x08)),
-        Xt("match", "connlabel", 0, XtConnLabelInfo(115, 1)), Counter(), Immediate(0)}},
+       List(Xt("match", "comment", 0, XtCommentInfo("c")),
+            Xt("match", "mark", 1, XtMarkInfo(1, 1, 0)),
+            Xt("match", "conntrack", 3, XtCtStateInfo(1, 0, 0x08)),
+            Xt("match", "connlabel", 0, XtConnLabelInfo(115, 1)), Counter(), Immediate(0)),
+       kFilter6},
       {"a label that is set, and nothing else",
-       kFilter,
        Rule{.conn_label = ConnLabelMatch{.label = 127, .set = true}, .target = NoTarget{}},
-       {Xt("match", "connlabel", 0, XtConnLabelInfo(127, 2)), Counter()}},
-      {"mark",
-       kFilter,
-       Rule{.target = SetMark{0x4000, 0}},
-       {Counter(), Xt("target", "MARK", 2, XtSetMarkInfo(0x4000, 0))}},
-      {"masquerade",
-       kFilter,
-       Rule{.target = Masquerade{true}},
-       {Counter(), Xt("target", "MASQUERADE", 0, XtMasqueradeInfo(0x10))}},
-      {"masquerade of IPv6",
-       kFilter6,
-       Rule{.target = Masquerade{false}},
-       {Counter(), Xt("target", "MASQUERADE", 0, XtMasqueradeInfo6(0))}},
+       List(Xt("match", "connlabel", 0, XtConnLabelInfo(127, 2)), Counter())},
+      {"mark", Rule{.target = SetMark{0x4000, 0}},
+       List(Counter(), Xt("target", "MARK", 2, XtSetMarkInfo(0x4000, 0)))},
+      {"masquerade", Rule{.target = Masquerade{true}},
+       List(Counter(), Xt("target", "MASQUERADE", 0, XtMasqueradeInfo(0x10)))},
+      {"masquerade of IPv6", Rule{.target = Masquerade{false}},
+       List(Counter(), Xt("target", "MASQUERADE", 0, XtMasqueradeInfo6(0))), kFilter6},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -131,18 +120,18 @@ TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
 TEST(EncodeDropTest, LoadsWholeBytesOfAPrefix) {
   struct Row {
     const char* prefix;
-    bool negated;
     std::vector<Bytes> expressions;
+    bool negated = false;
   };
   const Bytes zeros = Zeros(16);
   const Row rows[] = {
-      {"::/0", false, {Load(8, 16), MaskWith(zeros), CompareWith(zeros, 0)}},
-      {"fd00::/8", false, {Load(8, 1), CompareWith({0xfd}, 0)}},
+      {"::/0", {Load(8, 16), MaskWith(zeros), CompareWith(zeros, 0)}},
+      {"fd00::/8", {Load(8, 1), CompareWith({0xfd}, 0)}},
       {"fc00::/7",
-       true,
        {Load(8, 16), MaskWith(Join({{0xfe}, Zeros(15)})),
-        CompareWith(Join({{0xfc}, Zeros(15)}), 1)}},
-      {"::1/128", false, {Load(8, 16), CompareWith(Join({Zeros(15), {1}}), 0)}},
+        CompareWith(Join({{0xfc}, Zeros(15)}), 1)},
+       true},
+      {"::1/128", {Load(8, 16), CompareWith(Join({Zeros(15), {1}}), 0)}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.prefix);
@@ -162,9 +151,9 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   using namespace std::string_literals;
   struct Row {
     std::string name;
-    ChainId chain;
     Rule rule;
     std::string message;
+    ChainId chain = kFilter;
   };
   Prefix too_long = *ParsePrefix(Family::kIPv4, "10.0.0.0/8");
   too_long.length = 33;
@@ -176,26 +165,26 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   const ChainId nameless{Family::kIPv4, Table::kFilter, ""};
   const ChainId endless{Family::kIPv4, Table::kFilter, std::string(256, 'x')};
   const std::vector<Row> rows = {
-      {"long comment", kFilter, Rule{.comment = std::string(256, 'x')}, "at most 255 bytes"},
-      {"comment with NUL", kFilter, Rule{.comment = "a\0b"s}, "no NUL"},
-      {"prefix", kFilter, Rule{.source = PrefixMatch{too_long}}, "prefix of 33 bits"},
-      {"an IPv6 prefix", kFilter6, Rule{.source = PrefixMatch{too_long6}}, "prefix of 129 bits"},
-      {"host bits", kFilter, Rule{.destination = PrefixMatch{host_bits}}, "beyond its length"},
-      {"an IPv6 prefix in IPv4", kFilter, Rule{.source = PrefixMatch{v6}}, "prefix of 48 bits"},
-      {"no state", kFilter, Rule{.ct_state = CtStateMatch{}}, "state"},
-      {"unnamed state", kFilter, Rule{.ct_state = CtStateMatch{0x4000}}, "state"},
-      {"label", kFilter, Rule{.conn_label = ConnLabelMatch{.label = 128}}, "between 0 and 127"},
-      {"label that is set", kFilter,
+      {"long comment", Rule{.comment = std::string(256, 'x')}, "at most 255 bytes"},
+      {"comment with NUL", Rule{.comment = "a\0b"s}, "no NUL"},
+      {"prefix", Rule{.source = PrefixMatch{too_long}}, "prefix of 33 bits"},
+      {"an IPv6 prefix", Rule{.source = PrefixMatch{too_long6}}, "prefix of 129 bits", kFilter6},
+      {"host bits", Rule{.destination = PrefixMatch{host_bits}}, "beyond its length"},
+      {"an IPv6 prefix in IPv4", Rule{.source = PrefixMatch{v6}}, "prefix of 48 bits"},
+      {"no state", Rule{.ct_state = CtStateMatch{}}, "state"},
+      {"unnamed state", Rule{.ct_state = CtStateMatch{0x4000}}, "state"},
+      {"label", Rule{.conn_label = ConnLabelMatch{.label = 128}}, "between 0 and 127"},
+      {"label that is set",
        Rule{.conn_label = ConnLabelMatch{.label = 255, .set = true}, .target = NoTarget{}},
        "between 0 and 127"},
-      {"nothing to do", kFilter, Rule{.target = NoTarget{}}, "without a target"},
-      {"nothing to do with a label", kFilter,
+      {"nothing to do", Rule{.target = NoTarget{}}, "without a target"},
+      {"nothing to do with a label",
        Rule{.conn_label = ConnLabelMatch{.label = 1}, .target = NoTarget{}}, "without a target"},
-      {"jump to nothing", kFilter, Rule{.target = Jump{""}}, "chain's name"},
-      {"jump to too much", kFilter, Rule{.target = Jump{endless.name}}, "chain's name"},
-      {"jump with NUL", kFilter, Rule{.target = Jump{"a\0b"s}}, "chain's name"},
-      {"no chain", nameless, Rule{}, "chain's name"},
-      {"long chain", endless, Rule{}, "chain's name"},
+      {"jump to nothing", Rule{.target = Jump{""}}, "chain's name"},
+      {"jump to too much", Rule{.target = Jump{endless.name}}, "chain's name"},
+      {"jump with NUL", Rule{.target = Jump{"a\0b"s}}, "chain's name"},
+      {"no chain", Rule{}, "chain's name", nameless},
+      {"long chain", Rule{}, "chain's name", endless},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/ruleset.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -9,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "netlink/survey.h"
+#include "netlink/transaction.h"
+#include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
-
-using ::kipt::testing::StatusIs;
 
 Prefix P(Family family, const char* text) { return *ParsePrefix(family, text); }
 
@@ -55,18 +55,18 @@ TEST(RulesetTest, NamesFamiliesAndTablesAsNftDoes) {
 TEST(PrefixTest, ParsesAndPrints) {
   struct Row {
     std::string name;
-    Family family;
     std::string text;
     std::string printed;
+    Family family = Family::kIPv4;
   };
   const std::vector<Row> rows = {
-      {"loopback", Family::kIPv4, "127.0.0.0/8", "127.0.0.0/8"},
-      {"bare address", Family::kIPv4, "10.0.0.1", "10.0.0.1/32"},
-      {"host bits are dropped", Family::kIPv4, "10.255.255.255/9", "10.128.0.0/9"},
-      {"no bits", Family::kIPv4, "1.2.3.4/0", "0.0.0.0/0"},
-      {"IPv6", Family::kIPv6, "fd00:0::/64", "fd00::/64"},
-      {"bare IPv6", Family::kIPv6, "::1", "::1/128"},
-      {"IPv6 host bits", Family::kIPv6, "ffff::ffff/127", "ffff::fffe/127"},
+      {"loopback", "127.0.0.0/8", "127.0.0.0/8"},
+      {"bare address", "10.0.0.1", "10.0.0.1/32"},
+      {"host bits are dropped", "10.255.255.255/9", "10.128.0.0/9"},
+      {"no bits", "1.2.3.4/0", "0.0.0.0/0"},
+      {"IPv6", "fd00:0::/64", "fd00::/64", Family::kIPv6},
+      {"bare IPv6", "::1", "::1/128", Family::kIPv6},
+      {"IPv6 host bits", "ffff::ffff/127", "ffff::fffe/127", Family::kIPv6},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -93,58 +93,54 @@ TEST(PrefixTest, RefusesWhatIsNone) {
 TEST(RuleTextTest, IsWhatIptablesSavePrints) {
   struct Row {
     std::string name;
-    Family family;
     Rule rule;
     std::string text;
+    Family family = Family::kIPv4;
   };
   const PrefixMatch loopback{P(Family::kIPv4, "127.0.0.0/8")};
   const PrefixMatch not_loopback{P(Family::kIPv4, "127.0.0.0/8"), true};
   const PrefixMatch all{P(Family::kIPv4, "0.0.0.0/0")};
   const PrefixMatch not_all{P(Family::kIPv4, "0.0.0.0/0"), true};
   const std::vector<Row> rows = {
-      {"drop", Family::kIPv4, Rule{}, "-j DROP"},
-      {"return", Family::kIPv4, Rule{.target = Return{}}, "-j RETURN"},
-      {"jump", Family::kIPv4, Rule{.target = Jump{"X"}}, "-j X"},
-      {"martian", Family::kIPv4,
+      {"drop", Rule{}, "-j DROP"},
+      {"return", Rule{.target = Return{}}, "-j RETURN"},
+      {"jump", Rule{.target = Jump{"X"}}, "-j X"},
+      {"martian",
        Rule{.source = not_loopback,
             .destination = loopback,
             .comment = "block incoming localnet connections",
             .ct_state = CtStateMatch{kCtRelated | kCtEstablished | kCtDnat, true}},
        "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
        "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
-      {"all states in the order of libxt_conntrack", Family::kIPv4,
-       Rule{.ct_state = CtStateMatch{0x1cf, false}},
+      {"all states in the order of libxt_conntrack", Rule{.ct_state = CtStateMatch{0x1cf, false}},
        "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP"},
-      {"mark", Family::kIPv4, Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
+      {"mark", Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
        "-m comment --comment a-b_9 -m mark --mark 0x8000/0x8000 -j DROP"},
-      {"whole mark, negated", Family::kIPv4, Rule{.mark = MarkMatch{.value = 1, .negated = true}},
+      {"whole mark, negated", Rule{.mark = MarkMatch{.value = 1, .negated = true}},
        "-m mark ! --mark 0x1 -j DROP"},
-      {"set mark", Family::kIPv4, Rule{.target = SetMark{0x4000, 0}},
-       "-j MARK --set-xmark 0x4000/0x0"},
-      {"set whole mark", Family::kIPv4, Rule{.target = SetMark{.value = 1}},
-       "-j MARK --set-xmark 0x1/0xffffffff"},
-      {"label", Family::kIPv4, Rule{.conn_label = ConnLabelMatch{}},
-       "-m connlabel --label \"0\" -j DROP"},
-      {"not label, behind the other matches", Family::kIPv6,
+      {"set mark", Rule{.target = SetMark{0x4000, 0}}, "-j MARK --set-xmark 0x4000/0x0"},
+      {"set whole mark", Rule{.target = SetMark{.value = 1}}, "-j MARK --set-xmark 0x1/0xffffffff"},
+      {"label", Rule{.conn_label = ConnLabelMatch{}}, "-m connlabel --label \"0\" -j DROP"},
+      {"not label, behind the other matches",
        Rule{.comment = "c",
             .mark = MarkMatch{1, 1},
             .ct_state = CtStateMatch{kCtNew},
             .conn_label = ConnLabelMatch{.label = 127, .negated = true}},
        "-m comment --comment c -m mark --mark 0x1/0x1 -m conntrack --ctstate NEW -m connlabel ! "
-       "--label \"127\" -j DROP"},
-      {"set label", Family::kIPv4,
+       "--label \"127\" -j DROP",
+       Family::kIPv6},
+      {"set label",
        Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}},
        "-m connlabel --label \"114\" --set"},
-      {"set label or drop", Family::kIPv4,
+      {"set label or drop",
        Rule{.conn_label = ConnLabelMatch{.label = 5, .set = true, .negated = true}},
        "-m connlabel ! --label \"5\" --set -j DROP"},
-      {"masquerade", Family::kIPv4, Rule{.target = Masquerade{}}, "-j MASQUERADE"},
-      {"masquerade at random", Family::kIPv4, Rule{.target = Masquerade{true}},
-       "-j MASQUERADE --random-fully"},
-      {"every source", Family::kIPv4, Rule{.source = all}, "-j DROP"},
-      {"no source", Family::kIPv4, Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
-      {"IPv6", Family::kIPv6, Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}},
-       "-s ::1/128 -j DROP"},
+      {"masquerade", Rule{.target = Masquerade{}}, "-j MASQUERADE"},
+      {"masquerade at random", Rule{.target = Masquerade{true}}, "-j MASQUERADE --random-fully"},
+      {"every source", Rule{.source = all}, "-j DROP"},
+      {"no source", Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
+      {"IPv6", Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}}, "-s ::1/128 -j DROP",
+       Family::kIPv6},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -187,9 +183,9 @@ TEST(RuleTest, HasALabelOfTheKernelsAndSomethingToDo) {
   for (const uint8_t label : {uint8_t{0}, uint8_t{127}}) {
     EXPECT_THAT(CheckConnLabel(Rule{.conn_label = ConnLabelMatch{.label = label, .set = true},
                                     .target = NoTarget{}}),
-                kipt::testing::IsOk());
+                IsOk());
   }
-  EXPECT_THAT(CheckConnLabel(Rule{}), kipt::testing::IsOk());
+  EXPECT_THAT(CheckConnLabel(Rule{}), IsOk());
   for (const Rule& rule :
        {Rule{.conn_label = ConnLabelMatch{.label = 128}}, Rule{.target = NoTarget{}},
         Rule{.conn_label = ConnLabelMatch{.negated = true}, .target = NoTarget{}}}) {
@@ -201,27 +197,29 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   struct Row {
     std::string name;
     std::variant<Rule, OpaqueRule> content;
-    bool unconditional_terminal;
-    bool may_decide;
-    std::string jump;
+    bool unconditional_terminal = false;
+    std::string jump = {};
+    bool may_decide = true;
   };
   const std::vector<Row> rows = {
-      {"drop", Rule{.target = Drop{}}, true, true, ""},
-      {"return", Rule{.target = Return{}}, true, true, ""},
-      {"masquerade", Rule{.target = Masquerade{}}, true, true, ""},
-      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, false, true, ""},
-      {"jump", Rule{.target = Jump{"X"}}, false, true, "X"},
-      {"mark changes the packet", Rule{.target = SetMark{}}, false, true, ""},
-      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}, false,
-       true, ""},
+      {"drop", Rule{.target = Drop{}}, true},
+      {"return", Rule{.target = Return{}}, true},
+      {"masquerade", Rule{.target = Masquerade{}}, true},
+      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}},
+      {"jump", Rule{.target = Jump{"X"}}, false, "X"},
+      {"mark changes the packet", Rule{.target = SetMark{}}},
+      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}},
       {"a label changes no packet",
-       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}}, false, false, ""},
+       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}},
+       false,
+       {},
+       false},
       {"a label, and a jump", Rule{.conn_label = ConnLabelMatch{.set = true}, .target = Jump{"X"}},
-       false, true, "X"},
-      {"opaque accept", Opaque(true, true, true), true, true, ""},
-      {"opaque accept of some", Opaque(false, true, true), false, true, ""},
-      {"opaque jump", Opaque(false, true, false, "Y"), false, true, "Y"},
-      {"opaque log", Opaque(true, false, false), false, false, ""},
+       false, "X"},
+      {"opaque accept", Opaque(true, true, true), true},
+      {"opaque accept of some", Opaque(false, true, true)},
+      {"opaque jump", Opaque(false, true, false, "Y"), false, "Y"},
+      {"opaque log", Opaque(true, false, false), false, {}, false},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -258,6 +256,139 @@ TEST(SnapshotTest, PrintsABlockForEachFamilyAndTable) {
             "# ip\n*filter\n:INPUT - [0:0]\n:X - [0:0]\n-A INPUT -j X\n-A INPUT [nft log]\nCOMMIT\n"
             "# ip6\n*filter\n:INPUT - [0:0]\n# INPUT is not on its hook\nCOMMIT\n");
   EXPECT_EQ(ToString(Snapshot{}), "");
+}
+
+const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
+const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
+const ChainId kNat{Family::kIPv4, Table::kNat, "N"};
+const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER6"};
+
+TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
+  const Rule drop{.comment = "x y", .target = Drop{}};
+  EXPECT_EQ(ToString(Operation(CreateChain{kUser})), ":USER - [0:0]");
+  EXPECT_EQ(ToString(Operation(CreateChain{kInput})), ":INPUT ACCEPT [0:0]");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = {}})),
+            "-A USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9, .number = 2})),
+            "-I USER 2 -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9})),
+            "-I USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(DeleteRule{.chain = kUser, .handle = 9, .number = 2, .rule = drop})),
+            "-D USER -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(DeleteChain{kUser})), "-X USER");
+  EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
+}
+
+TEST(OperationTest, KnowsItsChain) {
+  EXPECT_EQ(ChainOf(CreateChain{kUser}), kUser);
+  EXPECT_EQ(ChainOf(AddRule{.chain = kNat, .rule = {}, .before = {}}), kNat);
+  EXPECT_EQ(ChainOf(DeleteRule{.chain = kUser6, .rule = {}}), kUser6);
+  EXPECT_EQ(ChainOf(DeleteChain{kUser}), kUser);
+  EXPECT_EQ(ChainOf(WakeTable{kInput}), kInput);
+  const ChainId native{Family::kIPv6, Table::kFilter, "mine"};
+  EXPECT_EQ(ChainOf(PutNativeTable{{.family = Family::kIPv6, .name = "mine", .chains = {}}}),
+            native);
+  EXPECT_EQ(ChainOf(DeleteNativeTable{.family = Family::kIPv6, .name = "mine"}), native);
+}
+
+TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
+  const Transaction transaction{
+      .generation = 5,
+      .operations = {
+          CreateChain{kUser},
+          CreateChain{kUser6},
+          CreateChain{kInput},
+          AddRule{.chain = kUser, .rule = Rule{.target = Drop{}}, .before = {}},
+          CreateChain{kNat},
+          AddRule{.chain = kNat, .rule = Rule{.target = Masquerade{true}}, .before = {}},
+          AddRule{.chain = kInput, .rule = Rule{.target = Jump{"USER"}}, .before = 3, .number = 1},
+          DeleteRule{.chain = kInput, .handle = 4, .number = 2, .rule = {}},
+          DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
+          WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant},
+      }};
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
+            "*filter\n"
+            ":USER - [0:0]\n"
+            "-A USER -j DROP\n"
+            "-I INPUT 1 -j USER\n"
+            "-D INPUT 2\n"
+            "-X OLD\n"
+            "COMMIT\n"
+            "*nat\n"
+            ":N - [0:0]\n"
+            "-A N -j MASQUERADE --random-fully\n"
+            "COMMIT\n");
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv6), "*filter\n:USER6 - [0:0]\nCOMMIT\n");
+}
+
+TEST(RestoreTextTest, KeepsTheOrderOfTables) {
+  const Transaction transaction{.operations = {DeleteChain{kNat}, DeleteChain{kUser}}};
+  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
+            "*nat\n-X N\nCOMMIT\n*filter\n-X USER\nCOMMIT\n");
+}
+
+TEST(RestoreTextTest, IsEmptyForAFamilyWithoutOperations) {
+  EXPECT_EQ(ToRestoreText(Transaction{}, Family::kIPv4), "");
+  EXPECT_EQ(ToRestoreText(Transaction{.operations = {CreateChain{kUser}}}, Family::kIPv6), "");
+}
+
+TEST(SurveyTest, SpellsARuleByItsFamilyOrAsItWasSpelled) {
+  const SurveyRule six = {
+      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv6, "fd00::/64")},
+                       .target = Drop{}}}};
+  EXPECT_EQ(ToString(TableId{"ip6", "filter"}, six), "-s fd00::/64 -j DROP");
+  const SurveyRule four = {
+      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv4, "10.0.0.0/8")},
+                       .target = Drop{}}}};
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, four), "-s 10.0.0.0/8 -j DROP");
+  SurveyRule other = {{.content = Rule{.comment = "c", .target = Jump{"X"}}}};
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), "-m comment --comment c -j X");
+  other.spelling = "-m comment --comment \"c\" -j X";
+  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), other.spelling);
+}
+
+TEST(SurveyTest, ReadsLikeIptablesSaveWithCounters) {
+  Survey survey;
+  survey.mode = "nft";
+  survey.tables[{"ip", "empty"}];
+  SurveyChain& input = survey.tables[{"ip", "filter"}]["INPUT"];
+  input.base = true;
+  input.policy = "DROP";
+  const SurveyRule rule = {
+      {.content = Rule{.target = Jump{"X"}}, .counters = {.packets = 7, .bytes = 420}}};
+  input.rules = {rule, {{.content = OpaqueRule()}}};
+  survey.tables[{"ip", "filter"}]["X"];
+  survey.tables[{"inet", "filter"}]["c"];
+  EXPECT_EQ(ToString(survey),
+            "# inet\n*filter\n:c - [0:0]\nCOMMIT\n"
+            "# ip\n*empty\nCOMMIT\n"
+            "# ip\n*filter\n:INPUT DROP [0:0]\n:X - [0:0]\n"
+            "[7:420] -A INPUT -j X\n[0:0] -A INPUT\nCOMMIT\n");
+}
+
+TEST(SurveyTest, FindsAChainOfItsTableOnly) {
+  Survey survey;
+  survey.tables[{"ip", "nat"}]["X"].base = true;
+  ASSERT_NE(survey.Find({"ip", "nat"}, "X"), nullptr);
+  EXPECT_TRUE(survey.Find({"ip", "nat"}, "X")->base);
+  EXPECT_EQ(survey.Find({"ip6", "nat"}, "X"), nullptr);
+  EXPECT_EQ(survey.Find({"ip", "nat"}, "Y"), nullptr);
+  EXPECT_EQ(ToString(TableId{"ip", "nat"}), "ip nat");
+}
+
+TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {
+  OpaqueRule rule = {.text = "-j X", .jump = "X"};
+  const SurveyRule one = {{.content = rule}};
+  SurveyRule other = one;
+  other.counters.packets = 9;
+  EXPECT_EQ(one, other);
+  rule.marks.set = 1;
+  other.content = rule;
+  EXPECT_FALSE(one == other);
+  rule.marks.set = 0;
+  rule.marks.labels_set.set(127);
+  other.content = rule;
+  EXPECT_FALSE(one == other);
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include "netlink/socket.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -28,15 +26,13 @@
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::socket_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 std::unique_ptr<Socket> OpenSocket() {
   auto socket = Socket::Open();

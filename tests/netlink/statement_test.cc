@@ -66,50 +66,49 @@ std::string DescribeAll(const std::vector<Statement>& statements) {
 
 struct PayloadRow {
   PayloadLoad load;
-  Bytes data;
+  Bytes data = {};
   std::string text = {};
   std::optional<Bytes> mask = {};
-  bool negated = false;
   std::optional<Family> family = Family::kIPv4;
+  bool negated = false;
 };
 
 const PayloadRow kPayloadRows[] = {
     // Addresses: 12 and 16 in struct iphdr, 8 and 24 in struct ipv6hdr.
     {{kNetwork, 12, 4}, {10, 0, 0, 1}, "from 0a000001/32"},
-    {{kNetwork, 16, 4}, {10, 0, 0, 1}, "! to 0a000001/32", {}, true},
+    {{kNetwork, 16, 4}, {10, 0, 0, 1}, "! to 0a000001/32", {}, Family::kIPv4, true},
     {{kNetwork, 12, 1}, {10}, "from 0a000000/8"},
     {{kNetwork, 12, 4}, {10, 0, 0, 0}, "from 0a000000/9", Bytes{255, 128, 0, 0}},
     {{kNetwork, 12, 4}, {10, 1, 0, 0}, "", Bytes{255, 0, 0, 0}},
     {{kNetwork, 12, 4}, {10, 0, 0, 0}, "", Bytes{255, 0, 255, 0}},
-    {{kNetwork, 12, 0}, {}},
+    {{kNetwork, 12, 0}},
     {{kNetwork, 12, 5}, {10, 0, 0, 1, 2}},
     {{kNetwork, 12, 4}, {10, 0, 0}},
     {{kNetwork, 14, 4}, {10, 0, 0, 1}},
     {{kNetwork, 8, 4}, {10, 0, 0, 1}},
     {{kLink, 12, 4}, {10, 0, 0, 1}},
     {{kTransport, 12, 4}, {10, 0, 0, 1}},
-    {{kNetwork, 12, 4}, {10, 0, 0, 1}, "", {}, false, std::nullopt},
+    {{kNetwork, 12, 4}, {10, 0, 0, 1}, "", {}, std::nullopt},
     {{kNetwork, 8, 16},
      {1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
      "from 01020304/128",
      {},
-     false,
      Family::kIPv6},
-    {{kNetwork, 24, 2}, {1, 2}, "to 01020000/16", {}, false, Family::kIPv6},
-    {{kNetwork, 16, 4}, {1, 2, 3, 4}, "", {}, false, Family::kIPv6},
+    {{kNetwork, 24, 2}, {1, 2}, "to 01020000/16", {}, Family::kIPv6},
+    {{kNetwork, 16, 4}, {1, 2, 3, 4}, "", {}, Family::kIPv6},
     // The protocol: 9 in struct iphdr, 6 in struct ipv6hdr.
     {{kNetwork, 9, 1}, {6}, "protocol 6"},
-    {{kNetwork, 9, 1}, {6}, "! protocol 6", {}, true},
-    {{kNetwork, 6, 1}, {6}, "protocol 6", {}, false, Family::kIPv6},
+    {{kNetwork, 9, 1}, {6}, "! protocol 6", {}, Family::kIPv4, true},
+    {{kNetwork, 6, 1}, {6}, "protocol 6", {}, Family::kIPv6},
     {{kNetwork, 6, 1}, {6}},
-    {{kNetwork, 9, 1}, {6}, "", {}, false, Family::kIPv6},
+    {{kNetwork, 9, 1}, {6}, "", {}, Family::kIPv6},
     {{kNetwork, 9, 2}, {6, 0}},
     {{kTransport, 9, 1}, {6}},
     {{kNetwork, 9, 1}, {6}, "", Bytes{255}},
-    {{kNetwork, 6, 1}, {6}, "", {}, false, std::nullopt},
+    {{kNetwork, 6, 1}, {6}, "", {}, std::nullopt},
     // The flags: 13 in struct tcphdr.
     {{kTransport, 13, 1}, {2}, "flags 23/2", Bytes{23}},
-    {{kTransport, 13, 1}, {2}, "! flags 23/2", Bytes{23}, true},
+    {{kTransport, 13, 1}, {2}, "! flags 23/2", Bytes{23}, Family::kIPv4, true},
     {{kTransport, 13, 1}, {2}},
     {{kTransport, 12, 1}, {2}, "", Bytes{23}},
     {{kTransport, 13, 2}, {2, 0}, "", Bytes{23, 0}},
@@ -117,7 +116,7 @@ const PayloadRow kPayloadRows[] = {
     {{kTransport, 13, 1}, {2, 0}, "", Bytes{23, 0}},
     // Ports.
     {{kTransport, 0, 2}, {1, 2}, "sport 258:258"},
-    {{kTransport, 2, 2}, {1, 2}, "! dport 258:258", {}, true},
+    {{kTransport, 2, 2}, {1, 2}, "! dport 258:258", {}, Family::kIPv4, true},
     {{kTransport, 1, 2}, {1, 2}},
     {{kTransport, 3, 2}, {1, 2}},
     {{kTransport, 4, 2}, {1, 2}},
@@ -128,7 +127,7 @@ const PayloadRow kPayloadRows[] = {
     {{kTransport, 0, 2}, {1, 2, 3}},
     {{kTransport, 0, 2}, {1, 2}, "", Bytes{255, 255}},
     {{kTransport, 0, 4}, {0, 1, 0, 2}, "sport 1:1, dport 2:2"},
-    {{kTransport, 0, 4}, {0, 1, 0, 2}, "", {}, true},
+    {{kTransport, 0, 4}, {0, 1, 0, 2}, "", {}, Family::kIPv4, true},
     {{kNetwork, 0, 4}, {0, 1, 0, 2}},
 };
 
@@ -236,46 +235,46 @@ TEST(StatementTest, AnExtensionHasANameARevisionAndBytes) {
 }
 
 struct XtRow {
-  bool is_target;
   std::string name;
   uint32_t revision;
+  std::string text;  // of an OtherExpression; empty: it is something better known
   Bytes info;
-  std::string text;    // of an OtherExpression; empty: it is something better known
-  std::string target;  // of an OtherExpression
-  bool condition = false;
+  bool is_target = false;
   bool decides = false;
   bool terminal = false;
+  bool condition = false;
+  std::string target = {};  // of an OtherExpression
   bool nfacct = false;
   std::optional<Family> family = Family::kIPv4;
 };
 
 const XtRow kXtRows[] = {
-    {false, "comment", 0, XtCommentInfo("x"), "", ""},
-    {false, "comment", 0, XtCommentInfo(""), "[xt comment rev 0]", ""},
-    {false, "comment", 1, XtCommentInfo("x"), "[xt comment rev 1]", ""},
-    {true, "comment", 0, XtCommentInfo("x"), "-j [xt comment rev 0]", "", false, true},
-    {false, "mark", 1, XtMarkInfo(1, 1, 0), "", ""},
-    {false, "mark", 1, XtMarkInfo(1, 1, 2), "[xt mark rev 1]", "", true},
-    {false, "conntrack", 3, XtCtStateInfo(1, 0, 2), "", ""},
-    {false, "connlabel", 0, XtConnLabelInfo(5, 0), "", ""},
-    {true, "MARK", 2, XtSetMarkInfo(1, 1), "", ""},
-    {true, "MASQUERADE", 0, XtMasqueradeInfo(0), "", ""},
-    {true, "MASQUERADE", 0, XtMasqueradeInfo(0), "-j [xt MASQUERADE rev 0]", "", false, true, true,
+    {"comment", 0, "", XtCommentInfo("x")},
+    {"comment", 0, "[xt comment rev 0]", XtCommentInfo("")},
+    {"comment", 1, "[xt comment rev 1]", XtCommentInfo("x")},
+    {"comment", 0, "-j [xt comment rev 0]", XtCommentInfo("x"), true, true},
+    {"mark", 1, "", XtMarkInfo(1, 1, 0)},
+    {"mark", 1, "[xt mark rev 1]", XtMarkInfo(1, 1, 2), false, false, false, true},
+    {"conntrack", 3, "", XtCtStateInfo(1, 0, 2)},
+    {"connlabel", 0, "", XtConnLabelInfo(5, 0)},
+    {"MARK", 2, "", XtSetMarkInfo(1, 1), true},
+    {"MASQUERADE", 0, "", XtMasqueradeInfo(0), true},
+    {"MASQUERADE", 0, "-j [xt MASQUERADE rev 0]", XtMasqueradeInfo(0), true, true, true, false, "",
      false, std::nullopt},
-    {true, "LOG", 0, Join({{4, 0}, Zeros(30)}), "-j LOG", "LOG"},
-    {true, "TRACE", 0, {}, "-j [xt TRACE rev 0]", ""},
-    {true, "REJECT", 0, HostU32(3), "-j REJECT --reject-with icmp-port-unreachable", "REJECT",
-     false, true, true},
-    {true, "DNAT", 9, {}, "-j [xt DNAT rev 9]", "", false, true, true},
-    {true, "REDIRECT", 9, {}, "-j [xt REDIRECT rev 9]", "", false, true, true},
-    {true, "SNAT", 9, {}, "-j [xt SNAT rev 9]", "", false, true, true},
-    {true, "NETMAP", 9, {}, "-j [xt NETMAP rev 9]", "", false, true, true},
-    {true, "NFLOG", 9, {}, "-j [xt NFLOG rev 9]", ""},
-    {true, "nfacct", 9, {}, "-j [xt nfacct rev 9]", "", false, true},
-    {false, "nfacct", 0, Join({Text("n"), Zeros(30), Zeros(8)}), "-m nfacct --nfacct-name  n", "",
-     true, false, false, true},
-    {false, "nfacct", 9, {}, "[xt nfacct rev 9]", "", true},
-    {false, "u32", 0, {}, "[xt u32 rev 0]", "", true},
+    {"LOG", 0, "-j LOG", Join({{4, 0}, Zeros(30)}), true, false, false, false, "LOG"},
+    {"TRACE", 0, "-j [xt TRACE rev 0]", {}, true},
+    {"REJECT", 0, "-j REJECT --reject-with icmp-port-unreachable", HostU32(3), true, true, true,
+     false, "REJECT"},
+    {"DNAT", 9, "-j [xt DNAT rev 9]", {}, true, true, true},
+    {"REDIRECT", 9, "-j [xt REDIRECT rev 9]", {}, true, true, true},
+    {"SNAT", 9, "-j [xt SNAT rev 9]", {}, true, true, true},
+    {"NETMAP", 9, "-j [xt NETMAP rev 9]", {}, true, true, true},
+    {"NFLOG", 9, "-j [xt NFLOG rev 9]", {}, true},
+    {"nfacct", 9, "-j [xt nfacct rev 9]", {}, true, true},
+    {"nfacct", 0, "-m nfacct --nfacct-name  n", Join({Text("n"), Zeros(30), Zeros(8)}), false,
+     false, false, true, "", true},
+    {"nfacct", 9, "[xt nfacct rev 9]", {}, false, false, false, true},
+    {"u32", 0, "[xt u32 rev 0]", {}, false, false, false, true},
 };
 
 TEST(StatementTest, AnExtensionOutsideTheVocabularyKeepsWhatItDoes) {

@@ -94,4 +94,11 @@ class RefusesFamily : public BorrowedBackend {
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::BorrowedBackend;
+using testing::FamilyRefusal;
+using testing::RefusesFamily;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_BORROWED_BACKEND_H_

@@ -53,4 +53,10 @@ inline void WithFailingCall(const FailingCall& call, const std::function<void()>
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::FailingCall;
+using testing::WithFailingCall;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_FAILING_CALL_H_

@@ -123,4 +123,9 @@ std::string ToString(const FakeBackend& backend);
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::FakeBackend;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_

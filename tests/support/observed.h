@@ -160,4 +160,25 @@ inline netlink::Rule JumpTo(std::string chain, std::string comment = "") {
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using netlink::ChainId;
+using netlink::Family;
+using netlink::Table;
+using testing::BareDrop;
+using testing::BareReturn;
+using testing::Filter;
+using testing::ForeignAccept;
+using testing::ForeignAcceptAll;
+using testing::ForeignLog;
+using testing::HairpinMasquerade;
+using testing::JumpTo;
+using testing::Made;
+using testing::Mangle;
+using testing::Nat;
+using testing::Observed;
+using testing::RuleContent;
+using testing::Wanting;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_OBSERVED_H_

@@ -45,4 +45,11 @@ MATCHER_P(IsOkAndHolds, matcher, "") {
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::IsOk;
+using testing::IsOkAndHolds;
+using testing::StatusIs;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_STATUS_MATCHERS_H_

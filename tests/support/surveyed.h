@@ -66,4 +66,9 @@ inline std::string JumpOf(const netlink::SurveyRule& rule) {
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::Surveyed;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_SURVEYED_H_

@@ -59,4 +59,9 @@ class TemporaryTree {
 
 }  // namespace kipt::testing
 
+// Tests name these without a namespace.
+namespace kipt {
+using testing::TemporaryTree;
+}  // namespace kipt
+
 #endif  // KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What audit and explain say of the chains of ConnLabelMarking, which are this agent's alone.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,19 +9,15 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 constexpr char kOwn[] =
     R"(*nat
@@ -70,41 +63,37 @@ TEST(AuditLabelsTest, WhatThisAgentMakesIsNoFinding) {
 struct UserRow {
   std::string name;
   std::string nat;
-  std::string filter;
   std::string line;
+  std::string filter = {};
 };
-void PrintTo(const UserRow& row, std::ostream* out) { *out << row.name; }
 
-class AuditLabelUserTest : public ::testing::TestWithParam<UserRow> {};
-
-TEST_P(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
-  const AuditReport report = AuditOf(With(GetParam().nat, GetParam().filter));
-  EXPECT_THAT(Lines(report), ElementsAre(GetParam().line, GetParam().line));
-  EXPECT_TRUE(AuditExitNeedsAttention(report));
-  for (const AuditFinding& finding : report.findings) {
-    ASSERT_THAT(finding.rules, SizeIs(1));
-    EXPECT_NE(finding.message, "");
-    EXPECT_NE(finding.remedy, "");
+TEST(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
+  const UserRow rows[] = {
+      {"AJump", "-A MINE -p tcp -j KUBELET-MARK-MASQ\n",
+       "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
+      {"AGoto", "-A MINE -p tcp -g KUBELET-MARK-DROP\n",
+       "warning PrivateChainUser nat/KUBELET-MARK-DROP"},
+      {"FromABaseChain", "-A PREROUTING -p tcp -j KUBELET-MARK-MASQ\n",
+       "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
+      {"AnotherJumpToPostrouting", "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n",
+       "warning PrivateChainUser nat/KUBELET-POSTROUTING"},
+      {"AnotherJumpToTheFirewall", "", "warning PrivateChainUser filter/KUBELET-FIREWALL",
+       "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n"},
+      {"ARuleInIt", "-A KUBELET-MARK-MASQ -p udp -j RETURN\n",
+       "warning ForeignRule nat/KUBELET-MARK-MASQ"},
+  };
+  for (const UserRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const AuditReport report = AuditOf(With(row.nat, row.filter));
+    EXPECT_THAT(Lines(report), ElementsAre(row.line, row.line));
+    EXPECT_TRUE(AuditExitNeedsAttention(report));
+    for (const AuditFinding& finding : report.findings) {
+      ASSERT_THAT(finding.rules, SizeIs(1));
+      EXPECT_NE(finding.message, "");
+      EXPECT_NE(finding.remedy, "");
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rows, AuditLabelUserTest,
-    ::testing::Values(UserRow{"AJump", "-A MINE -p tcp -j KUBELET-MARK-MASQ\n", "",
-                              "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
-                      UserRow{"AGoto", "-A MINE -p tcp -g KUBELET-MARK-DROP\n", "",
-                              "warning PrivateChainUser nat/KUBELET-MARK-DROP"},
-                      UserRow{"FromABaseChain", "-A PREROUTING -p tcp -j KUBELET-MARK-MASQ\n", "",
-                              "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
-                      UserRow{"AnotherJumpToPostrouting",
-                              "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n", "",
-                              "warning PrivateChainUser nat/KUBELET-POSTROUTING"},
-                      UserRow{"AnotherJumpToTheFirewall", "",
-                              "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n",
-                              "warning PrivateChainUser filter/KUBELET-FIREWALL"},
-                      UserRow{"ARuleInIt", "-A KUBELET-MARK-MASQ -p udp -j RETURN\n", "",
-                              "warning ForeignRule nat/KUBELET-MARK-MASQ"}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
   const AuditReport report = AuditOf(With("-A MINE -p tcp -j KUBELET-MARK-MASQ\n"));

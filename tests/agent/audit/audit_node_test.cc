@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an audit finds that is no rule, and its allow list.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "agent/audit/allow_list.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using ::testing::ContainsRegex;
 
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
@@ -79,35 +76,32 @@ struct CniRow {
   AuditSeverity severity;
   std::string consequence;
 };
-void PrintTo(const CniRow& row, std::ostream* out) { *out << row.name; }
 
-class AuditCniTest : public ::testing::TestWithParam<CniRow> {};
-
-TEST_P(AuditCniTest, SaysWhetherTheNextAddFails) {
-  NodeView view =
-      ViewOf(SurveyOf("nft", GetParam().file.empty() ? "" : ReadTestdata(GetParam().file)));
-  view.cni = Portmap();
-  const AuditReport report = Audit(view, GetParam().options);
-  const AuditFinding* finding = FindKind(report, AuditKind::kCniConfig);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->severity, GetParam().severity);
-  EXPECT_THAT(finding->consequence, HasSubstr(GetParam().consequence));
-  EXPECT_THAT(finding->details, ElementsAre("/etc/cni/net.d/10-net.conflist"));
+TEST(AuditCniTest, SaysWhetherTheNextAddFails) {
+  const CniRow rows[] = {
+      {"AFreshNodeInCleanupModeFailsNow", "", kCleanup, AuditSeverity::kError,
+       "there is no nat/KUBE-MARK-MASQ: its next ADD will fail"},
+      {"InCleanupModeOldChainsLastUntilAReboot", "audited/portmap-v4.save", kCleanup,
+       AuditSeverity::kError, "no program makes the chain again"},
+      {"BeforeTheGateItWillFailLater", "audited/portmap-v4.save", kLegacy, AuditSeverity::kError,
+       "Once IPTablesOwnershipCleanup is on"},
+      {"KubeProxyKeepsItWorking", "rulesets/kube-proxy-1.28-A-v4.save", kCleanup,
+       AuditSeverity::kWarning, "still writes nat/KUBE-MARK-MASQ"},
+      {"IpvsModeToo", "audited/ipvs-1.28-v4.save", kCleanup, AuditSeverity::kWarning,
+       "still writes nat/KUBE-MARK-MASQ"},
+  };
+  for (const CniRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    NodeView view = ViewOf(SurveyOf("nft", row.file.empty() ? "" : ReadTestdata(row.file)));
+    view.cni = Portmap();
+    const AuditReport report = Audit(view, row.options);
+    const AuditFinding* finding = FindKind(report, AuditKind::kCniConfig);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->severity, row.severity);
+    EXPECT_THAT(finding->consequence, HasSubstr(row.consequence));
+    EXPECT_THAT(finding->details, ElementsAre("/etc/cni/net.d/10-net.conflist"));
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Nodes, AuditCniTest,
-    ::testing::Values(CniRow{"AFreshNodeInCleanupModeFailsNow", "", kCleanup, AuditSeverity::kError,
-                             "there is no nat/KUBE-MARK-MASQ: its next ADD will fail"},
-                      CniRow{"InCleanupModeOldChainsLastUntilAReboot", "audited/portmap-v4.save",
-                             kCleanup, AuditSeverity::kError, "no program makes the chain again"},
-                      CniRow{"BeforeTheGateItWillFailLater", "audited/portmap-v4.save", kLegacy,
-                             AuditSeverity::kError, "Once IPTablesOwnershipCleanup is on"},
-                      CniRow{"KubeProxyKeepsItWorking", "rulesets/kube-proxy-1.28-A-v4.save",
-                             kCleanup, AuditSeverity::kWarning, "still writes nat/KUBE-MARK-MASQ"},
-                      CniRow{"IpvsModeToo", "audited/ipvs-1.28-v4.save", kCleanup,
-                             AuditSeverity::kWarning, "still writes nat/KUBE-MARK-MASQ"}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(AuditNodeTest, UnreadableCniSourcesAreAWarning) {
   NodeView view;
@@ -208,6 +202,178 @@ TEST(AuditNodeTest, KindsHaveNamesThatCanBeReadBack) {
     EXPECT_EQ(AuditKindFromName(AuditKindName(one)), one) << kind;
   }
   EXPECT_EQ(AuditKindFromName("Nonsense"), std::nullopt);
+}
+
+TEST(AllowListTest, ReadsKindModeChainTextAndReason) {
+  const absl::StatusOr<AllowList> list = ParseAllowList(
+      "# what we know of\n"
+      "\n"
+      "ChainUser nat/KUBE-MARK-MASQ -A CNI-DN-  # portmap, until spring\n"
+      "  MarkBitSet\tlegacy  *   -s 10.9.0.0/16 -m comment --comment \"a # b\" # VPN\n"
+      "* nat/KUBE-MARK-DROP\r\n"
+      "IpRuleFwmark *");
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->size(), 4U);
+  const AllowEntry first = {.line = 3,
+                            .kind = "ChainUser",
+                            .iptables_mode = "",
+                            .chain = "nat/KUBE-MARK-MASQ",
+                            .text = "-A CNI-DN-",
+                            .reason = "portmap, until spring"};
+  EXPECT_EQ((*list)[0], first);
+  const AllowEntry second = {.line = 4,
+                             .kind = "MarkBitSet",
+                             .iptables_mode = "legacy",
+                             .chain = "*",
+                             .text = "-s 10.9.0.0/16 -m comment --comment \"a # b\"",
+                             .reason = "VPN"};
+  EXPECT_EQ((*list)[1], second);
+  EXPECT_EQ((*list)[2].kind, "*");
+  EXPECT_EQ((*list)[2].text, "");
+  EXPECT_EQ(ToString((*list)[1]),
+            "line 4: MarkBitSet legacy * -s 10.9.0.0/16 -m comment --comment \"a # b\"");
+}
+
+TEST(AllowListTest, NothingIsAllowedByAnEmptyFile) {
+  const absl::StatusOr<AllowList> list = ParseAllowList("");
+  ASSERT_TRUE(list.ok());
+  EXPECT_TRUE(list->empty());
+}
+
+struct RefusedRow {
+  std::string name;
+  std::string text;
+  std::string message;
+};
+
+TEST(AllowListRefusedTest, NamesTheLine) {
+  const RefusedRow rows[] = {
+      {"UnknownKind", "\nChainUsers nat/KUBE-MARK-MASQ",
+       "line 2: \"ChainUsers\" is not a kind of finding"},
+      {"NoChain", "ChainUser", "line 1: expected TABLE/CHAIN, or * for any, instead of \"\""},
+      {"NoTable", "ChainUser KUBE-MARK-MASQ",
+       "line 1: expected TABLE/CHAIN, or * for any, instead of \"KUBE-MARK-MASQ\""},
+      {"UnknownTable", "ChainUser natt/KUBE-MARK-MASQ",
+       "line 1: expected TABLE/CHAIN, or * for any, instead of \"natt/KUBE-MARK-MASQ\""},
+      {"ModeButNoChain", "ChainUser nft",
+       "line 1: expected TABLE/CHAIN, or * for any, instead of \"\""},
+      {"Everything", "* * # peace", "line 1: this would allow everything"},
+      {"Twice", "ChainUser * x # a\n# -\nChainUser *  x # b", "line 3: repeats line 1"},
+  };
+  for (const RefusedRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const absl::StatusOr<AllowList> list = ParseAllowList(row.text);
+    ASSERT_FALSE(list.ok());
+    EXPECT_EQ(list.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(list.status().message()), row.message);
+  }
+}
+
+TEST(AllowListTest, CoversWhatAllItsPartsCover) {
+  const absl::StatusOr<AllowList> list =
+      ParseAllowList("ChainUser nft nat/KUBE-MARK-MASQ -A CNI-DN-");
+  ASSERT_TRUE(list.ok());
+  ASSERT_EQ(list->size(), 1U);
+  const AllowEntry& entry = list->front();
+  EXPECT_TRUE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ForeignRule", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "legacy", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-DROP", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A MINE -j X"));
+}
+
+NodeView HandWritten() {
+  return ViewOf(SurveyOf("nft", ReadTestdata("audited/hand-written-v4.save")));
+}
+
+TEST(AuditTextTest, SaysWhoWhereAndWhatToDo) {
+  const std::string text = AuditText(Audit(HandWritten(), AuditOptions()));
+  EXPECT_THAT(text, StartsWith("error   ChainUser  nft ip nat/KUBE-MARK-DROP\n"));
+  EXPECT_THAT(text, HasSubstr("(1 rule, hit by 5\n    packets)"));
+  EXPECT_THAT(text, HasSubstr("      -A OFFICE-MASQ -s 192.168.7.0/24 -j KUBE-MARK-MASQ\n"));
+  EXPECT_THAT(text, HasSubstr("    -> Drop in table filter"));
+  EXPECT_THAT(text, EndsWith("2 errors, 4 warnings, 2 for information\n"));
+}
+
+TEST(AuditTextTest, AnAllowedFindingGivesItsReasonInsteadOfAdvice) {
+  AuditOptions options;
+  options.allow = *ParseAllowList("* * -A CNI-DN- # until spring");
+  const std::string text =
+      AuditText(Audit(ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save"))), options));
+  EXPECT_THAT(text, AllOf(StartsWith("allowed ChainUser"), HasSubstr("allowed: until spring"),
+                          Not(HasSubstr("->"))));
+  EXPECT_THAT(text, EndsWith("0 errors, 0 warnings, 0 for information, 1 allowed\n"));
+}
+
+// A process may call itself what it likes, and so names its network namespace; a chain's name takes
+// any byte but space.
+TEST(AuditTextTest, LetsNoNameReachTheTerminal) {
+  NodeView view = ViewOf(SurveyOf("nft",
+                                  "*nat\n:KUBE-MARK-MASQ - [0:0]\n:x\x1b[2J - [0:0]\n"
+                                  "-A x\x1b[2J -j KUBE-MARK-MASQ\n"
+                                  "-A KUBE-MARK-MASQ -j x\x1b[2J\nCOMMIT\n"));
+  view.name = "pid 1 (\x1b[2J)";
+  view.problems = {"nft tables: \x1b[2J"};
+  const std::string text = AuditText(Audit(view, AuditOptions()));
+  EXPECT_THAT(text, AllOf(HasSubstr("[pid 1 (\\x1b[2J)]"), Not(HasSubstr("\x1b"))));
+  const std::string dot = AuditDot(view, Audit(view, AuditOptions()));
+  EXPECT_THAT(dot, AllOf(HasSubstr("x\\\\x1b[2J\" -> "), Not(HasSubstr("\x1b"))));
+  for (const std::string chain : {"KUBE-MARK-MASQ", "x\x1b[2J"}) {
+    const auto explanation = Explain(view.surveys[0], netlink::Family::kIPv4, chain);
+    ASSERT_TRUE(explanation.ok());
+    EXPECT_THAT(ExplainText(*explanation), AllOf(HasSubstr("\\x1b[2J"), Not(HasSubstr("\x1b"))));
+  }
+}
+
+TEST(AuditJsonTest, HasEveryFindingWithItsParts) {
+  const AuditReport report = Audit(HandWritten(), AuditOptions());
+  const nlohmann::json json = nlohmann::json::parse(AuditJson(report));
+  ASSERT_EQ(json["findings"].size(), report.findings.size());
+  const nlohmann::json& first = json["findings"][0];
+  EXPECT_EQ(first["id"], "ChainUser");
+  EXPECT_EQ(first["severity"], "error");
+  EXPECT_EQ(first["chain"], "nat/KUBE-MARK-DROP");
+  EXPECT_EQ(first["family"], "ip");
+  EXPECT_EQ(first["owner"], "unknown");
+  EXPECT_EQ(first["packets"], 0);
+  EXPECT_EQ(first["rules"][0]["chain"], "OFFICE-MASQ");
+  EXPECT_EQ(first["allowed"], false);
+  EXPECT_EQ(json["errors"], 2);
+  EXPECT_EQ(json["kubeProxy"][0]["mode"], "iptables");
+  EXPECT_EQ(json["kubeProxy"][0]["oldestMinor"], 27);
+  EXPECT_EQ(json["kubeProxy"][0]["newestMinor"], nullptr);
+}
+
+TEST(AuditJsonTest, TakesAnyBytes) {
+  NodeView view;
+  view.problems = {"\xff\xfe"};
+  EXPECT_FALSE(nlohmann::json::parse(AuditJson(Audit(view, AuditOptions()))).empty());
+}
+
+TEST(AuditDotTest, DrawsServicesAsOneNodeAndFindingsInRed) {
+  const NodeView view = HandWritten();
+  const std::string dot = AuditDot(view, Audit(view, AuditOptions()));
+  EXPECT_THAT(dot, StartsWith("digraph "));
+  EXPECT_THAT(dot, HasSubstr("label=\"KUBE-SEP-* (4)\""));
+  EXPECT_THAT(dot, Not(HasSubstr("GNZBNJ2PO5MGZ6GT")));
+  EXPECT_THAT(dot, ContainsRegex("KUBE-MARK-DROP\" \\[label=\"[^\"]*MarkDropEmpty\"[^]]*#d40000"));
+  EXPECT_THAT(dot, ContainsRegex("OFFICE-MASQ\" -> \"nft ip nat/KUBE-MARK-MASQ\" \\[label=\"1 "
+                                 "rule.n5 packets\", penwidth=2.5, color=\"#e07b00\""));
+  EXPECT_THAT(dot, HasSubstr("by the mark"));
+  // Chains that have nothing to do with kubelet's are left out.
+  EXPECT_THAT(dot, Not(HasSubstr("KUBE-FORWARD")));
+}
+
+TEST(AuditDotTest, DrawsTheChainThatACniPluginWillMiss) {
+  NodeView view;
+  view.cni.references.push_back(
+      {.file = "/etc/cni/\"net\"", .plugin = "portmap", .chain = "KUBE-MARK-MASQ"});
+  AuditOptions options;
+  options.mode = Mode::kCleanup;
+  const std::string dot = AuditDot(view, Audit(view, options));
+  EXPECT_THAT(dot,
+              HasSubstr("\"nat/KUBE-MARK-MASQ\" [label=\"nat/KUBE-MARK-MASQ\\ndoes not exist\""));
+  EXPECT_THAT(dot, HasSubstr("\"/etc/cni/\\\"net\\\"\" -> \"nat/KUBE-MARK-MASQ\""));
 }
 
 }  // namespace

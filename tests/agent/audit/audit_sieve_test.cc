@@ -3,34 +3,33 @@
 // An audit of what the sieve keeps reports what an audit of everything reports, in bounded memory.
 #include "agent/audit/audit_sieve.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/kube_proxy_facts.h"
 #include "agent/audit/mark_map.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
 using netlink::Family;
 using netlink::Survey;
 using netlink::SurveyRule;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables,
                                    NodeChange::kKubeProxyIpvsRemoval, NodeChange::kIptablesNft};
@@ -112,9 +111,9 @@ Survey ManyServices(int services) {
     const std::string endpoint = absl::StrCat("KUBE-SEP-", 1000 + i);
     nat["KUBE-SERVICES"].rules.insert(
         nat["KUBE-SERVICES"].rules.begin(),
-        testing::Surveyed(absl::StrCat("-d 10.0.0.1/32 -j ", service), service));
-    nat[service].rules = {testing::Surveyed(absl::StrCat("-j ", endpoint), endpoint)};
-    nat[endpoint].rules = {testing::Surveyed("-s 10.1.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+        Surveyed(absl::StrCat("-d 10.0.0.1/32 -j ", service), service));
+    nat[service].rules = {Surveyed(absl::StrCat("-j ", endpoint), endpoint)};
+    nat[endpoint].rules = {Surveyed("-s 10.1.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
     nat[endpoint].rules[0].counters = {.packets = 3, .bytes = 180};
   }
   return survey;
@@ -136,10 +135,9 @@ TEST(AuditSieveManyTest, KeepsAFewServicesAndCountsTheOthers) {
 TEST(AuditSieveManyTest, FindsWhatIsForeignAmongThem) {
   Survey whole = ManyServices(2000);
   auto& nat = whole.tables[{"ip", "nat"}];
-  nat["KUBE-SEP-2999"].rules.push_back(
-      testing::Surveyed("-j KUBELET-MARK-MASQ", "KUBELET-MARK-MASQ"));
+  nat["KUBE-SEP-2999"].rules.push_back(Surveyed("-j KUBELET-MARK-MASQ", "KUBELET-MARK-MASQ"));
   nat["KUBELET-MARK-MASQ"];
-  nat["VPN"].rules.push_back(testing::Surveyed("-j KUBE-SVC-2998", "KUBE-SVC-2998"));
+  nat["VPN"].rules.push_back(Surveyed("-j KUBE-SVC-2998", "KUBE-SVC-2998"));
   const NodeView sifted = Sifted(whole);
   const AuditReport now = Audit(sifted, {});
   ASSERT_NE(FindKind(now, AuditKind::kPrivateChainUser), nullptr);
@@ -153,7 +151,7 @@ TEST(AuditSieveManyTest, KeepsNothingOfForeignChainsThatDoNotConcernKubelet) {
   Survey whole = SurveyOf("nft", NatText({}, {}));
   auto& nat = whole.tables[{"ip", "nat"}];
   for (int i = 0; i < 100000; ++i) {
-    nat[absl::StrCat("FLOOD-", i)].rules = {testing::Surveyed("-s 192.0.2.1/32 -j RETURN")};
+    nat[absl::StrCat("FLOOD-", i)].rules = {Surveyed("-s 192.0.2.1/32 -j RETURN")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_LT(ChainsIn(sifted.surveys[0]), 20U);
@@ -165,8 +163,7 @@ TEST(AuditSieveManyTest, HoldsAThousandRulesThatMatterAndCountsMore) {
   auto& nat = whole.tables[{"ip", "nat"}];
   nat["KUBE-MARK-MASQ"];
   for (int i = 0; i < 100000; ++i) {
-    nat[absl::StrCat("FLOOD-", i)].rules = {
-        testing::Surveyed("-j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+    nat[absl::StrCat("FLOOD-", i)].rules = {Surveyed("-j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(RulesIn(sifted.surveys[0]), AuditSieve::kMostNeeded);
@@ -180,7 +177,7 @@ TEST(AuditSieveManyTest, AFloodPushesOutNoRuleThatMattersForAnotherReason) {
                                           "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}));
   auto& nat = whole.tables[{"ip", "nat"}];
   for (int i = 0; i < 2000; ++i) {
-    nat["A-FLOOD"].rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x4000/0xffffffff"));
+    nat["A-FLOOD"].rules.push_back(Surveyed("-j MARK --set-xmark 0x4000/0xffffffff"));
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
@@ -193,7 +190,7 @@ TEST(AuditSieveManyTest, AFloodOfRulesThatClearAMarkPushesOutNoneThatSetsIt) {
   Survey whole = SurveyOf("nft", NatText({"Z"}, {"-A Z -j MARK --set-xmark 0x4000/0x4000"}));
   auto& rules = whole.tables[{"ip", "nat"}]["A-FLOOD"].rules;
   for (int i = 0; i < 2000; ++i) {
-    rules.push_back(testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff"));
+    rules.push_back(Surveyed("-j MARK --set-xmark 0x1/0xffffffff"));
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_EQ(sifted.left_out.at("nft").too_many, 2000U - AuditSieve::kMostNeeded);
@@ -219,7 +216,7 @@ TEST(AuditSieveManyTest, AProxysChainWithRulesOfEveryKindIsBounded) {
   auto& services = whole.tables[{"ip", "nat"}]["KUBE-SERVICES"].rules;
   for (int i = 0; i < 100000; ++i) {
     const std::string chain = absl::StrCat("X", i);
-    services.push_back(testing::Surveyed(absl::StrCat("-j ", chain), chain));
+    services.push_back(Surveyed(absl::StrCat("-j ", chain), chain));
   }
   EXPECT_LT(RulesIn(Sifted(whole).surveys[0]), 2000U);
 }
@@ -228,7 +225,7 @@ TEST(AuditSieveManyTest, ChainsOfAProxysOwnTableAreFew) {
   Survey whole = SurveyOf("nft", NatText({}, {}));
   auto& table = whole.tables[{"ip", "kube-proxy"}];
   for (int i = 0; i < 10000; ++i) {
-    table[absl::StrCat("service-", i, "-ns/web")].rules = {testing::Surveyed("-j RETURN")};
+    table[absl::StrCat("service-", i, "-ns/web")].rules = {Surveyed("-j RETURN")};
   }
   const NodeView sifted = Sifted(whole);
   EXPECT_LT(ChainsIn(sifted.surveys[0]), 40U);
@@ -239,6 +236,124 @@ TEST(AuditSieveManyTest, EndsWithThePausesError) {
   const SiftOptions options = {.pause = [] { return absl::CancelledError("enough"); }};
   AuditSieve sieve(options);
   EXPECT_THAT(netlink::Sifted(ManyServices(1), sieve), StatusIs(absl::StatusCode::kCancelled));
+}
+
+// An audit and an explanation of a node with 10,000 services of five endpoints each: 170,000
+// rules in 60,000 chains.
+
+constexpr int kServices = 10000;
+constexpr int kEndpoints = 5;
+
+netlink::SurveyRule Rule(const std::string& text, const std::string& jump) {
+  return Surveyed(text, jump);
+}
+
+std::string Address(int network, int host) {
+  return absl::StrCat("10.", network, ".", host / 250, ".", host % 250 + 1);
+}
+
+void AddService(int number, FamilyChains::Chains& nat) {
+  const std::string name = absl::StrCat("namespace-", number % 50, "/service-", number, ":http");
+  const std::string service = absl::StrCat("KUBE-SVC-", 1000000000000000 + number);
+  const std::string to =
+      absl::StrCat("-d ", Address(96, number), "/32 -p tcp -m comment --comment \"", name,
+                   " cluster IP\" -m tcp --dport 80 -j ");
+  nat["KUBE-SERVICES"].rules.push_back(Rule(to + service, service));
+  auto& rules = nat[service].rules;
+  rules.push_back(Rule("! -s 10.180.0.0/16 " + to + "KUBE-MARK-MASQ", "KUBE-MARK-MASQ"));
+  for (int i = 0; i < kEndpoints; ++i) {
+    const int pod = number * kEndpoints + i;
+    const std::string endpoint = absl::StrCat("KUBE-SEP-", 1000000000000000 + pod);
+    const std::string address = Address(180, pod % 60000);
+    rules.push_back(Rule(absl::StrCat("-m comment --comment \"", name, " -> ", address,
+                                      ":8080\" -m statistic --mode random --probability "
+                                      "0.33333333349 -j ",
+                                      endpoint),
+                         endpoint));
+    nat[endpoint].rules = {
+        Rule(absl::StrCat("-s ", address, "/32 -m comment --comment \"", name,
+                          "\" -j KUBE-MARK-MASQ"),
+             "KUBE-MARK-MASQ"),
+        Rule(absl::StrCat("-p tcp -m comment --comment \"", name,
+                          "\" -m tcp -j DNAT --to-destination ", address, ":8080"),
+             "")};
+  }
+}
+
+netlink::Survey LargeNode() {
+  netlink::Survey survey = SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"));
+  auto& nat = survey.tables[{"ip", "nat"}];
+  nat["KUBE-SERVICES"].rules.clear();
+  for (int number = 0; number < kServices; ++number) AddService(number, nat);
+  nat["OFFICE"].rules.push_back(Rule("-s 192.168.7.0/24 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ"));
+  return survey;
+}
+
+// Of this process, from now on; the most that it had, in MiB.
+void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+int PeakMebibytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!absl::StartsWith(line, "VmHWM:")) continue;
+    int kibibytes = 0;
+    const size_t digits = line.find_first_of("0123456789");
+    EXPECT_TRUE(absl::SimpleAtoi(line.substr(digits, line.find(' ', digits) - digits), &kibibytes));
+    return kibibytes / 1024;
+  }
+  return 0;
+}
+
+TEST(AuditScaleTest, TenThousandServicesAreOneLineOfAnAudit) {
+  ForgetPeak();
+  const NodeView view = ViewOf(LargeNode());
+  const absl::Duration begin = testing::CpuOfThisThread();
+  const AuditReport report = Audit(view, AuditOptions());
+  const double seconds = absl::ToDoubleSeconds(testing::CpuOfThisThread() - begin);
+  RecordProperty("audit_ms", static_cast<int>(seconds * 1000));
+  EXPECT_LT(seconds, 2.0);
+  ASSERT_THAT(report.findings, SizeIs(3));
+  const AuditFinding* own = FindKind(report, AuditKind::kKubeProxyUsesMarkMasq);
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(own->count, static_cast<size_t>(kServices * (1 + kEndpoints) + 9));
+  EXPECT_EQ(report.warnings, 1U);
+  EXPECT_LT(AuditText(report).size(), 4000U);
+  EXPECT_LT(AuditDot(view, report).size(), 10000U);
+  RecordProperty("peak_mib", PeakMebibytes());
+  EXPECT_LT(PeakMebibytes(), 200);
+}
+
+TEST(AuditScaleTest, TenThousandServicesAreAFewLinesBeforeEachChange) {
+  NodeView view = ViewOf(LargeNode());
+  for (const NodeChange change : {NodeChange::kKubeProxyNftables, NodeChange::kKubeProxyIpvsRemoval,
+                                  NodeChange::kIptablesNft}) {
+    view.surveys[0].mode = change == NodeChange::kIptablesNft ? "legacy" : "nft";
+    ForgetPeak();
+    const absl::Duration begin = testing::CpuOfThisThread();
+    const AuditReport report = Audit(view, {.change = change});
+    const double seconds = absl::ToDoubleSeconds(testing::CpuOfThisThread() - begin);
+    const std::string name(ChangeName(change));
+    RecordProperty(name + "_ms", static_cast<int>(seconds * 1000));
+    RecordProperty(name + "_peak_mib", PeakMebibytes());
+    EXPECT_LT(seconds, 2.0) << name;
+    EXPECT_LT(AuditText(report).size(), 6000U) << name;
+    EXPECT_LT(PeakMebibytes(), 200) << name;
+  }
+}
+
+TEST(AuditScaleTest, TenThousandServicesAreExplainedByPurpose) {
+  const netlink::Survey survey = LargeNode();
+  ForgetPeak();
+  const absl::Duration begin = testing::CpuOfThisThread();
+  const absl::StatusOr<Explanation> explanation =
+      Explain(survey, netlink::Family::kIPv4, "nat/KUBE-MARK-MASQ");
+  const double seconds = absl::ToDoubleSeconds(testing::CpuOfThisThread() - begin);
+  RecordProperty("explain_ms", static_cast<int>(seconds * 1000));
+  EXPECT_LT(seconds, 2.0);
+  ASSERT_TRUE(explanation.ok());
+  EXPECT_EQ(explanation->purposes[0].count, static_cast<size_t>(kServices + 3));
+  EXPECT_EQ(explanation->purposes[1].count, static_cast<size_t>(kServices * kEndpoints + 4));
+  EXPECT_LT(ExplainText(*explanation).size(), 10000U);
+  EXPECT_LT(PeakMebibytes(), 200);
 }
 
 }  // namespace

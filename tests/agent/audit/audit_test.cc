@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/audit.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,23 +10,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/audit/allow_list.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent::audit_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
@@ -56,56 +49,49 @@ netlink::Survey Beside128(const std::vector<std::string>& chains,
 
 // ---- whole rulesets, in one line a finding ----
 
+const netlink::TableId kInetOwn = {"inet", "own"};
+const netlink::TableId kIp6Own = {"ip6", "own"};
+const netlink::TableId kIpKubeProxy = {"ip", "kube-proxy"};
+const netlink::TableId kIpNat = {"ip", "nat"};
+const netlink::TableId kIpOwn = {"ip", "own"};
+
 struct RulesetRow {
   std::string name;
   std::string file;
   std::vector<std::string> lines;
 };
-void PrintTo(const RulesetRow& row, std::ostream* out) { *out << row.name; }
 
-class AuditRulesetTest : public ::testing::TestWithParam<RulesetRow> {};
-
-TEST_P(AuditRulesetTest, FindsThese) {
-  EXPECT_EQ(Lines(AuditFile(GetParam().file)), GetParam().lines);
+TEST(AuditRulesetTest, FindsThese) {
+  const RulesetRow rows[] = {
+      {"KubeProxy128HasNothingToFear", "rulesets/kube-proxy-1.28-A-v4.save",
+       List("info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ")},
+      {"KubeProxy124AloneFailsOpenAlready", "rulesets/kube-proxy-1.24-A-v4.save",
+       List("error MarkDropEmpty nat/KUBE-MARK-DROP",
+            "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
+            "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ")},
+      {"IpvsBefore125NeedsMarkDrop", "audited/ipvs-1.23-v4.save",
+       List("error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
+            "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ")},
+      {"IpvsSince125DoesNot", "audited/ipvs-1.28-v4.save",
+       List("info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ")},
+      {"PortmapWithoutKubeProxyBreaks", "audited/portmap-v4.save",
+       List("error ChainUser nat/KUBE-MARK-MASQ")},
+      {"HostPortsOfCrioBreakToo", "audited/host-ports-v4.save",
+       List("error ChainUser nat/KUBE-MARK-MASQ")},
+      {"AnAdministratorsRules", "audited/hand-written-v4.save",
+       List("error ChainUser nat/KUBE-MARK-DROP", "error MarkDropEmpty nat/KUBE-MARK-DROP",
+            "warning ForeignRule nat/KUBE-POSTROUTING", "warning ChainUser nat/KUBE-MARK-MASQ",
+            "warning MarkBitTested", "warning MarkBitSet nat/KUBE-POSTROUTING", "info KubeProxy",
+            "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ")},
+      {"KpngsIptablesBackend", "audited/kpng-v4.save",
+       List("error MarkDropEmpty nat/KUBE-MARK-DROP",
+            "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info Kpng", "info KubeProxy")},
+  };
+  for (const RulesetRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(Lines(AuditFile(row.file)), row.lines);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rulesets, AuditRulesetTest,
-    ::testing::Values(
-        RulesetRow{"KubeProxy128HasNothingToFear",
-                   "rulesets/kube-proxy-1.28-A-v4.save",
-                   {"info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
-        RulesetRow{"KubeProxy124AloneFailsOpenAlready",
-                   "rulesets/kube-proxy-1.24-A-v4.save",
-                   {"error MarkDropEmpty nat/KUBE-MARK-DROP",
-                    "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
-                    "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
-        RulesetRow{"IpvsBefore125NeedsMarkDrop",
-                   "audited/ipvs-1.23-v4.save",
-                   {"error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
-                    "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
-        RulesetRow{"IpvsSince125DoesNot",
-                   "audited/ipvs-1.28-v4.save",
-                   {"info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
-        RulesetRow{"PortmapWithoutKubeProxyBreaks",
-                   "audited/portmap-v4.save",
-                   {"error ChainUser nat/KUBE-MARK-MASQ"}},
-        RulesetRow{"HostPortsOfCrioBreakToo",
-                   "audited/host-ports-v4.save",
-                   {"error ChainUser nat/KUBE-MARK-MASQ"}},
-        RulesetRow{
-            "AnAdministratorsRules",
-            "audited/hand-written-v4.save",
-            {"error ChainUser nat/KUBE-MARK-DROP", "error MarkDropEmpty nat/KUBE-MARK-DROP",
-             "warning ForeignRule nat/KUBE-POSTROUTING", "warning ChainUser nat/KUBE-MARK-MASQ",
-             "warning MarkBitTested", "warning MarkBitSet nat/KUBE-POSTROUTING", "info KubeProxy",
-             "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
-        RulesetRow{
-            "KpngsIptablesBackend",
-            "audited/kpng-v4.save",
-            {"error MarkDropEmpty nat/KUBE-MARK-DROP",
-             "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info Kpng", "info KubeProxy"}}),
-    [](const auto& row) { return row.param.name; });
 
 // ---- users of chains ----
 
@@ -171,37 +157,33 @@ struct FutureRow {
   std::string table;  // of the chain
   std::string chain;
   std::string rule;
-  netlink::Family family;
   std::string line;
+  netlink::Family family = netlink::Family::kIPv4;
 };
-void PrintTo(const FutureRow& row, std::ostream* out) { *out << row.name; }
 
-class AuditChainFutureTest : public ::testing::TestWithParam<FutureRow> {};
-
-TEST_P(AuditChainFutureTest, DecidesTheSeverity) {
-  const FutureRow& row = GetParam();
-  netlink::Survey survey;
-  survey.mode = "nft";
-  auto& chains = survey.tables[{std::string(netlink::FamilyName(row.family)), row.table}];
-  chains[row.chain] = {};
-  chains["MINE"].rules.push_back(testing::Surveyed(row.rule, row.chain, row.family));
-  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
+TEST(AuditChainFutureTest, DecidesTheSeverity) {
+  const FutureRow rows[] = {
+      {"FirewallStaysOnIPv4", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
+       "warning ChainUser filter/KUBE-FIREWALL"},
+      {"FirewallGoesOnIPv6", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
+       "error ChainUser filter/KUBE-FIREWALL", netlink::Family::kIPv6},
+      {"PostroutingGoes", "nat", "KUBE-POSTROUTING", "-j KUBE-POSTROUTING",
+       "error ChainUser nat/KUBE-POSTROUTING"},
+      {"TheCanaryGoes", "mangle", "KUBE-KUBELET-CANARY", "-j KUBE-KUBELET-CANARY",
+       "error ChainUser mangle/KUBE-KUBELET-CANARY"},
+      {"TheHintStays", "mangle", "KUBE-IPTABLES-HINT", "-j KUBE-IPTABLES-HINT",
+       "warning ChainUser mangle/KUBE-IPTABLES-HINT"},
+  };
+  for (const FutureRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    netlink::Survey survey;
+    survey.mode = "nft";
+    auto& chains = survey.tables[{std::string(netlink::FamilyName(row.family)), row.table}];
+    chains[row.chain] = {};
+    chains["MINE"].rules.push_back(Surveyed(row.rule, row.chain, row.family));
+    EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Chains, AuditChainFutureTest,
-    ::testing::Values(
-        FutureRow{"FirewallStaysOnIPv4", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
-                  netlink::Family::kIPv4, "warning ChainUser filter/KUBE-FIREWALL"},
-        FutureRow{"FirewallGoesOnIPv6", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
-                  netlink::Family::kIPv6, "error ChainUser filter/KUBE-FIREWALL"},
-        FutureRow{"PostroutingGoes", "nat", "KUBE-POSTROUTING", "-j KUBE-POSTROUTING",
-                  netlink::Family::kIPv4, "error ChainUser nat/KUBE-POSTROUTING"},
-        FutureRow{"TheCanaryGoes", "mangle", "KUBE-KUBELET-CANARY", "-j KUBE-KUBELET-CANARY",
-                  netlink::Family::kIPv4, "error ChainUser mangle/KUBE-KUBELET-CANARY"},
-        FutureRow{"TheHintStays", "mangle", "KUBE-IPTABLES-HINT", "-j KUBE-IPTABLES-HINT",
-                  netlink::Family::kIPv4, "warning ChainUser mangle/KUBE-IPTABLES-HINT"}),
-    [](const auto& row) { return row.param.name; });
 
 // ---- chains that look in place and do nothing ----
 
@@ -248,39 +230,6 @@ struct ActorRow {
   std::string mode = "nft";
   int32_t priority = 0;
 };
-void PrintTo(const ActorRow& row, std::ostream* out) { *out << row.name; }
-
-class WhatActsTest : public ::testing::TestWithParam<ActorRow> {};
-
-TEST_P(WhatActsTest, IsFoundInEveryTable) {
-  const ActorRow& row = GetParam();
-  NodeView view =
-      ViewOf(SurveyOf("nft", NatText({"MINE", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"},
-                                     {"-A MINE -j KUBE-MARK-MASQ", "-A MINE -j KUBE-MARK-DROP",
-                                      "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
-                                      "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"})));
-  if (row.mode == "legacy") view.surveys.push_back(SurveyOf("legacy", ""));
-  auto& chains = view.surveys.back().tables[row.table];
-  netlink::SurveyChain& base = chains[row.base_name];
-  base = {.base = true, .policy = "ACCEPT"};
-  if (row.hook) base.hook = {.hook = *row.hook, .priority = row.priority};
-  for (const std::string& rule : row.base) base.rules.push_back(testing::Surveyed(rule, "acts"));
-  for (const std::string& rule : row.acts) {
-    chains["acts"].rules.push_back(testing::Surveyed(rule, ""));
-  }
-  const AuditReport report = Audit(view, kLegacy);
-  EXPECT_EQ(FindKind(report, AuditKind::kMarkMasqUnheard) == nullptr, row.masquerades);
-  EXPECT_EQ(FindKind(report, AuditKind::kMarkDropUnheard) == nullptr, row.drops);
-  for (const bool masquerades : {true, false}) {
-    const auto explained =
-        Explain(view.surveys[0], netlink::Family::kIPv4,
-                masquerades ? "nat/KUBE-MARK-MASQ" : "nat/KUBE-MARK-DROP", view.surveys);
-    ASSERT_TRUE(explained.ok());
-    EXPECT_EQ(!absl::StrContains(absl::StrJoin(explained->next, "|"), "no rule acts on the mark"),
-              masquerades ? row.masquerades : row.drops)
-        << absl::StrJoin(explained->next, "|");
-  }
-}
 
 constexpr uint32_t kPostroutingHook = 4;
 constexpr uint32_t kInputHook = 1;
@@ -289,108 +238,85 @@ constexpr uint32_t kPreroutingHook = 0;
 const char kMasqMark[] = "-m mark --mark 0x4000/0x4000";
 const char kNotMasqMark[] = "-m mark ! --mark 0x4000/0x4000";
 
-INSTANTIATE_TEST_SUITE_P(
-    Tables, WhatActsTest,
-    ::testing::Values(
-        ActorRow{"NoRule", {"ip", "kube-proxy"}, kPostroutingHook, {}, {}},
-        ActorRow{"KubeProxySince136",
-                 {"ip", "kube-proxy"},
-                 kPostroutingHook,
-                 {"-j acts"},
-                 {absl::StrCat(kMasqMark, " -j MASQUERADE --random-fully")},
-                 true},
-        ActorRow{"KubeProxyUpTo135",
-                 {"ip", "kube-proxy"},
-                 kPostroutingHook,
-                 {"-j acts"},
-                 {"-m mark --mark 0x0/0x4000 -j RETURN", "-j MARK --set-xmark 0x4000/0x0",
-                  "-j MASQUERADE --random-fully"},
-                 true},
-        ActorRow{"OfBothFamilies",
-                 {"inet", "own"},
-                 kPostroutingHook,
-                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
-                 {},
-                 true},
-        ActorRow{"OfTheOtherFamily",
-                 {"ip6", "own"},
-                 kPostroutingHook,
-                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
-                 {}},
-        ActorRow{"AnotherMark",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {"-m mark --mark 0x1/0x1 -j MASQUERADE"},
-                 {}},
-        ActorRow{"WithoutTheMark",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {absl::StrCat(kNotMasqMark, " -j MASQUERADE")},
-                 {}},
-        ActorRow{
-            "OtherPackets", {"ip", "own"}, kPostroutingHook, {"-s 10.0.0.0/8 -j MASQUERADE"}, {}},
-        ActorRow{"EveryPacket", {"ip", "own"}, kPostroutingHook, {"-j MASQUERADE"}, {}, true},
-        ActorRow{"BehindAVerdict",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {"-j ACCEPT", absl::StrCat(kMasqMark, " -j MASQUERADE")},
-                 {}},
-        ActorRow{"BehindAJumpThatAcceptsAll",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {"-j acts", absl::StrCat(kMasqMark, " -j MASQUERADE")},
-                 {"-j ACCEPT"}},
-        ActorRow{"NothingLeadsThere",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {absl::StrCat(kNotMasqMark, " -j acts")},
-                 {"-j MASQUERADE"}},
-        ActorRow{"OnlyTheMarkLeadsThere",
-                 {"ip", "own"},
-                 kPostroutingHook,
-                 {absl::StrCat(kMasqMark, " -j acts")},
-                 {"-s 10.0.0.0/8 -j MASQUERADE"},
-                 true},
-        ActorRow{"IptablesLegacy",
-                 {"ip", "nat"},
-                 std::nullopt,
-                 {absl::StrCat(kMasqMark, " -j MASQUERADE")},
-                 {},
-                 true,
-                 false,
-                 "POSTROUTING",
-                 "legacy"},
-        ActorRow{"DropsInput",
-                 {"inet", "own"},
-                 kInputHook,
-                 {"-m mark --mark 0x8000/0x8000 -j DROP"},
-                 {},
-                 false,
-                 true},
-        ActorRow{"DropsTheOtherMark",
-                 {"inet", "own"},
-                 kInputHook,
-                 {absl::StrCat(kMasqMark, " -j DROP")},
-                 {}},
-        ActorRow{"DropsForwardedPackets",
-                 {"inet", "own"},
-                 kForwardHook,
-                 {"-m mark --mark 0x8000/0x8000 -j DROP"},
-                 {}},
-        ActorRow{.name = "DropsBeforeTheMarkIsSet",
-                 .table = {"inet", "own"},
-                 .hook = kPreroutingHook,
-                 .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
-                 .acts = {},
-                 .priority = -300},
-        ActorRow{.name = "DropsAfterTheMarkIsSet",
-                 .table = {"inet", "own"},
-                 .hook = kPreroutingHook,
-                 .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
-                 .acts = {},
-                 .drops = true,
-                 .priority = -90}),
-    [](const auto& row) { return row.param.name; });
+TEST(WhatActsTest, IsFoundInEveryTable) {
+  const ActorRow rows[] = {
+      {"NoRule", kIpKubeProxy, kPostroutingHook, List(), List()},
+      {"KubeProxySince136", kIpKubeProxy, kPostroutingHook, List("-j acts"),
+       List(absl::StrCat(kMasqMark, " -j MASQUERADE --random-fully")), true},
+      {"KubeProxyUpTo135", kIpKubeProxy, kPostroutingHook, List("-j acts"),
+       List("-m mark --mark 0x0/0x4000 -j RETURN", "-j MARK --set-xmark 0x4000/0x0",
+            "-j MASQUERADE --random-fully"),
+       true},
+      {"OfBothFamilies", kInetOwn, kPostroutingHook,
+       List(absl::StrCat(kMasqMark, " -j MASQUERADE")), List(), true},
+      {"OfTheOtherFamily", kIp6Own, kPostroutingHook,
+       List(absl::StrCat(kMasqMark, " -j MASQUERADE")), List()},
+      {"AnotherMark", kIpOwn, kPostroutingHook, List("-m mark --mark 0x1/0x1 -j MASQUERADE"),
+       List()},
+      {"WithoutTheMark", kIpOwn, kPostroutingHook,
+       List(absl::StrCat(kNotMasqMark, " -j MASQUERADE")), List()},
+      {"OtherPackets", kIpOwn, kPostroutingHook, List("-s 10.0.0.0/8 -j MASQUERADE"), List()},
+      {"EveryPacket", kIpOwn, kPostroutingHook, List("-j MASQUERADE"), List(), true},
+      {"BehindAVerdict", kIpOwn, kPostroutingHook,
+       List("-j ACCEPT", absl::StrCat(kMasqMark, " -j MASQUERADE")), List()},
+      {"BehindAJumpThatAcceptsAll", kIpOwn, kPostroutingHook,
+       List("-j acts", absl::StrCat(kMasqMark, " -j MASQUERADE")), List("-j ACCEPT")},
+      {"NothingLeadsThere", kIpOwn, kPostroutingHook, List(absl::StrCat(kNotMasqMark, " -j acts")),
+       List("-j MASQUERADE")},
+      {"OnlyTheMarkLeadsThere", kIpOwn, kPostroutingHook, List(absl::StrCat(kMasqMark, " -j acts")),
+       List("-s 10.0.0.0/8 -j MASQUERADE"), true},
+      {"IptablesLegacy", kIpNat, std::nullopt, List(absl::StrCat(kMasqMark, " -j MASQUERADE")),
+       List(), true, false, "POSTROUTING", "legacy"},
+      {"DropsInput", kInetOwn, kInputHook, List("-m mark --mark 0x8000/0x8000 -j DROP"), List(),
+       false, true},
+      {"DropsTheOtherMark", kInetOwn, kInputHook, List(absl::StrCat(kMasqMark, " -j DROP")),
+       List()},
+      {"DropsForwardedPackets", kInetOwn, kForwardHook,
+       List("-m mark --mark 0x8000/0x8000 -j DROP"), List()},
+      {.name = "DropsBeforeTheMarkIsSet",
+       .table = {"inet", "own"},
+       .hook = kPreroutingHook,
+       .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
+       .acts = {},
+       .priority = -300},
+      {.name = "DropsAfterTheMarkIsSet",
+       .table = {"inet", "own"},
+       .hook = kPreroutingHook,
+       .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
+       .acts = {},
+       .drops = true,
+       .priority = -90},
+  };
+  for (const ActorRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    NodeView view =
+        ViewOf(SurveyOf("nft", NatText({"MINE", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"},
+                                       {"-A MINE -j KUBE-MARK-MASQ", "-A MINE -j KUBE-MARK-DROP",
+                                        "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+                                        "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"})));
+    if (row.mode == "legacy") view.surveys.push_back(SurveyOf("legacy", ""));
+    auto& chains = view.surveys.back().tables[row.table];
+    netlink::SurveyChain& base = chains[row.base_name];
+    base = {.base = true, .policy = "ACCEPT"};
+    if (row.hook) base.hook = {.hook = *row.hook, .priority = row.priority};
+    for (const std::string& rule : row.base) base.rules.push_back(Surveyed(rule, "acts"));
+    for (const std::string& rule : row.acts) {
+      chains["acts"].rules.push_back(Surveyed(rule, ""));
+    }
+    const AuditReport report = Audit(view, kLegacy);
+    EXPECT_EQ(FindKind(report, AuditKind::kMarkMasqUnheard) == nullptr, row.masquerades);
+    EXPECT_EQ(FindKind(report, AuditKind::kMarkDropUnheard) == nullptr, row.drops);
+    for (const bool masquerades : {true, false}) {
+      const auto explained =
+          Explain(view.surveys[0], netlink::Family::kIPv4,
+                  masquerades ? "nat/KUBE-MARK-MASQ" : "nat/KUBE-MARK-DROP", view.surveys);
+      ASSERT_TRUE(explained.ok());
+      EXPECT_EQ(!absl::StrContains(absl::StrJoin(explained->next, "|"), "no rule acts on the mark"),
+                masquerades ? row.masquerades : row.drops)
+          << absl::StrJoin(explained->next, "|");
+    }
+  }
+}
 
 // kube-proxy since 1.27 rewrites KUBE-FIREWALL without the rule for the mark.
 TEST(AuditTest, ADropMarkWhoseRuleWasWipedIsAnError) {
@@ -434,44 +360,40 @@ TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
 
 struct LeftOverRow {
   std::string name;
-  std::string mode;   // of the leftovers
-  std::string table;  // of nft; empty: none
   std::string family = {};
+  std::string mode = "nft";          // of the leftovers
+  std::string table = "kube-proxy";  // of nft; empty: none
 };
-void PrintTo(const LeftOverRow& row, std::ostream* out) { *out << row.name; }
-
-class AuditLeftOverTest : public ::testing::TestWithParam<LeftOverRow> {};
 
 // `kube-proxy --cleanup` deletes the tables of nftables mode, of both families.
-TEST_P(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
-  const LeftOverRow& row = GetParam();
-  NodeView view = ViewOf(SurveyOf(row.mode, NatText({"KUBE-MARK-MASQ", "KUBE-SVC-X"}, {})));
-  if (row.mode == "legacy") view.surveys.insert(view.surveys.begin(), SurveyOf("nft", ""));
-  if (!row.table.empty()) view.surveys[0].tables[{row.family, row.table}] = {};
-  const AuditReport report = Audit(view, kLegacy);
-  const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyLeftOver);
-  ASSERT_NE(found, nullptr);
-  const std::string table = absl::StrCat("the table ", row.family, " ", row.table);
-  const bool live = row.table == "kube-proxy" && row.family != "inet";
-  EXPECT_EQ(absl::StrContains(found->remedy, "Do not run kube-proxy --cleanup"), live);
-  EXPECT_EQ(absl::c_linear_search(found->details, table), live);
-  EXPECT_EQ(absl::StrContains(found->remedy, "only run it where no kube-proxy runs"), !live);
-}
 
-INSTANTIATE_TEST_SUITE_P(
-    Tables, AuditLeftOverTest,
-    ::testing::Values(LeftOverRow{"NoTable", "nft", ""},
-                      LeftOverRow{"TheSameFamily", "nft", "kube-proxy", "ip"},
-                      LeftOverRow{"TheOtherFamily", "nft", "kube-proxy", "ip6"},
-                      LeftOverRow{"LeftInLegacyTables", "legacy", "kube-proxy", "ip"},
-                      LeftOverRow{"AnotherProgramsTable", "nft", "kube-proxy", "inet"}),
-    [](const auto& row) { return row.param.name; });
+TEST(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
+  const LeftOverRow rows[] = {
+      {"NoTable", {}, "nft", {}},       {"TheSameFamily", "ip"},
+      {"TheOtherFamily", "ip6"},        {"LeftInLegacyTables", "ip", "legacy"},
+      {"AnotherProgramsTable", "inet"},
+  };
+  for (const LeftOverRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    NodeView view = ViewOf(SurveyOf(row.mode, NatText({"KUBE-MARK-MASQ", "KUBE-SVC-X"}, {})));
+    if (row.mode == "legacy") view.surveys.insert(view.surveys.begin(), SurveyOf("nft", ""));
+    if (!row.table.empty()) view.surveys[0].tables[{row.family, row.table}] = {};
+    const AuditReport report = Audit(view, kLegacy);
+    const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyLeftOver);
+    ASSERT_NE(found, nullptr);
+    const std::string table = absl::StrCat("the table ", row.family, " ", row.table);
+    const bool live = row.table == "kube-proxy" && row.family != "inet";
+    EXPECT_EQ(absl::StrContains(found->remedy, "Do not run kube-proxy --cleanup"), live);
+    EXPECT_EQ(absl::c_linear_search(found->details, table), live);
+    EXPECT_EQ(absl::StrContains(found->remedy, "only run it where no kube-proxy runs"), !live);
+  }
+}
 
 // ---- marks and routing rules ----
 
 TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = testing::Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
+  const netlink::SurveyRule rule = Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
   survey.tables[{"inet", "vpn"}]["pre"] = {.base = true, .policy = "", .rules = {rule}};
   const AuditReport report = Audit(ViewOf(survey), kLegacy);
   EXPECT_THAT(Lines(report), ElementsAre("info MarkBitSet nat/KUBE-POSTROUTING"));
@@ -481,7 +403,7 @@ TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
 TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
   netlink::Survey survey = SurveyOf("nft", "");
   const netlink::SurveyRule rule =
-      testing::Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
+      Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
   survey.tables[{"ip", "mangle"}]["cali-x"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), IsEmpty());
   AuditOptions options;
@@ -493,7 +415,7 @@ TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
 
 TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
   netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0x4000/0x4000");
+  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0x4000/0x4000");
   survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
 #include "tests/support/surveyed.h"

@@ -2,9 +2,6 @@
 //
 // What an audit finds before a change, and that it finds nothing on sound nodes. The hostile cases
 // first: comments that lie, chains that imitate kube-proxy's, files that only look like rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -17,20 +14,13 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/kube_proxy_facts.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 constexpr netlink::Family kFamily = netlink::Family::kIPv4;
 
@@ -163,11 +153,10 @@ TEST(BeforeChangeTest, WithTheGateOffKubeletKeepsItsChainsNextToNftablesMode) {
   AuditOptions gate_off = kNftables;
   gate_off.mode = Mode::kLegacy;
   const AuditReport report = Audit(view, gate_off);
-  EXPECT_THAT(Bad(report),
-              ::testing::UnorderedElementsAre("warning ChainUser nat/KUBE-MARK-MASQ",
-                                              "warning ChainUser nat/KUBE-MARK-DROP",
-                                              "warning CniConfig nat/KUBE-MARK-MASQ",
-                                              "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(Bad(report), UnorderedElementsAre("warning ChainUser nat/KUBE-MARK-MASQ",
+                                                "warning ChainUser nat/KUBE-MARK-DROP",
+                                                "warning CniConfig nat/KUBE-MARK-MASQ",
+                                                "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
   EXPECT_THAT(report.findings[0].consequence,
               HasSubstr("keeps nat/KUBE-MARK-MASQ while IPTablesOwnershipCleanup is off"));
 }
@@ -262,59 +251,52 @@ TEST(BeforeChangeTest, AFirewallThatDropsMeetsTrafficThatKubeProxyAccepted) {
 
 struct HostRow {
   std::string name;
-  ChangeFacts facts;
-  std::vector<std::string> lines;
+  ChangeFacts facts = {};
+  std::vector<std::string> lines = {};
 };
-void PrintTo(const HostRow& row, std::ostream* out) { *out << row.name; }
 
-class BeforeChangeHostTest : public ::testing::TestWithParam<HostRow> {};
-
-TEST_P(BeforeChangeHostTest, IsJudged) {
-  NodeView view;
-  view.facts = GetParam().facts;
-  EXPECT_EQ(Bad(Audit(view, kNftables)), GetParam().lines);
+TEST(BeforeChangeHostTest, IsJudged) {
+  const HostRow rows[] = {
+      {"Unknown"},
+      {"Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}},
+      {"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
+      {"Kernel5_13", {.kernel = "5.13.0"}},
+      {"Kernel6_1", {.kernel = "6.1-rc1"}},
+      {"LacksModules",
+       {.kernel = "6.1.0",
+        .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
+                    {.feature = "nft fib, IPv6",
+                     .module = "nft_fib_ipv6",
+                     .family = netlink::Family::kIPv6}}},
+       {"error KernelLacksModules"}},
+      {"NftOfBullseye",
+       {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
+       {"warning NftTooOld"}},
+      {"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}},
+      {"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}},
+      {"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}},
+      {"NeedsTheWorkaround",
+       {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
+       {"warning ConntrackWorkaround"}},
+      {"NeedsItNoMore", {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}}},
+      {"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
+      {"SavedGhosts",
+       {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
+       {"error SavedRules"}},
+      {"SavedJumps",
+       {.saved = {{.file = "/etc/iptables/rules.v4",
+                   .count = 1,
+                   .lines = {"3: -A X -j KUBE-MARK-MASQ"},
+                   .refusal = BootRefusal::kChain}}},
+       {"error SavedRules"}},
+  };
+  for (const HostRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    NodeView view;
+    view.facts = row.facts;
+    EXPECT_EQ(Bad(Audit(view, kNftables)), row.lines);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Hosts, BeforeChangeHostTest,
-    ::testing::Values(
-        HostRow{"Unknown", {}, {}},
-        HostRow{
-            "Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}, {}},
-        HostRow{"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
-        HostRow{"Kernel5_13", {.kernel = "5.13.0"}, {}},
-        HostRow{"Kernel6_1", {.kernel = "6.1-rc1"}, {}},
-        HostRow{"LacksModules",
-                {.kernel = "6.1.0",
-                 .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
-                             {.feature = "nft fib, IPv6",
-                              .module = "nft_fib_ipv6",
-                              .family = netlink::Family::kIPv6}}},
-                {"error KernelLacksModules"}},
-        HostRow{"NftOfBullseye",
-                {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
-                {"warning NftTooOld"}},
-        HostRow{"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}, {}},
-        HostRow{"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}, {}},
-        HostRow{"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}, {}},
-        HostRow{"NeedsTheWorkaround",
-                {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
-                {"warning ConntrackWorkaround"}},
-        HostRow{"NeedsItNoMore",
-                {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
-                {}},
-        HostRow{"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
-        HostRow{
-            "SavedGhosts",
-            {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
-            {"error SavedRules"}},
-        HostRow{"SavedJumps",
-                {.saved = {{.file = "/etc/iptables/rules.v4",
-                            .count = 1,
-                            .lines = {"3: -A X -j KUBE-MARK-MASQ"},
-                            .refusal = BootRefusal::kChain}}},
-                {"error SavedRules"}}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(BeforeChangeTest, AModuleOfAFamilyThatTheNodeLacksIsNotMissed) {
   NodeView view;
@@ -471,7 +453,7 @@ TEST(BeforeChangeTest, ThisAgentsHintAloneIsNoKubelet) {
 TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
   netlink::Survey survey = Kubelets("nft", true, true);
   survey.tables[{"ip", "nat"}]["POSTROUTING"] = {.base = true,
-                                                 .rules = {testing::Surveyed("-j MASQUERADE")}};
+                                                 .rules = {Surveyed("-j MASQUERADE")}};
   EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
   survey.tables[{"ip", "nat"}]["POSTROUTING"].rules[0].unlistable = true;
   for (const NodeChange change : {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables}) {
@@ -521,7 +503,7 @@ class ChangeFactsTest : public ::testing::Test {
   }
   NodeView Gather(NodeChange change) { return GatherNodeView(sources_, {}, change); }
 
-  testing::TemporaryTree tree_;
+  TemporaryTree tree_;
   ModeSources sources_;
 };
 

@@ -18,6 +18,12 @@ namespace {
 const netlink::TableId kNat = {"ip", "nat"};
 const netlink::TableId kFilter = {"ip", "filter"};
 
+const netlink::TableId kInetNat = {"inet", "nat"};
+const netlink::TableId kIp6Filter = {"ip6", "filter"};
+const netlink::TableId kIp6Nat = {"ip6", "nat"};
+const netlink::TableId kIpKubeIptablesAgent = {"ip", "kube-iptables-agent"};
+const netlink::TableId kIpMangle = {"ip", "mangle"};
+
 TEST(ChainOwnerTest, TellsTheTwoKubeFirewallsApart) {
   EXPECT_EQ(OwnerOfChain(kFilter, "KUBE-FIREWALL"), Owner::kKubelet);
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-FIREWALL"), Owner::kKubeProxyIpvs);
@@ -208,7 +214,7 @@ TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
 TEST(ChainOwnerTest, ABaseChainOfAProgramsOwnTableIsThatPrograms) {
   EXPECT_EQ(OwnerOfChain({"ip", "wg-quick-wg0"}, "premangle", /*base=*/true), Owner::kWgQuick);
   EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT", true), Owner::kFirewalld);
-  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0xca6c/0xffffffff");
+  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0xca6c/0xffffffff");
   EXPECT_EQ(OwnerOfRule({"ip", "wg-quick-wg0"}, "premangle", true, rule), Owner::kWgQuick);
 }
 
@@ -310,7 +316,7 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
       {"by hand", Owner::kUnknown},
   };
   for (const Row& row : rows) {
-    const netlink::SurveyRule rule = testing::Surveyed(
+    const netlink::SurveyRule rule = Surveyed(
         absl::StrCat("-m comment --comment ", netlink::QuoteForSave(row.comment), " -j ACCEPT"));
     EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule), row.owner) << row.comment;
   }
@@ -322,158 +328,117 @@ struct RuleRow {
   std::string chain;
   bool base;
   std::string rule;
-  std::string jump;
   Owner owner;
+  std::string jump = {};
 };
-void PrintTo(const RuleRow& row, std::ostream* out) { *out << row.name; }
 
-class RuleOwnerTest : public ::testing::TestWithParam<RuleRow> {};
-
-TEST_P(RuleOwnerTest, IsToldByChainCommentAndTarget) {
-  const RuleRow& row = GetParam();
-  const netlink::SurveyRule rule = testing::Surveyed(
-      row.rule, row.jump,
-      row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
-  EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
+TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
+  const RuleRow rows[] = {
+      {"KubeletsFormWithAnotherBit", kNat, "KUBE-MARK-MASQ", false,
+       "-j MARK --set-xmark 0x100000/0x100000", Owner::kKubelet},
+      {"SomebodysRuleInKubeletsChain", kNat, "KUBE-MARK-MASQ", false, "-s 10.0.0.1/32 -j ACCEPT",
+       Owner::kUnknown},
+      {"IpvsModesHairpinRule", kNat, "KUBE-POSTROUTING", false,
+       "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kKubeProxyIpvs},
+      {"AnotherSetMasquerades", kNat, "KUBE-POSTROUTING", false,
+       "-m set --match-set MINE dst,dst,src -j MASQUERADE", Owner::kUnknown},
+      {"IpvsModesSetIsNegated", kNat, "KUBE-POSTROUTING", false,
+       "-m set ! --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
+      {"OurFormWithAnotherLabel", kNat, "KUBELET-MARK-MASQ", false,
+       "-m connlabel --label \"7\" --set", Owner::kThisAgent},
+      {"SomebodysRuleInOurChain", kNat, "KUBELET-MARK-MASQ", false, "-s 10.0.0.1/32 -j ACCEPT",
+       Owner::kUnknown},
+      {"AMarkInOurChainIsSomebodys", kNat, "KUBELET-MARK-MASQ", false,
+       "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
+      {"OurJump", kFilter, "FORWARD", true, "-j KUBELET-FIREWALL", Owner::kThisAgent,
+       "KUBELET-FIREWALL"},
+      {"OurJumpOnIPv6", kIp6Nat, "POSTROUTING", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
+       Owner::kThisAgent, "KUBELET-POSTROUTING"},
+      {"AGotoIsNotOurJump", kFilter, "FORWARD", true, "-g KUBELET-FIREWALL", Owner::kUnknown,
+       "KUBELET-FIREWALL"},
+      {"SomebodysCommentOnOurJump", kFilter, "FORWARD", true,
+       "-m comment --comment \"mine\" -j KUBELET-FIREWALL", Owner::kUnknown, "KUBELET-FIREWALL"},
+      {"SomebodysJumpToOurChain", kFilter, "FORWARD", true, "-i eth0 -j KUBELET-FIREWALL",
+       Owner::kUnknown, "KUBELET-FIREWALL"},
+      {"SomebodysJumpWithoutOurComment", kNat, "POSTROUTING", true, "-j KUBELET-POSTROUTING",
+       Owner::kUnknown, "KUBELET-POSTROUTING"},
+      {"SomebodysUseOfOurChain", kNat, "PREROUTING", true, "-p tcp -j KUBELET-MARK-MASQ",
+       Owner::kUnknown, "KUBELET-MARK-MASQ"},
+      {"KubeletsJump", kFilter, "INPUT", true, "-j KUBE-FIREWALL", Owner::kKubelet,
+       "KUBE-FIREWALL"},
+      {"SomebodysJumpToTheSameChain", kFilter, "INPUT", true, "-i eth0 -j KUBE-FIREWALL",
+       Owner::kUnknown, "KUBE-FIREWALL"},
+      {"SomebodysJumpFromForward", kFilter, "FORWARD", true, "-j KUBE-FIREWALL", Owner::kUnknown,
+       "KUBE-FIREWALL"},
+      {"SomebodysUseFromABaseChain", kNat, "PREROUTING", true, "-s 10.0.0.1/32 -j KUBE-MARK-MASQ",
+       Owner::kUnknown, "KUBE-MARK-MASQ"},
+      {"KubeProxysJump", kNat, "PREROUTING", true,
+       "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES", Owner::kKubeProxy,
+       "KUBE-SERVICES"},
+      {"KubeletsJumpOnIPv6", kIp6Filter, "OUTPUT", true, "-j KUBE-FIREWALL", Owner::kKubelet,
+       "KUBE-FIREWALL"},
+      {"KubeletsPostroutingJump", kNat, "POSTROUTING", true,
+       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING", Owner::kKubelet,
+       "KUBE-POSTROUTING"},
+      {"SomebodysJumpToPostrouting", kNat, "POSTROUTING", true,
+       "-m comment --comment \"mine\" -j KUBE-POSTROUTING", Owner::kUnknown, "KUBE-POSTROUTING"},
+      {"KubeletsWordsInAnotherBaseChain", kNat, "OUTPUT", true,
+       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING", Owner::kUnknown,
+       "KUBE-POSTROUTING"},
+      {"KubeletsWordsAtAnotherChain", kNat, "POSTROUTING", true,
+       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-MARK-MASQ", Owner::kUnknown,
+       "KUBE-MARK-MASQ"},
+      {"AGotoIsNotKubeletsJump", kFilter, "INPUT", true, "-g KUBE-FIREWALL", Owner::kUnknown,
+       "KUBE-FIREWALL"},
+      {"KubeletsFormOnIPv6", kIp6Nat, "KUBE-MARK-MASQ", false, "-j MARK --set-xmark 0x4000/0x4000",
+       Owner::kKubelet},
+      {"AKubeletFormIsOneOfItsFamily", kIp6Filter, "KUBE-FIREWALL", false,
+       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
+       "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+       Owner::kUnknown},
+      {"AnotherTargetFromInput", kFilter, "INPUT", true, "-j ACCEPT", Owner::kUnknown},
+      {"SomebodysCommentOnTheSameJump", kFilter, "INPUT", true,
+       "-m comment --comment \"mine\" -j KUBE-FIREWALL", Owner::kUnknown, "KUBE-FIREWALL"},
+      {"IpvsModesLoopbackSetInABaseChain", kNat, "POSTROUTING", true,
+       "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
+      {"CalicosRuleInSomebodysChain", kFilter, "MINE", false,
+       "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" -j ACCEPT", Owner::kCalico},
+      {"AKubeletFormInATableThatIptablesDoesNotHave", kInetNat, "KUBE-MARK-MASQ", false,
+       "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
+      {"OurPostroutingJump", kNat, "POSTROUTING", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
+       Owner::kThisAgent, "KUBELET-POSTROUTING"},
+      {"SomebodysJumpToOurPostrouting", kNat, "POSTROUTING", true,
+       "-m comment --comment \"mine\" -j KUBELET-POSTROUTING", Owner::kUnknown,
+       "KUBELET-POSTROUTING"},
+      {"OurWordsInAnotherBaseChain", kNat, "OUTPUT", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
+       "KUBELET-POSTROUTING"},
+      {"OurWordsInAnotherTable", kIpMangle, "POSTROUTING", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
+       "KUBELET-POSTROUTING"},
+      {"OurWordsAtAnotherChain", kNat, "POSTROUTING", true,
+       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-MARK-MASQ", Owner::kUnknown,
+       "KUBELET-MARK-MASQ"},
+      {"ARuleOfOurNativeTable", kIpKubeIptablesAgent, "MINE", false, "-j DROP", Owner::kThisAgent},
+      {"NodeLocalDns", kFilter, "INPUT", true,
+       "-d 169.254.20.10/32 -m comment --comment \"NodeLocal DNS Cache: allow DNS "
+       "traffic\" -j ACCEPT",
+       Owner::kNodeLocalDns},
+      {"Weave", kFilter, "FORWARD", true,
+       "-o weave -m comment --comment \"NOTE: this must go before '-j KUBE-FORWARD'\" -j "
+       "WEAVE-NPC",
+       Owner::kWeave, "WEAVE-NPC"},
+  };
+  for (const RuleRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const netlink::SurveyRule rule =
+        Surveyed(row.rule, row.jump,
+                 row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
+    EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rules, RuleOwnerTest,
-    ::testing::Values(
-        RuleRow{"KubeletsFormWithAnotherBit", kNat, "KUBE-MARK-MASQ", false,
-                "-j MARK --set-xmark 0x100000/0x100000", "", Owner::kKubelet},
-        RuleRow{"SomebodysRuleInKubeletsChain", kNat, "KUBE-MARK-MASQ", false,
-                "-s 10.0.0.1/32 -j ACCEPT", "", Owner::kUnknown},
-        RuleRow{"IpvsModesHairpinRule", kNat, "KUBE-POSTROUTING", false,
-                "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", "",
-                Owner::kKubeProxyIpvs},
-        RuleRow{"AnotherSetMasquerades", kNat, "KUBE-POSTROUTING", false,
-                "-m set --match-set MINE dst,dst,src -j MASQUERADE", "", Owner::kUnknown},
-        RuleRow{"IpvsModesSetIsNegated", kNat, "KUBE-POSTROUTING", false,
-                "-m set ! --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", "",
-                Owner::kUnknown},
-        RuleRow{"OurFormWithAnotherLabel", kNat, "KUBELET-MARK-MASQ", false,
-                "-m connlabel --label \"7\" --set", "", Owner::kThisAgent},
-        RuleRow{"SomebodysRuleInOurChain", kNat, "KUBELET-MARK-MASQ", false,
-                "-s 10.0.0.1/32 -j ACCEPT", "", Owner::kUnknown},
-        RuleRow{"AMarkInOurChainIsSomebodys", kNat, "KUBELET-MARK-MASQ", false,
-                "-j MARK --set-xmark 0x4000/0x4000", "", Owner::kUnknown},
-        RuleRow{"OurJump", kFilter, "FORWARD", true, "-j KUBELET-FIREWALL", "KUBELET-FIREWALL",
-                Owner::kThisAgent},
-        RuleRow{"OurJumpOnIPv6",
-                {"ip6", "nat"},
-                "POSTROUTING",
-                true,
-                "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-                "KUBELET-POSTROUTING",
-                Owner::kThisAgent},
-        RuleRow{"AGotoIsNotOurJump", kFilter, "FORWARD", true, "-g KUBELET-FIREWALL",
-                "KUBELET-FIREWALL", Owner::kUnknown},
-        RuleRow{"SomebodysCommentOnOurJump", kFilter, "FORWARD", true,
-                "-m comment --comment \"mine\" -j KUBELET-FIREWALL", "KUBELET-FIREWALL",
-                Owner::kUnknown},
-        RuleRow{"SomebodysJumpToOurChain", kFilter, "FORWARD", true, "-i eth0 -j KUBELET-FIREWALL",
-                "KUBELET-FIREWALL", Owner::kUnknown},
-        RuleRow{"SomebodysJumpWithoutOurComment", kNat, "POSTROUTING", true,
-                "-j KUBELET-POSTROUTING", "KUBELET-POSTROUTING", Owner::kUnknown},
-        RuleRow{"SomebodysUseOfOurChain", kNat, "PREROUTING", true, "-p tcp -j KUBELET-MARK-MASQ",
-                "KUBELET-MARK-MASQ", Owner::kUnknown},
-        RuleRow{"KubeletsJump", kFilter, "INPUT", true, "-j KUBE-FIREWALL", "KUBE-FIREWALL",
-                Owner::kKubelet},
-        RuleRow{"SomebodysJumpToTheSameChain", kFilter, "INPUT", true, "-i eth0 -j KUBE-FIREWALL",
-                "KUBE-FIREWALL", Owner::kUnknown},
-        RuleRow{"SomebodysJumpFromForward", kFilter, "FORWARD", true, "-j KUBE-FIREWALL",
-                "KUBE-FIREWALL", Owner::kUnknown},
-        RuleRow{"SomebodysUseFromABaseChain", kNat, "PREROUTING", true,
-                "-s 10.0.0.1/32 -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ", Owner::kUnknown},
-        RuleRow{"KubeProxysJump", kNat, "PREROUTING", true,
-                "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES",
-                "KUBE-SERVICES", Owner::kKubeProxy},
-        RuleRow{"KubeletsJumpOnIPv6",
-                {"ip6", "filter"},
-                "OUTPUT",
-                true,
-                "-j KUBE-FIREWALL",
-                "KUBE-FIREWALL",
-                Owner::kKubelet},
-        RuleRow{"KubeletsPostroutingJump", kNat, "POSTROUTING", true,
-                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
-                "KUBE-POSTROUTING", Owner::kKubelet},
-        RuleRow{"SomebodysJumpToPostrouting", kNat, "POSTROUTING", true,
-                "-m comment --comment \"mine\" -j KUBE-POSTROUTING", "KUBE-POSTROUTING",
-                Owner::kUnknown},
-        RuleRow{"KubeletsWordsInAnotherBaseChain", kNat, "OUTPUT", true,
-                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
-                "KUBE-POSTROUTING", Owner::kUnknown},
-        RuleRow{"KubeletsWordsAtAnotherChain", kNat, "POSTROUTING", true,
-                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-MARK-MASQ",
-                "KUBE-MARK-MASQ", Owner::kUnknown},
-        RuleRow{"AGotoIsNotKubeletsJump", kFilter, "INPUT", true, "-g KUBE-FIREWALL",
-                "KUBE-FIREWALL", Owner::kUnknown},
-        RuleRow{"KubeletsFormOnIPv6",
-                {"ip6", "nat"},
-                "KUBE-MARK-MASQ",
-                false,
-                "-j MARK --set-xmark 0x4000/0x4000",
-                "",
-                Owner::kKubelet},
-        RuleRow{"AKubeletFormIsOneOfItsFamily",
-                {"ip6", "filter"},
-                "KUBE-FIREWALL",
-                false,
-                "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
-                "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-                "",
-                Owner::kUnknown},
-        RuleRow{"AnotherTargetFromInput", kFilter, "INPUT", true, "-j ACCEPT", "", Owner::kUnknown},
-        RuleRow{"SomebodysCommentOnTheSameJump", kFilter, "INPUT", true,
-                "-m comment --comment \"mine\" -j KUBE-FIREWALL", "KUBE-FIREWALL", Owner::kUnknown},
-        RuleRow{"IpvsModesLoopbackSetInABaseChain", kNat, "POSTROUTING", true,
-                "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", "", Owner::kUnknown},
-        RuleRow{"CalicosRuleInSomebodysChain", kFilter, "MINE", false,
-                "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" -j ACCEPT", "", Owner::kCalico},
-        RuleRow{"AKubeletFormInATableThatIptablesDoesNotHave",
-                {"inet", "nat"},
-                "KUBE-MARK-MASQ",
-                false,
-                "-j MARK --set-xmark 0x4000/0x4000",
-                "",
-                Owner::kUnknown},
-        RuleRow{"OurPostroutingJump", kNat, "POSTROUTING", true,
-                "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-                "KUBELET-POSTROUTING", Owner::kThisAgent},
-        RuleRow{"SomebodysJumpToOurPostrouting", kNat, "POSTROUTING", true,
-                "-m comment --comment \"mine\" -j KUBELET-POSTROUTING", "KUBELET-POSTROUTING",
-                Owner::kUnknown},
-        RuleRow{"OurWordsInAnotherBaseChain", kNat, "OUTPUT", true,
-                "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-                "KUBELET-POSTROUTING", Owner::kUnknown},
-        RuleRow{"OurWordsInAnotherTable",
-                {"ip", "mangle"},
-                "POSTROUTING",
-                true,
-                "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-                "KUBELET-POSTROUTING",
-                Owner::kUnknown},
-        RuleRow{"OurWordsAtAnotherChain", kNat, "POSTROUTING", true,
-                "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-MARK-MASQ",
-                "KUBELET-MARK-MASQ", Owner::kUnknown},
-        RuleRow{"ARuleOfOurNativeTable",
-                {"ip", "kube-iptables-agent"},
-                "MINE",
-                false,
-                "-j DROP",
-                "",
-                Owner::kThisAgent},
-        RuleRow{"NodeLocalDns", kFilter, "INPUT", true,
-                "-d 169.254.20.10/32 -m comment --comment \"NodeLocal DNS Cache: allow DNS "
-                "traffic\" -j ACCEPT",
-                "", Owner::kNodeLocalDns},
-        RuleRow{"Weave", kFilter, "FORWARD", true,
-                "-o weave -m comment --comment \"NOTE: this must go before '-j KUBE-FORWARD'\" -j "
-                "WEAVE-NPC",
-                "WEAVE-NPC", Owner::kWeave}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(ChainGroupTest, IsOneForAllServices) {
   EXPECT_EQ(ChainGroup("KUBE-SVC-GNZBNJ2PO5MGZ6GT"), "KUBE-SVC-*");

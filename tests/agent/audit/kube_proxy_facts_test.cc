@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/kube_proxy_facts.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -14,13 +11,11 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 // ---- the release, from what each captured release wrote ----
 
@@ -29,39 +24,37 @@ struct ReleaseRow {
   std::string file;  // without "-v4.save"
   std::string release;
 };
-void PrintTo(const ReleaseRow& row, std::ostream* out) { *out << row.name; }
 
-class KubeProxyReleaseTest : public ::testing::TestWithParam<ReleaseRow> {};
-
-TEST_P(KubeProxyReleaseTest, IsToldFromItsRules) {
-  const std::string v4 = ReadTestdata(GetParam().file + "-v4.save");
-  const std::string v6 = ReadTestdata(GetParam().file + "-v6.save");
-  ASSERT_NE(v4, "");
-  ASSERT_NE(v6, "");
-  const std::vector<KubeProxyFacts> facts = FindKubeProxy(SurveyOf("nft", v4, v6));
-  ASSERT_THAT(facts, SizeIs(2));
-  for (const KubeProxyFacts& one : facts) {
-    EXPECT_EQ(one.mode, KubeProxyMode::kIptables);
-    EXPECT_EQ(GenerationText(one), GetParam().release);
-    EXPECT_FALSE(one.may_be_kpng);
+TEST(KubeProxyReleaseTest, IsToldFromItsRules) {
+  const ReleaseRow rows[] = {
+      {"R1_17", "rulesets/kube-proxy-1.17-A", "1.17 or older"},
+      {"R1_18", "audited/kube-proxy-1.18-A", "1.18"},
+      {"R1_20", "audited/kube-proxy-1.20-A", "1.20"},
+      {"R1_21", "audited/kube-proxy-1.21-A", "1.21"},
+      {"R1_22", "audited/kube-proxy-1.22-A", "1.22"},
+      {"R1_23", "rulesets/kube-proxy-1.23-A", "1.23"},
+      {"R1_24", "rulesets/kube-proxy-1.24-A", "1.24"},
+      {"R1_25", "rulesets/kube-proxy-1.25-A", "1.25"},
+      {"R1_26", "audited/kube-proxy-1.26-A", "1.26"},
+      {"R1_27", "audited/kube-proxy-1.27-A", "1.27 or later"},
+      {"R1_28", "rulesets/kube-proxy-1.28-A", "1.27 or later"},
+      {"R1_30", "audited/kube-proxy-1.30-A", "1.27 or later"},
+  };
+  for (const ReleaseRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::string v4 = ReadTestdata(row.file + "-v4.save");
+    const std::string v6 = ReadTestdata(row.file + "-v6.save");
+    ASSERT_NE(v4, "");
+    ASSERT_NE(v6, "");
+    const std::vector<KubeProxyFacts> facts = FindKubeProxy(SurveyOf("nft", v4, v6));
+    ASSERT_THAT(facts, SizeIs(2));
+    for (const KubeProxyFacts& one : facts) {
+      EXPECT_EQ(one.mode, KubeProxyMode::kIptables);
+      EXPECT_EQ(GenerationText(one), row.release);
+      EXPECT_FALSE(one.may_be_kpng);
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Captured, KubeProxyReleaseTest,
-    ::testing::Values(ReleaseRow{"R1_17", "rulesets/kube-proxy-1.17-A", "1.17 or older"},
-                      ReleaseRow{"R1_18", "audited/kube-proxy-1.18-A", "1.18"},
-                      ReleaseRow{"R1_20", "audited/kube-proxy-1.20-A", "1.20"},
-                      ReleaseRow{"R1_21", "audited/kube-proxy-1.21-A", "1.21"},
-                      ReleaseRow{"R1_22", "audited/kube-proxy-1.22-A", "1.22"},
-                      ReleaseRow{"R1_23", "rulesets/kube-proxy-1.23-A", "1.23"},
-                      ReleaseRow{"R1_24", "rulesets/kube-proxy-1.24-A", "1.24"},
-                      ReleaseRow{"R1_25", "rulesets/kube-proxy-1.25-A", "1.25"},
-                      ReleaseRow{"R1_26", "audited/kube-proxy-1.26-A", "1.26"},
-                      ReleaseRow{"R1_27", "audited/kube-proxy-1.27-A", "1.27 or later"},
-                      ReleaseRow{"R1_28", "rulesets/kube-proxy-1.28-A", "1.27 or later"},
-                      ReleaseRow{"R1_30", "audited/kube-proxy-1.30-A", "1.27 or later"}),
-    [](const auto& row) { return row.param.name; });
 
 KubeProxyFacts FactsOf(const std::string& v4) { return FindKubeProxy(SurveyOf("nft", v4))[0]; }
 
@@ -148,60 +141,48 @@ TEST(KubeProxyFactsTest, WhatCleanupLeftIsLeftOver) {
 struct JumpRow {
   std::string name;
   std::string file;
-  std::vector<std::string> deleted;  // how the lines of jumps begin
-  std::vector<std::string> lost;
+  std::vector<std::string> deleted = {};  // how the lines of jumps begin
+  std::vector<std::string> lost = {};
   KubeProxyMode mode = KubeProxyMode::kIptables;
 };
-void PrintTo(const JumpRow& row, std::ostream* out) { *out << row.name; }
-
-class KubeProxyJumpTest : public ::testing::TestWithParam<JumpRow> {};
-
-TEST_P(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
-  const JumpRow& row = GetParam();
-  std::string text;
-  for (const absl::string_view line : absl::StrSplit(ReadTestdata(row.file), '\n')) {
-    const bool deleted = absl::c_any_of(
-        row.deleted, [&](const std::string& jump) { return absl::StartsWith(line, jump); });
-    if (!deleted) absl::StrAppend(&text, line, "\n");
-  }
-  const AuditReport report = Audit(ViewOf(SurveyOf("nft", text)), AuditOptions());
-  EXPECT_EQ(report.kube_proxy[0].mode, row.mode);
-  const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyJumpLost);
-  EXPECT_EQ(found == nullptr ? std::vector<std::string>() : found->details, row.lost);
-  if (found == nullptr) return;
-  EXPECT_EQ(found->severity, AuditSeverity::kError);
-  EXPECT_THAT(found->message, HasSubstr("another program deleted it, or kube-proxy is gone"));
-}
 
 constexpr char k128[] = "rulesets/kube-proxy-1.28-A-v4.save";
-INSTANTIATE_TEST_SUITE_P(
-    Jumps, KubeProxyJumpTest,
-    ::testing::Values(
-        JumpRow{"Sound117", "rulesets/kube-proxy-1.17-A-v4.save", {}, {}},
-        JumpRow{"Sound123", "rulesets/kube-proxy-1.23-A-v4.save", {}, {}},
-        JumpRow{"Sound130", "audited/kube-proxy-1.30-A-v4.save", {}, {}},
-        JumpRow{"SoundIpvs", "audited/ipvs-1.28-v4.save", {}, {}, KubeProxyMode::kIpvs},
-        // Harvester #8217.
-        JumpRow{"Both",
-                k128,
-                {"-A PREROUTING -m", "-A OUTPUT -m comment"},
-                {"PREROUTING to nat/KUBE-SERVICES", "OUTPUT to nat/KUBE-SERVICES"}},
-        JumpRow{"One", k128, {"-A PREROUTING -m"}, {"PREROUTING to nat/KUBE-SERVICES"}},
-        JumpRow{"OfIpvs",
-                "audited/ipvs-1.28-v4.save",
-                {"-A PREROUTING -m"},
-                {"PREROUTING to nat/KUBE-SERVICES"},
-                KubeProxyMode::kIpvs},
-        JumpRow{
-            "OfMasquerading", k128, {"-A POSTROUTING"}, {"POSTROUTING to nat/KUBE-POSTROUTING"}},
-        JumpRow{
-            "OfTableFilter", k128, {"-A FORWARD -m comment"}, {"FORWARD to filter/KUBE-FORWARD"}},
-        JumpRow{"WithoutACanary",
-                k128,
-                {"-A PREROUTING -m", "-A OUTPUT -m comment", ":KUBE-PROXY-CANARY"},
-                {},
-                KubeProxyMode::kLeftOver}),
-    [](const auto& row) { return row.param.name; });
+TEST(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
+  const JumpRow rows[] = {
+      {"Sound117", "rulesets/kube-proxy-1.17-A-v4.save"},
+      {"Sound123", "rulesets/kube-proxy-1.23-A-v4.save"},
+      {"Sound130", "audited/kube-proxy-1.30-A-v4.save"},
+      {"SoundIpvs", "audited/ipvs-1.28-v4.save", List(), List(), KubeProxyMode::kIpvs},
+      // Harvester #8217.
+      {"Both", k128, List("-A PREROUTING -m", "-A OUTPUT -m comment"),
+       List("PREROUTING to nat/KUBE-SERVICES", "OUTPUT to nat/KUBE-SERVICES")},
+      {"One", k128, List("-A PREROUTING -m"), List("PREROUTING to nat/KUBE-SERVICES")},
+      {"OfIpvs", "audited/ipvs-1.28-v4.save", List("-A PREROUTING -m"),
+       List("PREROUTING to nat/KUBE-SERVICES"), KubeProxyMode::kIpvs},
+      {"OfMasquerading", k128, List("-A POSTROUTING"), List("POSTROUTING to nat/KUBE-POSTROUTING")},
+      {"OfTableFilter", k128, List("-A FORWARD -m comment"),
+       List("FORWARD to filter/KUBE-FORWARD")},
+      {"WithoutACanary", k128,
+       List("-A PREROUTING -m", "-A OUTPUT -m comment", ":KUBE-PROXY-CANARY"), List(),
+       KubeProxyMode::kLeftOver},
+  };
+  for (const JumpRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    std::string text;
+    for (const absl::string_view line : absl::StrSplit(ReadTestdata(row.file), '\n')) {
+      const bool deleted = absl::c_any_of(
+          row.deleted, [&](const std::string& jump) { return absl::StartsWith(line, jump); });
+      if (!deleted) absl::StrAppend(&text, line, "\n");
+    }
+    const AuditReport report = Audit(ViewOf(SurveyOf("nft", text)), AuditOptions());
+    EXPECT_EQ(report.kube_proxy[0].mode, row.mode);
+    const AuditFinding* found = FindKind(report, AuditKind::kKubeProxyJumpLost);
+    EXPECT_EQ(found == nullptr ? std::vector<std::string>() : found->details, row.lost);
+    if (found == nullptr) continue;
+    EXPECT_EQ(found->severity, AuditSeverity::kError);
+    EXPECT_THAT(found->message, HasSubstr("another program deleted it, or kube-proxy is gone"));
+  }
+}
 
 TEST(KubeProxyFactsTest, KpngIsToldByItsTablesOrByAMissingCanary) {
   netlink::Survey survey = SurveyOf("nft", "");

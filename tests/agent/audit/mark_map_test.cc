@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/mark_map.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
@@ -25,16 +23,6 @@ namespace kipt::agent::mark_map_test {
 namespace {
 
 using ::kipt::testing::FindUnescaped;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 constexpr uint32_t kAll = netlink::kAllMarks;
 
@@ -78,7 +66,7 @@ TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
   std::stringstream text;
   text << file.rdbuf();
   const auto parsed = ParseKnownMarks(text.str());
-  ASSERT_THAT(parsed, testing::IsOk());
+  ASSERT_THAT(parsed, IsOk());
   EXPECT_EQ(*parsed, KnownMarks());
   EXPECT_GE(KnownMarks().size(), 31U);
   // No quotes and no escapes are needed.
@@ -153,9 +141,9 @@ TEST(KnownMarksTest, ThoseOfAzureNpmAreWhatItsRulesDo) {
 }
 
 TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
-  EXPECT_THAT(ParseKnownMarks(""), testing::IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(ParseKnownMarks(""), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(ParseKnownMarks("# a comment\n\nheading\na,b,0x1,0x3,https://c"),
-              testing::IsOkAndHolds(SizeIs(1)));
+              IsOkAndHolds(SizeIs(1)));
   for (const std::string line : {"a,b,0x1,0x3", "a,b,0x1,0x3,c,d", "a,b,x,0x3,c", "a,b,0x1,y,c",
                                  "a,b,0x4,0x3,c", "a,b,0x100000000,0x3,c"}) {
     EXPECT_THAT(ParseKnownMarks("heading\n" + line),

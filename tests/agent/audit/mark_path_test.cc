@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which rules clear a mark of ours between the place that sets it and the one that acts on it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -18,15 +14,15 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/mark_map.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent::mark_path_test {
 namespace {
 
 using netlink::Survey;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // What kubelet makes with the gate off, and kube-proxy's jumps. "%TABLE%" is where rules go.
 constexpr absl::string_view kNode = R"(*mangle
@@ -92,7 +88,7 @@ Survey MarksItself(absl::string_view place = "", absl::string_view rules = "") {
   }
   nat.erase("KUBE-SERVICES");
   survey.tables[{"ip", "mangle"}]["PREROUTING"].rules = {
-      testing::Surveyed("-s 10.9.0.0/16 -j MARK --set-xmark 0x4000/0x4000")};
+      Surveyed("-s 10.9.0.0/16 -j MARK --set-xmark 0x4000/0x4000")};
   return survey;
 }
 
@@ -233,7 +229,7 @@ TEST(ClearedMarksTest, DropsMatterOnlyWhereTheMarkDrops) {
   Survey forwards = SurveyOf("nft", NodeText("mangle", "-A FORWARD -j MARK --and-mark 0x7fff"));
   EXPECT_EQ(Lost({forwards}), "");
   forwards.tables[{"ip", "filter"}]["FORWARD"].rules = {
-      testing::Surveyed("-j KUBE-FIREWALL", "KUBE-FIREWALL")};
+      Surveyed("-j KUBE-FIREWALL", "KUBE-FIREWALL")};
   EXPECT_EQ(Lost({forwards}), "drop");
 }
 
@@ -263,31 +259,30 @@ TEST(ClearedMarksTest, NativeTablesCountByHookAndPriority) {
   struct Row {
     const char* family;
     netlink::ChainHook hook;
-    const char* lost;
+    const char* lost = "";
   };
   // Hooks of enum nf_inet_hooks: 0 prerouting, 1 input, 2 forward, 3 output, 4 postrouting.
   const Row rows[] = {
-      {"ip", {.hook = 0, .priority = -150}, ""},
+      {"ip", {.hook = 0, .priority = -150}},
       {"ip", {.hook = 0, .priority = -99}, "masquerade drop"},
       {"inet", {.hook = 1, .priority = -1}, "drop"},
-      {"inet", {.hook = 1, .priority = 1}, ""},
+      {"inet", {.hook = 1, .priority = 1}},
       {"inet", {.hook = 2, .priority = 300}, "masquerade"},
-      {"ip", {.hook = 3, .priority = -100}, ""},
+      {"ip", {.hook = 3, .priority = -100}},
       {"ip", {.hook = 3, .priority = -1}, "masquerade drop"},
       {"ip", {.hook = 3, .priority = 1}, "masquerade"},
       {"inet", {.hook = 4, .priority = 99}, "masquerade"},
       {"inet", {.hook = 4, .priority = 100, .nat = true}, "masquerade"},
-      {"inet", {.hook = 4, .priority = 101}, ""},
-      {"inet", {.hook = 5, .priority = 0}, ""},
-      {"ip6", {.hook = 4, .priority = 0}, ""},
-      {"bridge", {.hook = 4, .priority = 0}, ""},
+      {"inet", {.hook = 4, .priority = 101}},
+      {"inet", {.hook = 5, .priority = 0}},
+      {"ip6", {.hook = 4, .priority = 0}},
+      {"bridge", {.hook = 4, .priority = 0}},
   };
   for (const Row& row : rows) {
     Survey survey = SurveyOf("nft", NodeText());
     auto& chains = survey.tables[{row.family, "vpn"}];
-    chains["hooked"] = {
-        .base = true, .rules = {testing::Surveyed("-j own", "own")}, .hook = row.hook};
-    chains["own"].rules = {testing::Surveyed("-j MARK --set-xmark 0x1/0xffffffff")};
+    chains["hooked"] = {.base = true, .rules = {Surveyed("-j own", "own")}, .hook = row.hook};
+    chains["own"].rules = {Surveyed("-j MARK --set-xmark 0x1/0xffffffff")};
     EXPECT_EQ(Lost({survey}, {.families = {netlink::Family::kIPv4}}), row.lost)
         << row.family << " " << row.hook.hook << " " << row.hook.priority;
   }
@@ -335,23 +330,21 @@ TEST(ClearedMarksTest, AreNeverAFreeBit) {
 TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
   struct Row {
     const char* name;
-    const char* place;
     const char* rules;
-    const char* severity;
+    const char* severity = "error";
+    const char* place = "nat-end";
   };
   const Row rows[] = {
-      {"nothing acts", "", "", "error"},
-      {"in one rule", "nat-end", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
-       "warning"},
-      {"by SNAT", "nat-end",
+      {"nothing acts", "", "error", ""},
+      {"in one rule", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE", "warning"},
+      {"by SNAT",
        "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j SNAT --to-source 192.0.2.1",
        "warning"},
-      {"after a test that returns", "nat-end",
+      {"after a test that returns",
        "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n-A POSTROUTING -j MASQUERADE",
        "warning"},
-      {"without the mark", "nat-end", "-A POSTROUTING -o eth0 -j MASQUERADE", "error"},
-      {"by another mark", "nat-end", "-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE",
-       "error"},
+      {"without the mark", "-A POSTROUTING -o eth0 -j MASQUERADE"},
+      {"by another mark", "-A POSTROUTING -m mark --mark 0x2000/0x2000 -j MASQUERADE"},
   };
   for (const Row& row : rows) {
     const AuditReport report = Audit(ViewOf(MarksItself(row.place, row.rules)), {});

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/mode_meetings.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
+#include "agent/audit/audit.h"
+#include "agent/audit/finding.h"
+#include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 std::vector<AuditFinding> Meetings(const std::string& nft, const std::string& legacy) {
   const std::vector<netlink::Survey> surveys = {SurveyOf("nft", nft), SurveyOf("legacy", legacy)};
@@ -70,8 +65,8 @@ TEST(MixedModesTest, ACanaryInNftBesideLegacysHintIsAnError) {
   ASSERT_THAT(meetings, SizeIs(1));
   EXPECT_EQ(meetings[0].kind, AuditKind::kTwoHints);
   EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
-  EXPECT_THAT(meetings[0].details, ::testing::ElementsAre("mangle/KUBE-KUBELET-CANARY"));
-  EXPECT_THAT(Meetings(kHintText, kCanaryText), ::testing::IsEmpty());
+  EXPECT_THAT(meetings[0].details, ElementsAre("mangle/KUBE-KUBELET-CANARY"));
+  EXPECT_THAT(Meetings(kHintText, kCanaryText), IsEmpty());
 }
 
 TEST(MixedModesTest, TheSameServicesInBothModesAreAnError) {
@@ -100,35 +95,30 @@ TEST(MixedModesTest, AnUnusedLeftOverOfALiveChainIsAWarning) {
 struct ShadowRow {
   std::string name;
   std::string legacy;
-  bool shadows;
+  bool shadows = false;
 };
-void PrintTo(const ShadowRow& row, std::ostream* out) { *out << row.name; }
 
-class ShadowedByOtherModeTest : public ::testing::TestWithParam<ShadowRow> {};
-
-TEST_P(ShadowedByOtherModeTest, IsWhatDecidesForTheOtherMode) {
-  const std::vector<AuditFinding> meetings =
-      Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"), GetParam().legacy);
-  ASSERT_THAT(meetings, SizeIs(1));
-  EXPECT_EQ(meetings[0].kind,
-            GetParam().shadows ? AuditKind::kShadowedByOtherMode : AuditKind::kBothModesInUse);
-  EXPECT_EQ(meetings[0].severity,
-            GetParam().shadows ? AuditSeverity::kWarning : AuditSeverity::kInfo);
+TEST(ShadowedByOtherModeTest, IsWhatDecidesForTheOtherMode) {
+  const ShadowRow rows[] = {
+      {"APolicyOfDrop", FilterText({}, {"-A INPUT -i lo -j ACCEPT"}, "DROP"), true},
+      {"ADropOfEverything", FilterText({}, {"-A OUTPUT -j DROP"}), true},
+      {"AMasqueradeOfEverything", NatText({}, {"-A POSTROUTING -j MASQUERADE"}), true},
+      // It ends one hook, and the other mode's still comes.
+      {"AnAcceptOfEverythingDoesNot", FilterText({}, {"-A INPUT -j ACCEPT"})},
+      {"ADropOfSomethingDoesNot", FilterText({}, {"-A INPUT -s 10.0.0.1/32 -j DROP"})},
+      {"AMasqueradeOfSomethingDoesNot",
+       NatText({}, {"-A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE"})},
+  };
+  for (const ShadowRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::vector<AuditFinding> meetings =
+        Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"), row.legacy);
+    ASSERT_THAT(meetings, SizeIs(1));
+    EXPECT_EQ(meetings[0].kind,
+              row.shadows ? AuditKind::kShadowedByOtherMode : AuditKind::kBothModesInUse);
+    EXPECT_EQ(meetings[0].severity, row.shadows ? AuditSeverity::kWarning : AuditSeverity::kInfo);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Legacy, ShadowedByOtherModeTest,
-    ::testing::Values(
-        ShadowRow{"APolicyOfDrop", FilterText({}, {"-A INPUT -i lo -j ACCEPT"}, "DROP"), true},
-        ShadowRow{"ADropOfEverything", FilterText({}, {"-A OUTPUT -j DROP"}), true},
-        ShadowRow{"AMasqueradeOfEverything", NatText({}, {"-A POSTROUTING -j MASQUERADE"}), true},
-        // It ends one hook, and the other mode's still comes.
-        ShadowRow{"AnAcceptOfEverythingDoesNot", FilterText({}, {"-A INPUT -j ACCEPT"}), false},
-        ShadowRow{"ADropOfSomethingDoesNot", FilterText({}, {"-A INPUT -s 10.0.0.1/32 -j DROP"}),
-                  false},
-        ShadowRow{"AMasqueradeOfSomethingDoesNot",
-                  NatText({}, {"-A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE"}), false}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(MixedModesTest, TheAuditReportsThemWithTheirSeverity) {
   NodeView view;

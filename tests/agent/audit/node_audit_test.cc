@@ -3,27 +3,16 @@
 // What a process that keeps running keeps of its audits: series, texts, news.
 #include "agent/audit/node_audit.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/audit/audited.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::Pair;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 constexpr absl::Time kTime = absl::FromUnixSeconds(1'700'000'000);
 

@@ -3,15 +3,15 @@
 // What an audit is given, gathered from backends that answer what the test says: which of them are
 // asked, and that one that fails keeps none of the others from being read.
 // tests/kernel/node_view_test.cc has the real ones.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "agent/audit/node_view.h"
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/support/status_matchers.h"
+#include "agent/audit/audit.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::node_view_test {
@@ -23,10 +23,6 @@ using agent::GatherNodeView;
 using agent::ModeSources;
 using agent::NodeView;
 using netlink::Survey;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // Answers surveys, one after another, the last one again and again.
 class SurveyedBackend : public netlink::Backend {
@@ -152,7 +148,7 @@ TEST_F(NodeViewTest, ReadsOneFamilyWhereTheOthersTablesCannotBeListed) {
   tree_.Write("modules", "ip6_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
   const NodeView view = GatherNodeView(sources_, {});
   EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft"), SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre(::testing::StartsWith("iptables-legacy tables: ip6: ")));
+  EXPECT_THAT(view.problems, ElementsAre(StartsWith("iptables-legacy tables: ip6: ")));
 }
 
 TEST_F(NodeViewTest, TakesAKernelWithoutNfTablesForOneThatHoldsNothing) {

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/completion.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include <cstdlib>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "deploy/debian/manual_page.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using Words = std::vector<std::string>;
 
 const CompletionFlag* FlagOf(const CompletionSpec& spec, absl::string_view name) {
   for (const CompletionFlag& flag : spec.flags) {
@@ -147,6 +146,109 @@ TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   }
   EXPECT_THAT(page, HasSubstr("\n.br\nIPTablesOwnershipCleanup=true|false (BETA"));
   EXPECT_THAT(page, Not(HasSubstr("%")));
+}
+
+// ---- What bash and zsh themselves make of the completions, as when somebody presses Tab. ----
+
+struct Case {
+  std::string name;
+  std::string typed;
+  Words bash;
+  Words zsh;
+};
+void PrintTo(const Case& row, std::ostream* out) { *out << row.name << " \"" << row.typed << "\""; }
+
+// Readline replaces what follows the last equals sign or colon, zsh whole words and parts of lists.
+const Case kCases[] = {
+    {"ACommand", "kube-iptables-agent pl", List("plan"), List("plan")},
+    {"ACommandBehindAFlagAndItsValue", "kube-iptables-agent --output json ga", List("gates"),
+     List("gates")},
+    {"NoCommandTwice", "kube-iptables-agent plan sy", List(), List()},
+    {"AFlag", "kube-iptables-agent plan --ou", List("--output="), List("--output")},
+    {"AFlagOfItsCommand", "kube-iptables-agent audit --al", List("--all-netns", "--allow="),
+     List("--all-netns", "--allow")},
+    {"NoFlagOfAnotherCommand", "kube-iptables-agent status --al", List(), List()},
+    {"AValueBehindAnEqualsSign", "kube-iptables-agent --stale-chains=", List("keep", "retire"),
+     List("keep", "retire")},
+    {"AValueInTheNextWord", "kube-iptables-agent plan --iptables-mode le", List("legacy"),
+     List("legacy")},
+    {"ABoolean", "kube-iptables-agent retire --yes=", List("true", "false"), List("true", "false")},
+    {"ABooleanTakesNoWord", "kube-iptables-agent --observe pla", List("plan"), List("plan")},
+    {"ALaterOneOfAList", "kube-iptables-agent --ip-families=ipv4,ipv",
+     List("ipv4,ipv4", "ipv4,ipv6"), List("ipv6")},
+    {"AGate", "kube-iptables-agent --feature-gates=IPT",
+     List("IPTablesOwnershipCleanup=true", "IPTablesOwnershipCleanup=false"),
+     List("IPTablesOwnershipCleanup=true", "IPTablesOwnershipCleanup=false")},
+    {"AGatesValue", "kube-iptables-agent --feature-gates=IPTablesOwnershipCleanup=t", List("true"),
+     List("IPTablesOwnershipCleanup=true")},
+    {"AnArgument", "kube-iptables-agent explain filter/KUBE-F", List("filter/KUBE-FIREWALL"),
+     List("filter/KUBE-FIREWALL")},
+    {"OneArgumentOnly", "kube-iptables-agent explain nat/KUBE-MARK-MASQ nat/", List(), List()},
+    {"AFile", "kube-iptables-agent --config=/etc/os-rel", List("/etc/os-release"),
+     List("os-release")},
+    {"ADirectory", "kube-iptables-agent --host-root /usr/sb", List("/usr/sbin"), List("sbin")},
+    {"OurGate", "kube-iptables-agent --feature-gates=Conn",
+     List("ConnLabelMarking=true", "ConnLabelMarking=false"),
+     List("ConnLabelMarking=true", "ConnLabelMarking=false")},
+    {"OurChain", "kube-iptables-agent explain nat/KUBELET-P", List("nat/KUBELET-POSTROUTING"),
+     List("nat/KUBELET-POSTROUTING")},
+    {"ALabelFlag", "kube-iptables-agent --iptables-drop-l", List("--iptables-drop-label="),
+     List("--iptables-drop-label")},
+    {"NothingForANumber", "kube-iptables-agent --iptables-drop-bit=", List(), List()},
+    {"NothingForAnUnknownFlag", "kube-iptables-agent --nope=pl", List(), List()},
+    {"NothingForALabel", "kube-iptables-agent --iptables-drop-label=", List(), List()},
+};
+
+class ShellsTest : public ::testing::TestWithParam<Case> {
+ protected:
+  // The scripts run the program by its name.
+  ShellsTest() {
+    setenv("PATH", absl::StrCat(KIPT_PROGRAM_DIR, ":", getenv("PATH")).c_str(), /*replace=*/1);
+  }
+
+  std::string Script(const std::string& shell) const {
+    tree_.Write(shell, *Completion(AgentCompletion(), shell));
+    return tree_.Path(shell);
+  }
+
+  static Words Lines(const testing::ProgramResult& result) {
+    EXPECT_EQ(result.err, "");
+    Words words = absl::StrSplit(result.out, '\n', absl::SkipEmpty());
+    return words;
+  }
+
+  TemporaryTree tree_;
+};
+
+TEST_P(ShellsTest, BashOffersWhatFits) {
+  const testing::ProgramResult result = testing::RunProgram(
+      {"bash", "--norc", "-c",
+       R"(source "$1"; COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
+          complete -p kube-iptables-agent | grep -q -- '-F _kube_iptables_agent ' || exit 3
+          _kube_iptables_agent; printf '%s\n' "${COMPREPLY[@]}")",
+       "bash", Script("bash"), GetParam().typed});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(Lines(result), UnorderedElementsAreArray(GetParam().bash));
+}
+
+TEST_P(ShellsTest, ZshOffersWhatFits) {
+  const testing::ProgramResult result =
+      testing::RunProgram({"zsh", "-f", KIPT_ZSH_CANDIDATES, Script("zsh"), GetParam().typed});
+  EXPECT_EQ(result.exit_code, GetParam().zsh.empty() ? 1 : 0) << result;
+  EXPECT_THAT(Lines(result), UnorderedElementsAreArray(GetParam().zsh));
+}
+
+INSTANTIATE_TEST_SUITE_P(Lines, ShellsTest, ::testing::ValuesIn(kCases),
+                         [](const auto& row) { return row.param.name; });
+
+// Without bash-completion's help, where "=" breaks no words, the flag comes back with its value.
+TEST_F(ShellsTest, BashWhereEqualsSignsBreakNoWords) {
+  const testing::ProgramResult result =
+      testing::RunProgram({"bash", "--norc", "-c",
+                           R"(source "$1"; COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDBREAKS=$' \t\n'
+          _kube_iptables_agent; printf '%s\n' "${COMPREPLY[@]}")",
+                           "bash", Script("bash"), "kube-iptables-agent --watch=p"});
+  EXPECT_EQ(result.out, "--watch=poll\n") << result;
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class ConfigFiles {
   }
 
  private:
-  ::kipt::testing::TemporaryTree tree_;
+  TemporaryTree tree_;
 };
 
 inline Flags At(const std::string& version, const std::vector<std::string>& gates = {}) {

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/config/config.h"
+
 #include <filesystem>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
 #include "featuregates/known_features.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::agent::config_test {
 namespace {
 
 using netlink::Family;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
-constexpr auto RowName = [](const auto& row) { return row.param.name; };
 
 // ---- modes, bits and warnings, by release, gate and source ----
 
@@ -38,227 +34,129 @@ constexpr char kGaGate[] =
 
 struct GoodCase {
   std::string name;
-  Flags flags;
-  std::string file;  // what --config names; none where empty
-  Mode mode;
-  MarkBits bits;
+  Flags flags = {};
+  std::string file = {};  // what --config names; none where empty
+  Mode mode = Mode::kCleanup;
+  MarkBits bits = {14, 15};
   // "PATH" stands for the file's path.
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = {};
 };
-void PrintTo(const GoodCase& row, std::ostream* out) { *out << row.name; }
 
-class ConfigTest : public ::testing::TestWithParam<GoodCase> {};
-
-TEST_P(ConfigTest, ChoosesModeBitsAndWarnings) {
-  const ConfigFiles node;
-  const auto config = node.Load(GetParam().flags, GetParam().file);
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(ModeName(config->mode), ModeName(GetParam().mode));
-  EXPECT_EQ(config->bits.masquerade, GetParam().bits.masquerade);
-  EXPECT_EQ(config->bits.drop, GetParam().bits.drop);
-  std::vector<std::string> warnings = GetParam().warnings;
-  for (std::string& warning : warnings) {
-    if (warning.rfind("PATH", 0) == 0) warning.replace(0, 4, node.Path("f.yaml"));
+TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
+  const GoodCase rows[] = {
+      // Releases.
+      {"NothingGiven"},
+      {"In124ThereIsOnlyLegacyMode", At("1.24"), {}, Mode::kLegacy},
+      {"In124BitsHaveEffectWithoutAWarning",
+       WithBits(At("1.24"), 3, 4),
+       {},
+       Mode::kLegacy,
+       MarkBits{3, 4}},
+      {"In125TheGateIsOffByDefault",
+       WithBits(At("1.25"), 0, 31),
+       {},
+       Mode::kLegacy,
+       MarkBits{0, 31}},
+      {"In126TheGateCanBeTurnedOn", At("1.26", {kOn})},
+      {"In125AllAlphaTurnsTheGateOn", At("1.25", {"AllAlpha=true"})},
+      {"In126WithTheGateOnBitsWarn", WithBits(At("1.26", {kOn}), 14, 15), "", Mode::kCleanup,
+       MarkBits{14, 15}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
+      {"In127TheGateIsOnByDefaultAndBitsWarn", WithBits(At("1.27"), 3, 4), "", Mode::kCleanup,
+       MarkBits{3, 4}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
+      {"In127TheGateCanBeTurnedOff",
+       WithBits(At("1.27", {kOff}), 31, 5),
+       {},
+       Mode::kLegacy,
+       MarkBits{31, 5}},
+      {"TheLaterGateFlagWins", At("1.27", {kOff, kOn})},
+      {"In128TheLockedGateMayBeNamed", At("1.28", {kOn}), "", Mode::kCleanup, MarkBits{14, 15},
+       List(kGaGate)},
+      {"In129OnlyTheBitThatIsGivenWarns",
+       Flags{.iptables_drop_bit = 20, .emulated_version = "1.29"}, "", Mode::kCleanup,
+       MarkBits{14, 20}, List(kDeprecatedDrop)},
+      {"In130EqualBitsHaveNoEffect", WithBits(At("1.30"), 7, 7), "", Mode::kCleanup,
+       MarkBits{14, 15}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
+      {"ANewerReleaseBehavesAsTheNewestKnown", At("1.99"), "", Mode::kCleanup, MarkBits{14, 15},
+       List("--emulated-version 1.99 is newer than the newest release known here; behaving as "
+            "1.37")},
+      {"OurOwnFlagTurnsTheAgentOff",
+       Flags{.make_iptables_util_chains = false, .emulated_version = "1.24"},
+       {},
+       Mode::kOff},
+      {"SwitchedOffEqualBitsAreNoError",
+       WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3),
+       {},
+       Mode::kOff},
+      // Files.
+      {"OurOwnKindSetsEverything", Flags(),
+       Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Mode::kLegacy, MarkBits{1, 2}},
+      {"FlagsWinOverTheFile", WithBits(At("1.27", {kOff}), 5, 6),
+       Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Mode::kLegacy, MarkBits{5, 6}},
+      {"AFlagCanMendAWrongValueOfTheFile", Flags{.feature_gates = {kOff}, .iptables_drop_bit = 6},
+       Agent("iptablesDropBit: 32\n"), Mode::kLegacy, MarkBits{14, 6}},
+      {"TheFlagsGateWinsOverTheFilesGateByGate", At("1.25", {"AllAlpha=true"}),
+       Agent("featureGates: {IPTablesOwnershipCleanup: false}\n"), Mode::kLegacy},
+      {"OurOwnKindCanSwitchTheAgentOff", Flags(), Agent("makeIPTablesUtilChains: false\n"),
+       Mode::kOff},
+      {"TheFlagSwitchesItOnAgain", Flags{.make_iptables_util_chains = true},
+       Agent("makeIPTablesUtilChains: false\n")},
+      {"AKubeletConfigurationCannotSwitchTheAgentOff", Flags(),
+       Kubelet("makeIPTablesUtilChains: false\n")},
+      {"AKubeletConfigurationCanTurnTheGateOff", Flags(),
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\niptablesDropBit: 9\n"),
+       Mode::kLegacy, MarkBits{14, 9}},
+      // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
+      // nothing.
+      {"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns", At("1.30"),
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"), Mode::kCleanup,
+       MarkBits{14, 15},
+       List("PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 has "
+            "no such gate, and the agent is in cleanup mode; remove it, or give an "
+            "--emulated-version from 1.25 to 1.27")},
+      {"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent", At("1.31"),
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n")},
+      {"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns", At("1.24"),
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"), Mode::kLegacy, MarkBits{14, 15},
+       List("PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 has "
+            "no such gate, and the agent is in legacy mode; remove it, or give an "
+            "--emulated-version from 1.25 to 1.27")},
+      {"AllBetaOfAKubeletConfigurationReachesKubeletsGate", Flags(),
+       Kubelet("featureGates: {AllBeta: false}\n"), Mode::kLegacy},
+      {"IgnoredFieldsWithTheirDefaultsAreSilent", At("1.28"),
+       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 15\n")},
+      {"IgnoredFieldsWithOtherValuesWarn", At("1.28"),
+       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"), Mode::kCleanup,
+       MarkBits{14, 16},
+       List("PATH:4: iptablesDropBit 16 has no effect where IPTablesOwnershipCleanup is on; remove "
+            "the field")},
+      {"In131FieldsAreStillAcceptedAndNotLookedAt", At("1.31"),
+       Kubelet("iptablesMasqueradeBit: 99\n"), Mode::kCleanup, MarkBits{14, 15},
+       List("PATH:3: iptablesMasqueradeBit 99 has no effect where IPTablesOwnershipCleanup is on; "
+            "remove the field")},
+      {"WarningsStandInTheOrderOfReleaseGatesFlagsFile",
+       Flags{.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
+       Kubelet("iptablesMasqueradeBit: 20\n"), Mode::kCleanup, MarkBits{20, 3},
+       List(kGaGate, kDeprecatedDrop,
+            "PATH:3: iptablesMasqueradeBit 20 has no effect where IPTablesOwnershipCleanup is on; "
+            "remove the field")},
+  };
+  for (const GoodCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ConfigFiles node;
+    const auto config = node.Load(row.flags, row.file);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(ModeName(config->mode), ModeName(row.mode));
+    EXPECT_EQ(config->bits.masquerade, row.bits.masquerade);
+    EXPECT_EQ(config->bits.drop, row.bits.drop);
+    std::vector<std::string> warnings = row.warnings;
+    for (std::string& warning : warnings) {
+      if (warning.rfind("PATH", 0) == 0) warning.replace(0, 4, node.Path("f.yaml"));
+    }
+    EXPECT_EQ(config->warnings, warnings);
   }
-  EXPECT_EQ(config->warnings, warnings);
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Releases, ConfigTest,
-    ::testing::Values(
-        GoodCase{"NothingGiven", {}, "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In124ThereIsOnlyLegacyMode", At("1.24"), "", Mode::kLegacy, {14, 15}, {}},
-        GoodCase{"In124BitsHaveEffectWithoutAWarning",
-                 WithBits(At("1.24"), 3, 4),
-                 "",
-                 Mode::kLegacy,
-                 {3, 4},
-                 {}},
-        GoodCase{"In125TheGateIsOffByDefault",
-                 WithBits(At("1.25"), 0, 31),
-                 "",
-                 Mode::kLegacy,
-                 {0, 31},
-                 {}},
-        GoodCase{"In126TheGateCanBeTurnedOn", At("1.26", {kOn}), "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In125AllAlphaTurnsTheGateOn",
-                 At("1.25", {"AllAlpha=true"}),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"In126WithTheGateOnBitsWarn",
-                 WithBits(At("1.26", {kOn}), 14, 15),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{"In127TheGateIsOnByDefaultAndBitsWarn",
-                 WithBits(At("1.27"), 3, 4),
-                 "",
-                 Mode::kCleanup,
-                 {3, 4},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{"In127TheGateCanBeTurnedOff",
-                 WithBits(At("1.27", {kOff}), 31, 5),
-                 "",
-                 Mode::kLegacy,
-                 {31, 5},
-                 {}},
-        GoodCase{"TheLaterGateFlagWins", At("1.27", {kOff, kOn}), "", Mode::kCleanup, {14, 15}, {}},
-        GoodCase{"In128TheLockedGateMayBeNamed",
-                 At("1.28", {kOn}),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kGaGate}},
-        GoodCase{"In129OnlyTheBitThatIsGivenWarns",
-                 {.iptables_drop_bit = 20, .emulated_version = "1.29"},
-                 "",
-                 Mode::kCleanup,
-                 {14, 20},
-                 {kDeprecatedDrop}},
-        GoodCase{"In130EqualBitsHaveNoEffect",
-                 WithBits(At("1.30"), 7, 7),
-                 "",
-                 Mode::kCleanup,
-                 {14, 15},
-                 {kDeprecatedMasquerade, kDeprecatedDrop}},
-        GoodCase{
-            "ANewerReleaseBehavesAsTheNewestKnown",
-            At("1.99"),
-            "",
-            Mode::kCleanup,
-            {14, 15},
-            {"--emulated-version 1.99 is newer than the newest release known here; behaving as "
-             "1.37"}},
-        GoodCase{"OurOwnFlagTurnsTheAgentOff",
-                 {.make_iptables_util_chains = false, .emulated_version = "1.24"},
-                 "",
-                 Mode::kOff,
-                 {14, 15},
-                 {}},
-        GoodCase{"SwitchedOffEqualBitsAreNoError",
-                 WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3),
-                 "",
-                 Mode::kOff,
-                 {14, 15},
-                 {}}),
-    RowName);
-
-INSTANTIATE_TEST_SUITE_P(
-    Files, ConfigTest,
-    ::testing::Values(
-        GoodCase{"OurOwnKindSetsEverything",
-                 {},
-                 Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
-                 Mode::kLegacy,
-                 {1, 2},
-                 {}},
-        GoodCase{"FlagsWinOverTheFile",
-                 WithBits(At("1.27", {kOff}), 5, 6),
-                 Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
-                 Mode::kLegacy,
-                 {5, 6},
-                 {}},
-        GoodCase{"AFlagCanMendAWrongValueOfTheFile",
-                 {.feature_gates = {kOff}, .iptables_drop_bit = 6},
-                 Agent("iptablesDropBit: 32\n"),
-                 Mode::kLegacy,
-                 {14, 6},
-                 {}},
-        GoodCase{"TheFlagsGateWinsOverTheFilesGateByGate",
-                 At("1.25", {"AllAlpha=true"}),
-                 Agent("featureGates: {IPTablesOwnershipCleanup: false}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {}},
-        GoodCase{"OurOwnKindCanSwitchTheAgentOff",
-                 {},
-                 Agent("makeIPTablesUtilChains: false\n"),
-                 Mode::kOff,
-                 {14, 15},
-                 {}},
-        GoodCase{"TheFlagSwitchesItOnAgain",
-                 {.make_iptables_util_chains = true},
-                 Agent("makeIPTablesUtilChains: false\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"AKubeletConfigurationCannotSwitchTheAgentOff",
-                 {},
-                 Kubelet("makeIPTablesUtilChains: false\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"AKubeletConfigurationCanTurnTheGateOff",
-                 {},
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\niptablesDropBit: 9\n"),
-                 Mode::kLegacy,
-                 {14, 9},
-                 {}},
-        // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
-        // nothing.
-        GoodCase{
-            "In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns",
-            At("1.30"),
-            Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"),
-            Mode::kCleanup,
-            {14, 15},
-            {"PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 "
-             "has no such gate, and the agent is in cleanup mode; remove it, or give an "
-             "--emulated-version from 1.25 to 1.27"}},
-        GoodCase{"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent",
-                 At("1.31"),
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns",
-                 At("1.24"),
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {"PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 "
-                  "has no such gate, and the agent is in legacy mode; remove it, or give an "
-                  "--emulated-version from 1.25 to 1.27"}},
-        GoodCase{"AllBetaOfAKubeletConfigurationReachesKubeletsGate",
-                 {},
-                 Kubelet("featureGates: {AllBeta: false}\n"),
-                 Mode::kLegacy,
-                 {14, 15},
-                 {}},
-        GoodCase{"IgnoredFieldsWithTheirDefaultsAreSilent",
-                 At("1.28"),
-                 Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 15\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {}},
-        GoodCase{"IgnoredFieldsWithOtherValuesWarn",
-                 At("1.28"),
-                 Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"),
-                 Mode::kCleanup,
-                 {14, 16},
-                 {"PATH:4: iptablesDropBit 16 has no effect where IPTablesOwnershipCleanup is on; "
-                  "remove the field"}},
-        GoodCase{
-            "In131FieldsAreStillAcceptedAndNotLookedAt",
-            At("1.31"),
-            Kubelet("iptablesMasqueradeBit: 99\n"),
-            Mode::kCleanup,
-            {14, 15},
-            {"PATH:3: iptablesMasqueradeBit 99 has no effect where IPTablesOwnershipCleanup is "
-             "on; remove the field"}},
-        GoodCase{
-            "WarningsStandInTheOrderOfReleaseGatesFlagsFile",
-            {.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
-            Kubelet("iptablesMasqueradeBit: 20\n"),
-            Mode::kCleanup,
-            {20, 3},
-            {kGaGate, kDeprecatedDrop,
-             "PATH:3: iptablesMasqueradeBit 20 has no effect where IPTablesOwnershipCleanup is "
-             "on; remove the field"}}),
-    RowName);
 
 // ---- families ----
 
@@ -402,6 +300,153 @@ TEST(ConfigTextTest, EqualFlagsGiveEqualConfigurations) {
   const ConfigFiles node;
   EXPECT_EQ(*node.Load(At("1.26")), *node.Load(At("1.26")));
   EXPECT_FALSE(*node.Load(At("1.26")) == *node.Load(At("1.25")));
+}
+
+// ---- Every wrong flag and file that LoadConfig refuses, and the words it refuses it with ----
+
+struct BadCase {
+  std::string name;
+  Flags flags;
+  std::vector<std::string> parts;  // of the message, in order
+  std::string file = {};
+};
+
+TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
+  const BadCase rows[] = {
+      // Bits.
+      {"Bit32", Flags{.iptables_drop_bit = 32},
+       List("invalid configuration: iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and "
+            "31, inclusive",
+            "from the flag --iptables-drop-bit")},
+      {"BitMinusOne", Flags{.iptables_masquerade_bit = -1},
+       List("invalid configuration: iptablesMasqueradeBit (--iptables-masquerade-bit) -1 must be "
+            "between 0 and 31, inclusive")},
+      {"Bit32WhereItHasNoEffect", Flags{.iptables_drop_bit = 32, .emulated_version = "1.30"},
+       List("iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and 31, inclusive")},
+      {"Bit32WhereTheAgentIsOff",
+       Flags{.make_iptables_util_chains = false, .iptables_drop_bit = 32},
+       List("iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and 31, inclusive")},
+      {"Bit32InAFile", Flags(),
+       List("iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and 31, inclusive",
+            "f.yaml:3"),
+       Kubelet("iptablesDropBit: 32\n")},
+      {"EqualBitsInLegacyMode", WithBits(At("1.27", {kOff}), 9, 9),
+       List("iptables-masquerade-bit and iptables-drop-bit must be different",
+            "9 (from the flag --iptables-masquerade-bit)", "9 (from the flag", "Choose another")},
+      {"ABitThatEqualsTheOthersDefault", Flags{.iptables_drop_bit = 14, .emulated_version = "1.24"},
+       List("iptables-masquerade-bit and iptables-drop-bit must be different", "14 (the default)",
+            "14 (from the flag --iptables-drop-bit)")},
+      {"EqualBitsInAFile", At("1.26"), List("must be different", "f.yaml:3", "15 (the default)"),
+       Kubelet("iptablesMasqueradeBit: 15\n")},
+      {"ABitFlagIn131", Flags{.iptables_masquerade_bit = 14, .emulated_version = "1.31"},
+       List("unknown flag: --iptables-masquerade-bit", "Kubernetes 1.31 removed it")},
+      {"ABitFlagWhereTheFileChooses134", Flags{.iptables_drop_bit = 15},
+       List("unknown flag: --iptables-drop-bit", "Kubernetes 1.34 is emulated",
+            "--emulated-version"),
+       Agent("emulatedVersion: v1.34\n")},
+      // Gates.
+      {"AnUnknownGate", Flags{.feature_gates = {"NoSuchGate=true"}},
+       List("--feature-gates: ", "unrecognized feature gate: NoSuchGate",
+            "AllAlpha, AllBeta, ConnLabelMarking, IPTablesOwnershipCleanup")},
+      {"AnUnknownGateInOurOwnKind", Flags(),
+       List("f.yaml: ", "unrecognized feature gate: NoSuchGate"),
+       Agent("featureGates: {NoSuchGate: true}\n")},
+      {"AGateOfALaterRelease", At("1.24", {kOn}),
+       List("unrecognized feature gate: IPTablesOwnershipCleanup", "Kubernetes 1.24")},
+      {"AGateThatIsRemoved", At("1.30", {kOn}),
+       List("unrecognized feature gate: IPTablesOwnershipCleanup", "Kubernetes 1.30")},
+      {"ALockedGate", At("1.28", {kOff}),
+       List("cannot set feature gate IPTablesOwnershipCleanup to false, feature is locked to true",
+            "IPTablesOwnershipCleanup (locked)")},
+      {"ALockedGateInAKubeletConfiguration", At("1.29"),
+       List("f.yaml: ", "feature is locked to true"),
+       Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\n")},
+      {"AGateWithoutAValue", Flags{.feature_gates = {"IPTablesOwnershipCleanup"}},
+       List("invalid argument \"IPTablesOwnershipCleanup\" for \"--feature-gates\" flag: ",
+            "malformed pair, expect string=bool")},
+      {"AGateWithAWordForAValue", Flags{.feature_gates = {"AllBeta=maybe"}},
+       List("invalid value of AllBeta: maybe, err: ")},
+      // Others.
+      {"AnUnknownIptablesMode", Flags{.iptables_mode = "nftables"},
+       List("--iptables-mode: invalid value \"nftables\"; accepted are auto, nft, legacy")},
+      {"AnUnknownIptablesModeInAFile", Flags(),
+       List("f.yaml:3: iptablesMode: invalid value \"none\"; accepted are auto, nft, legacy"),
+       Agent("iptablesMode: none\n")},
+      {"AnIptablesModeThatIsNoText", Flags(), List("f.yaml:3: iptablesMode"),
+       Agent("iptablesMode: [nft]\n")},
+      {"AHostRootThatIsNotThere", Flags{.host_root = "/no/such/directory"},
+       List("--host-root: \"/no/such/directory\": No such file or directory")},
+      {"AHostRootThatIsAFile", Flags{.host_root = "/proc/version"},
+       List("--host-root: ", "Not a directory")},
+      {"AReleaseThatIsTooOld", At("1.23"), List("cannot emulate 1.23", "1.24 to 1.37")},
+      {"AnotherMajor", At("2.0"), List("cannot emulate 2.0", "1.24 to 1.37")},
+      {"NoReleaseAtAll", At("banana"), List("\"banana\"", "1.24 to 1.37")},
+      {"AnEmptyRelease", At(""), List("--emulated-version", "1.24 to 1.37")},
+      {"AnOldReleaseInAFile", Flags(),
+       List("f.yaml:3: emulatedVersion: cannot emulate 1.23", "1.24 to 1.37"),
+       Agent("emulatedVersion: '1.23'\n")},
+      {"AnExplicitIPv6WithoutIPv6", Flags{.ip_families = "ipv4,ipv6"},
+       List("--ip-families: ipv6 is requested, but this network namespace has no IPv6",
+            "enable IPv6", "auto")},
+      {"AnExplicitIPv6InAFile", Flags(),
+       List("f.yaml:3: ipFamilies: ipv6 is requested", "enable IPv6"), Agent("ipFamilies: ipv6\n")},
+      {"AnUnknownFamily", Flags{.ip_families = "inet"},
+       List("--ip-families: invalid value \"inet\"", "accepted are auto, ipv4, ipv6")},
+      {"AFamilyTwice", Flags{.ip_families = "ipv4,ipv4"}, List("invalid value \"ipv4,ipv4\"")},
+      {"AutoAndAFamily", Flags{.ip_families = "auto,ipv4"}, List("accepted are")},
+      {"NoFamily", Flags{.ip_families = ""}, List("--ip-families: invalid value \"\"")},
+      {"AnUnknownFamilyInAFile", Flags(), List("f.yaml:3: ipFamilies: invalid value \"both\""),
+       Agent("ipFamilies: both\n")},
+      {"APeriodThatIsTooShort", Flags{.iptables_sync_period = absl::Milliseconds(999)},
+       List("--iptables-sync-period: 999ms is not between 1s and 24h")},
+      {"APeriodThatIsTooLong",
+       Flags{.iptables_sync_period = absl::Hours(24) + absl::Nanoseconds(1)},
+       List("--iptables-sync-period: 24h0m0.000000001s is not between 1s and 24h")},
+      {"APeriodInAFileThatIsTooShort", Flags(),
+       List("f.yaml:3: iptablesSyncPeriod: -1m0s is not between 1s and 24h"),
+       Agent("iptablesSyncPeriod: -1m\n")},
+      {"AnAuditPeriodThatIsTooShort", Flags{.audit_period = absl::Milliseconds(999)},
+       List("--audit-period: 999ms is not between 1s and 24h, or 0s")},
+      {"AnAuditPeriodThatIsTooLong", Flags(),
+       List("f.yaml:3: auditPeriod: 25h0m0s is not between 1s and 24h, or 0s"),
+       Agent("auditPeriod: 25h\n")},
+      {"AnUnknownWayToWatch", Flags{.watch = "inotify"},
+       List("--watch: invalid value \"inotify\"; accepted are events, poll"),
+       Agent("watch: poll\n")},
+      {"AnUnknownWayToWatchInAFile", Flags(),
+       List("f.yaml:3: watch: invalid value \"Events\"; accepted are events, poll"),
+       Agent("watch: Events\n")},
+      {"AnAddressThatIsAName", Flags{.healthz_bind_address = "localhost:10270"},
+       List("--healthz-bind-address: invalid value \"localhost:10270\"; it must be an IPv4",
+            "or empty for none")},
+      {"AnAddressInAFileWithoutAPort", Flags(),
+       List("f.yaml:3: metricsBindAddress: invalid value \"127.0.0.1\"; it must be"),
+       Agent("metricsBindAddress: 127.0.0.1\n")},
+      {"AFileThatIsMissing", Flags{.config = "/nonexistent/c.yaml"},
+       List("/nonexistent/c.yaml", "No such file", "--config")},
+      {"AFileThatIsWrong", Flags(), List("f.yaml:3: unknown field"), Agent("unknown: 1\n")},
+  };
+  for (const BadCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ConfigFiles node;
+    node.SetIPv6(false);
+    const auto config = node.Load(row.flags, row.file);
+    ASSERT_FALSE(config.ok());
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+    std::string rest(config.status().message());
+    for (const std::string& part : row.parts) {
+      const size_t place = rest.find(part);
+      ASSERT_NE(place, std::string::npos) << part << "\nis not in\n" << config.status();
+      rest = rest.substr(place + part.size());
+    }
+  }
+}
+
+TEST(ConfigBlameTest, IsTheFlagsWhereItOverridesTheFile) {
+  const ConfigFiles node;
+  const auto config = node.Load(At("1.23"), Agent("emulatedVersion: '1.26'\n"));
+  EXPECT_EQ(config.status().message().find("--emulated-version: cannot emulate 1.23"), 0u)
+      << config.status();
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The configuration file of the Debian package and its manual page say what the program does.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -12,18 +9,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/load_config.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::testing::ElementsAreArray;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAreArray;
 using Words = std::vector<std::string>;
 
 std::string ReadDebianFile(const std::string& name) {
@@ -72,7 +66,7 @@ Words TopLevelFields(const std::string& yaml) {
 Config Defaults() { return *LoadConfig({}, {.default_config_path = "/nonexistent"}); }
 
 Config Load(const std::string& yaml) {
-  const testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("config.yaml", yaml);
   const auto config = LoadConfig({.config = tree.Path("config.yaml")});
   EXPECT_TRUE(config.ok()) << config.status();

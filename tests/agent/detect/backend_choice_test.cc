@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What --iptables-mode=auto leads to, and the look at the other mode.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -20,22 +17,8 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::KeepsQueries;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::TemporaryTree;
 using netlink::BackendKind;
-using netlink::Family;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr auto kNft = IptablesMode::kNft;
 constexpr auto kLegacy = IptablesMode::kLegacy;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/capabilities.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <seccomp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <ostream>
 #include <regex>
 #include <set>
 #include <string>
@@ -25,6 +22,7 @@
 #include "agent/commands.h"
 #include "agent/report/report.h"
 #include "tests/agent/process/in_child.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 #include "tests/support/unescaped.h"
 
@@ -32,61 +30,21 @@ namespace kipt::agent::capabilities_test {
 namespace {
 
 using ::kipt::testing::FindUnescaped;
-using ::kipt::testing::TemporaryTree;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const std::vector<netlink::Family> kBoth = {netlink::Family::kIPv4, netlink::Family::kIPv6};
 
 // All of them as Debian's 6.1 has them.
 const std::set<std::string>& EveryModule() {
-  static const auto* const kModules = new std::set<std::string>{"nf_tables",
-                                                                "nft_compat",
-                                                                "nft_chain_nat",
-                                                                "nft_ct",
-                                                                "nft_nat",
-                                                                "nft_masq",
-                                                                "nft_numgen",
-                                                                "nft_fib_ipv4",
-                                                                "nft_fib_ipv6",
-                                                                "nft_reject_ipv4",
-                                                                "nft_reject_ipv6",
-                                                                "iptable_filter",
-                                                                "iptable_nat",
-                                                                "iptable_mangle",
-                                                                "ip6table_filter",
-                                                                "ip6table_nat",
-                                                                "ip6table_mangle",
-                                                                "xt_addrtype",
-                                                                "xt_comment",
-                                                                "xt_connlabel",
-                                                                "xt_conntrack",
-                                                                "xt_mark",
-                                                                "xt_multiport",
-                                                                "xt_nfacct",
-                                                                "xt_physdev",
-                                                                "xt_recent",
-                                                                "xt_sctp",
-                                                                "xt_set",
-                                                                "xt_statistic",
-                                                                "xt_tcpudp",
-                                                                "xt_nat",
-                                                                "xt_MASQUERADE",
-                                                                "ipt_REJECT",
-                                                                "ip6t_REJECT",
-                                                                "nf_conntrack_netlink",
-                                                                "nfnetlink_acct",
-                                                                "dummy",
-                                                                "ip_vs",
-                                                                "ip_vs_rr",
-                                                                "ip_vs_sh",
-                                                                "ip_vs_wrr",
-                                                                "ip_set_bitmap_port",
-                                                                "ip_set_hash_ip",
-                                                                "ip_set_hash_ipport",
-                                                                "ip_set_hash_ipportip",
-                                                                "ip_set_hash_ipportnet"};
+  static const auto* const kModules = new std::set<std::string>(absl::StrSplit(
+      "nf_tables nft_compat nft_chain_nat nft_ct nft_nat nft_masq nft_numgen "
+      "nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6 iptable_filter "
+      "iptable_nat iptable_mangle ip6table_filter ip6table_nat ip6table_mangle "
+      "xt_addrtype xt_comment xt_connlabel xt_conntrack xt_mark xt_multiport xt_nfacct "
+      "xt_physdev xt_recent xt_sctp xt_set xt_statistic xt_tcpudp xt_nat xt_MASQUERADE "
+      "ipt_REJECT ip6t_REJECT nf_conntrack_netlink nfnetlink_acct dummy ip_vs ip_vs_rr "
+      "ip_vs_sh ip_vs_wrr ip_set_bitmap_port ip_set_hash_ip ip_set_hash_ipport "
+      "ip_set_hash_ipportip ip_set_hash_ipportnet",
+      ' '));
   return *kModules;
 }
 
@@ -155,79 +113,75 @@ struct Row {
   std::string name;
   Files files;
   std::string usual;
-  std::string unusual;
   int exit_code;
+  std::string unusual = {};
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
-
-class CapabilitiesTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(CapabilitiesTest, JudgesEachSoftwareByWhatItNeeds) {
-  const CapabilityReport report = ReadTree(GetParam().files);
-  EXPECT_EQ(Unusual(report, GetParam().usual), GetParam().unusual) << CapabilitiesText(report);
-  std::ostringstream out;
-  EXPECT_EQ(RunCapabilities(report, OutputFormat::kText, out), GetParam().exit_code);
-  EXPECT_EQ(FindUnescaped(out.str()), "");
-}
 
 const char kAllXt[] =
     "kubelet missing, kube-proxy-iptables missing, kube-proxy-ipvs missing, "
     "portmap missing, kube-iptables-agent missing";
 
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, CapabilitiesTest,
-    ::testing::Values(
-        Row{"EverythingCanBeLoaded", Modular("6.1.0-50-cloud-amd64", {}), "loadable", "", kExitOk},
-        Row{"NoModuleOfTheNodesOwnKernel", With(Modular("6.1.0", {}), {{"lib/modules.dep", ""}}),
-            "missing", "", kExitDifferences},
-        Row{"AsTheRhel10ClassHasIt",
-            Modular("6.12.0-55.el10.x86_64",
-                    {"nft_compat", "xt_*", "ipt_*", "ip6t_*", "iptable_*", "ip6table_*"}),
-            "loadable", absl::StrCat("iptables-nft missing, iptables-legacy missing, ", kAllXt),
-            kExitDifferences},
-        Row{"LegacyAloneIsEnough", Modular("6.1.0", {"nft_compat"}), "loadable",
-            "iptables-nft missing", kExitDifferences},
-        Row{"NftAloneIsEnough", Modular("6.17.0", {"iptable_*", "ip6table_*"}), "loadable",
-            "iptables-legacy missing", kExitDifferences},
-        Row{"CountersAreAModuleBefore5_18", Modular("5.17.9", {}), "loadable",
-            "iptables-nft missing", kExitDifferences},
-        Row{"AndAPartOfNfTablesSince", Modular("5.18.0", {}), "loadable", "", kExitOk},
-        Row{"NftablesModeAsksForLinux5_13",
-            With(Modular("5.12.19", {}),
-                 {{"lib/modules.dep", DepWithout({}) + "kernel/nft_counter.ko:\n"}}),
-            "loadable", "kube-proxy-nftables missing", kExitDifferences},
-        Row{"AndHasItWithLinux5_13",
-            With(Modular("5.13.0", {}),
-                 {{"lib/modules.dep", DepWithout({}) + "kernel/nft_counter.ko:\n"}}),
-            "loadable", "", kExitOk},
-        Row{"TheMatchNfacctAloneIsMissing", Modular("6.1.0", {"xt_nfacct"}), "loadable",
-            "kube-proxy-iptables missing", kExitDifferences},
-        Row{"NothingOfNfacctIsThere", Modular("6.1.0", {"xt_nfacct", "nfnetlink_acct"}), "loadable",
-            "", kExitOk},
-        Row{"WhatIsOptionalMayBeMissing", Modular("6.1.0", {"xt_sctp", "xt_connlabel"}), "loadable",
-            "", kExitOk},
-        Row{"OneSchedulerLess", Modular("6.1.0", {"ip_vs_rr"}), "loadable",
-            "kube-proxy-ipvs missing", kExitDifferences},
-        Row{"AContainerThatSeesNothing",
-            {{"sys/kernel/osrelease", "6.1.0\n"}, {"version", ""}, {"modules", "ext4 1 - Live\n"}},
-            "unknown",
-            "",
-            kExitFailed},
-        Row{"NoProcAtAll", {}, "unknown", "", kExitFailed},
-        Row{"AKernelReleaseThatIsNone", Modular("\x1b[2J\xe2\x80\xae", {}), "loadable",
-            "iptables-nft missing, kube-proxy-nftables unknown", kExitDifferences},
-        Row{"OtherNamesThatContainThem",
-            With(Modular("6.1.0", {}), {{"lib/modules.dep",
-                                         "kernel/my_nf_tables.ko:\nkernel/nf_tables.kox:\n"
-                                         "kernel/x.ko: kernel/nf_tables.ko kernel/xt_comment.ko\n"
-                                         "nf_tables.ko"}}),
-            "missing", "", kExitDifferences},
-        Row{"BytesOfAnyKind",
-            With(Modular("6.1.0", {}),
-                 {{"lib/modules.dep", std::string("\0\xff\n\r\n:::\n/.ko\n", 12) + DepWithout({}) +
-                                          std::string(1 << 20, ':')}}),
-            "loadable", "", kExitOk}),
-    [](const auto& row) { return row.param.name; });
+TEST(CapabilitiesTest, JudgesEachSoftwareByWhatItNeeds) {
+  const Row rows[] = {
+      {"EverythingCanBeLoaded", Modular("6.1.0-50-cloud-amd64", {}), "loadable", kExitOk},
+      {"NoModuleOfTheNodesOwnKernel", With(Modular("6.1.0", {}), {{"lib/modules.dep", ""}}),
+       "missing", kExitDifferences},
+      {"AsTheRhel10ClassHasIt",
+       Modular("6.12.0-55.el10.x86_64",
+               {"nft_compat", "xt_*", "ipt_*", "ip6t_*", "iptable_*", "ip6table_*"}),
+       "loadable", kExitDifferences,
+       absl::StrCat("iptables-nft missing, iptables-legacy missing, ", kAllXt)},
+      {"LegacyAloneIsEnough", Modular("6.1.0", {"nft_compat"}), "loadable", kExitDifferences,
+       "iptables-nft missing"},
+      {"NftAloneIsEnough", Modular("6.17.0", {"iptable_*", "ip6table_*"}), "loadable",
+       kExitDifferences, "iptables-legacy missing"},
+      {"CountersAreAModuleBefore5_18", Modular("5.17.9", {}), "loadable", kExitDifferences,
+       "iptables-nft missing"},
+      {"AndAPartOfNfTablesSince", Modular("5.18.0", {}), "loadable", kExitOk},
+      {"NftablesModeAsksForLinux5_13",
+       With(Modular("5.12.19", {}),
+            {{"lib/modules.dep", DepWithout({}) + "kernel/nft_counter.ko:\n"}}),
+       "loadable", kExitDifferences, "kube-proxy-nftables missing"},
+      {"AndHasItWithLinux5_13",
+       With(Modular("5.13.0", {}),
+            {{"lib/modules.dep", DepWithout({}) + "kernel/nft_counter.ko:\n"}}),
+       "loadable", kExitOk},
+      {"TheMatchNfacctAloneIsMissing", Modular("6.1.0", {"xt_nfacct"}), "loadable",
+       kExitDifferences, "kube-proxy-iptables missing"},
+      {"NothingOfNfacctIsThere", Modular("6.1.0", {"xt_nfacct", "nfnetlink_acct"}), "loadable",
+       kExitOk},
+      {"WhatIsOptionalMayBeMissing", Modular("6.1.0", {"xt_sctp", "xt_connlabel"}), "loadable",
+       kExitOk},
+      {"OneSchedulerLess", Modular("6.1.0", {"ip_vs_rr"}), "loadable", kExitDifferences,
+       "kube-proxy-ipvs missing"},
+      {"AContainerThatSeesNothing",
+       {{"sys/kernel/osrelease", "6.1.0\n"}, {"version", ""}, {"modules", "ext4 1 - Live\n"}},
+       "unknown",
+       kExitFailed},
+      {"NoProcAtAll", {}, "unknown", kExitFailed},
+      {"AKernelReleaseThatIsNone", Modular("\x1b[2J\xe2\x80\xae", {}), "loadable", kExitDifferences,
+       "iptables-nft missing, kube-proxy-nftables unknown"},
+      {"OtherNamesThatContainThem",
+       With(Modular("6.1.0", {}), {{"lib/modules.dep",
+                                    "kernel/my_nf_tables.ko:\nkernel/nf_tables.kox:\n"
+                                    "kernel/x.ko: kernel/nf_tables.ko kernel/xt_comment.ko\n"
+                                    "nf_tables.ko"}}),
+       "missing", kExitDifferences},
+      {"BytesOfAnyKind",
+       With(Modular("6.1.0", {}),
+            {{"lib/modules.dep", std::string("\0\xff\n\r\n:::\n/.ko\n", 12) + DepWithout({}) +
+                                     std::string(1 << 20, ':')}}),
+       "loadable", kExitOk},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const CapabilityReport report = ReadTree(row.files);
+    EXPECT_EQ(Unusual(report, row.usual), row.unusual) << CapabilitiesText(report);
+    std::ostringstream out;
+    EXPECT_EQ(RunCapabilities(report, OutputFormat::kText, out), row.exit_code);
+    EXPECT_EQ(FindUnescaped(out.str()), "");
+  }
+}
 
 TEST(CapabilityTest, NfacctIsAFindingOnlyWhereTheKernelCountsAndTheMatchIsMissing) {
   const CapabilityReport half = ReadTree(Modular("6.1.0", {"xt_nfacct"}));

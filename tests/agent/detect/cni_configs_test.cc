@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/detect/host_files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -19,11 +17,6 @@ using agent::CniConfigs;
 using agent::CniReference;
 using agent::ParseCniConfig;
 using agent::ReadNodeCniConfigs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr char kPortmap[] = R"({"cniVersion": "0.4.0", "name": "net", "plugins": [
   {"type": "bridge", "bridge": "cni0"},
@@ -44,12 +37,12 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
   struct Row {
     std::string name;
     std::string text;
-    std::vector<CniReference> wanted;
+    std::vector<CniReference> wanted = {};
   };
   const std::vector<Row> rows = {
       {"list", kPortmap, {Portmap("f")}},
-      {"none", R"({"plugins": [{"type": "portmap"}]})", {}},
-      {"nothing", "{}", {}},
+      {"none", R"({"plugins": [{"type": "portmap"}]})"},
+      {"nothing", "{}"},
       {"single plugin",
        R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})",
        {Portmap("f")}},
@@ -73,13 +66,11 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
       {"two spellings",
        R"({"type": "a", "externalSetMarkChain": "X", "ExternalSetMarkChain": "Y"})",
        {{"f", "a", "Y"}, {"f", "a", "X"}}},
-      {"null", R"({"type": "portmap", "externalSetMarkChain": null})", {}},
-      {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})", {}},
-      {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})", {}},
+      {"null", R"({"type": "portmap", "externalSetMarkChain": null})"},
+      {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})"},
+      {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})"},
       {"type that is not text", R"({"type": 7, "externalSetMarkChain": "X"})", {{"f", "", "X"}}},
-      {"what we do not know",
-       R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})",
-       {}},
+      {"what we do not know", R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -90,14 +81,14 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
 TEST(CniConfigTest, RefusesWhatItCannotUnderstand) {
   struct Row {
     std::string name;
-    std::string text;
-    std::string message;
+    std::string text = {};
+    std::string message = "f is not JSON";
   };
   const std::vector<Row> rows = {
-      {"empty", "", "f is not JSON"},
-      {"half", R"({"plugins": [)", "f is not JSON"},
-      {"more", "{} {}", "f is not JSON"},
-      {"bytes", std::string("\xff\x00\xfe", 3), "f is not JSON"},
+      {"empty"},
+      {"half", R"({"plugins": [)"},
+      {"more", "{} {}"},
+      {"bytes", std::string("\xff\x00\xfe", 3)},
       {"array", "[]", "f is not a CNI configuration"},
       {"text", "\"x\"", "f is not a CNI configuration"},
       {"null", "null", "f is not a CNI configuration"},
@@ -203,30 +194,28 @@ TEST(CniConfigsTest, ReadsTheSubFolderThatIsNamedAsTheNetwork) {
 
 struct SubFolderRow {
   std::string name;
-  std::string file;
   std::string text;
-  bool read;
+  bool read = false;
+  std::string file = "10.conflist";
 };
 
 // As libcni decides it: libcni/conf.go, NetworkConfFromFile and NetworkConfFromBytes.
 TEST(CniConfigsTest, ReadsTheSubFolderWhereverLibcniWould) {
   const std::vector<SubFolderRow> rows = {
-      {"list without plugins", "10.conflist", R"({"name": "net"})", true},
-      {"list with plugins", "10.conflist", R"({"name": "net", "plugins": [{"type": "x"}]})", true},
-      {"false", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": false})", true},
-      {"False in quotes", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": "False"})",
+      {"list without plugins", R"({"name": "net"})", true},
+      {"list with plugins", R"({"name": "net", "plugins": [{"type": "x"}]})", true},
+      {"false", R"({"name": "net", "loadOnlyInlinedPlugins": false})", true},
+      {"False in quotes", R"({"name": "net", "loadOnlyInlinedPlugins": "False"})", true},
+      {"another letter case is another field", R"({"name": "net", "loadonlyinlinedplugins": true})",
        true},
-      {"another letter case is another field", "10.conflist",
-       R"({"name": "net", "loadonlyinlinedplugins": true})", true},
-      {"true", "10.conflist",
-       R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})", false},
-      {"tRUE in quotes", "10.conflist",
-       R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})", false},
-      {"single plugin", "10.conf", R"({"name": "net", "type": "x"})", false},
-      {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})", false},
-      {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})", false},
-      {"name that is not text", "10.conflist", R"({"name": ["net"]})", false},
-      {"another network", "10.conflist", R"({"name": "Net"})", false},
+      {"true", R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})"},
+      {"tRUE in quotes",
+       R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})"},
+      {"single plugin", R"({"name": "net", "type": "x"})", false, "10.conf"},
+      {"list that is called a plugin", R"({"name": "net", "plugins": []})", false, "10.json"},
+      {"no name", R"({"plugins": [{"type": "x"}]})"},
+      {"name that is not text", R"({"name": ["net"]})"},
+      {"another network", R"({"name": "Net"})"},
   };
   for (const SubFolderRow& row : rows) {
     SCOPED_TRACE(row.name);

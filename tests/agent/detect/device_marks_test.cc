@@ -4,8 +4,6 @@
 // neither. tests/other-kernel/guests/marks.sh asks a kernel that has both.
 #include "agent/detect/device_marks.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/genetlink.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
@@ -20,13 +18,14 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -35,10 +34,6 @@ using agent::DeviceMark;
 using agent::DeviceMarks;
 using agent::MarkingsOf;
 using agent::ReadDeviceMarks;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr uint16_t kFamily = 0x1d;  // of WireGuard, in these answers
 constexpr uint32_t kAll = 0xffffffff;
@@ -171,19 +166,18 @@ TEST(DeviceMarksTest, WhatCannotBeReadIsAProblemAndTheRestIsRead) {
     std::string problem;
   };
   const Row rows[] = {
-      {"the interfaces are refused", {Refused(EPERM)}, "packet marks of interfaces: "},
+      {"the interfaces are refused", List(Refused(EPERM)), "packet marks of interfaces: "},
       {"interfaces keep changing", std::vector<Answer>(5, Dumped({wg0}, NLM_F_DUMP_INTR)),
        "packet marks of interfaces: "},
-      {"a caller without CAP_NET_ADMIN",
-       {Dumped({wg0}), family, Refused(EPERM), Dumped({})},
+      {"a caller without CAP_NET_ADMIN", List(Dumped({wg0}), family, Refused(EPERM), Dumped({})),
        "packet marks of WireGuard interfaces: wg0: the kernel refuses it: Operation not permitted"},
       {"the kernel lists no such family",
-       {Dumped({wg0}), Dumped({FamilyMessage("nlctrl", 16)}), Dumped({})},
+       List(Dumped({wg0}), Dumped({FamilyMessage("nlctrl", 16)}), Dumped({})),
        "packet marks of WireGuard interfaces: the kernel does not list its netlink family"},
       {"a torn answer",
        {Dumped({wg0}), family, {FromKernel(torn)}, Dumped({})},
        "packet marks of WireGuard interfaces: wg0: "},
-      {"tc is refused", {Dumped({kEth0}), Refused(EPERM)}, "packet marks of tc filters: "},
+      {"tc is refused", List(Dumped({kEth0}), Refused(EPERM)), "packet marks of tc filters: "},
       {"a filter's answer is cut",
        {Dumped({kEth0}), Dumped({kClsact}), {CutOff(Filter("fw", 1, {}))}},
        "packet marks of tc filters: "},
@@ -234,21 +228,12 @@ TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
     return Nest(TCA_BASIC_EMATCHES, {Nest(TCA_EMATCH_TREE_LIST, {match})});
   };
   const FilterRow rows[] = {
-      {"fw compares the whole mark with its handle",
-       Filter("fw", 0x8000, {}),
-       "pref 7 fw 0x8000",
-       {.tested = kAll},
-       0x8000},
-      {"fw with a mask",
-       Filter("fw", 0x8000, {Attr(TCA_FW_MASK, HostU32(0xff00))}),
-       "pref 7 fw 0x8000/0xff00",
-       {.tested = 0xff00},
-       0x8000},
-      {"u32 with a mark",
-       Filter("u32", 0x80000800, {Attr(TCA_U32_MARK, Raw(own))}),
-       "pref 7 u32 0x4000/0xc000",
-       {.tested = 0xc000},
-       0x4000},
+      {"fw compares the whole mark with its handle", Filter("fw", 0x8000, {}), "pref 7 fw 0x8000",
+       netlink::Marks{.tested = kAll}, 0x8000},
+      {"fw with a mask", Filter("fw", 0x8000, {Attr(TCA_FW_MASK, HostU32(0xff00))}),
+       "pref 7 fw 0x8000/0xff00", netlink::Marks{.tested = 0xff00}, 0x8000},
+      {"u32 with a mark", Filter("u32", 0x80000800, {Attr(TCA_U32_MARK, Raw(own))}),
+       "pref 7 u32 0x4000/0xc000", netlink::Marks{.tested = 0xc000}, 0x4000},
       {"an action of flower's", Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {skbedit})}),
        "pref 7 flower skbedit mark 0x8001/0x8003", edited},
       {"of matchall's, whole",
@@ -256,45 +241,35 @@ TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
               {Nest(TCA_MATCHALL_ACT,
                     {Action("skbedit", {Attr(TCA_SKBEDIT_MARK, HostU32(0xca6c))})})}),
        "pref 7 matchall skbedit mark 0xca6c",
-       {.set = 0xca6c, .cleared = ~uint32_t{0xca6c}}},
+       netlink::Marks{.set = 0xca6c, .cleared = ~uint32_t{0xca6c}}},
       {"of u32's, which has another number", Filter("u32", 1, {Nest(TCA_U32_ACT, {skbedit})}),
        "pref 7 u32 skbedit mark 0x8001/0x8003", edited},
       {"the second of two actions",
        Filter("fw", 1,
               {Attr(TCA_FW_MASK, HostU32(1)), Nest(TCA_FW_ACT, {Action("mirred", {}), skbedit})}),
        "pref 7 fw 0x1/0x1 skbedit mark 0x8001/0x8003",
-       {.tested = 1, .set = 0x8001, .cleared = 0x2},
-       1},
+       netlink::Marks{.tested = 1, .set = 0x8001, .cleared = 0x2}, 1},
       {"the connection's mark comes back",
        Filter("matchall", 1, {Nest(TCA_MATCHALL_ACT, {Action("connmark", {})})}),
-       "pref 7 matchall connmark",
-       {.tested = kAll, .set = kAll}},
+       "pref 7 matchall connmark", netlink::Marks{.tested = kAll, .set = kAll}},
       {"part of it",
        Filter("matchall", 1,
               {Nest(TCA_MATCHALL_ACT,
                     {Action("ctinfo", {Attr(TCA_CTINFO_PARMS_CPMARK_MASK, HostU32(0xff))})})}),
        "pref 7 matchall ctinfo cpmark 0xff",
-       {.set = 0xff, .cleared = ~uint32_t{0xff}}},
+       netlink::Marks{.set = 0xff, .cleared = ~uint32_t{0xff}}},
       {"a BPF program may do anything",
        Filter("bpf", 1, {Attr(TCA_BPF_NAME, Text("cil_from_netdev"))}),
-       "pref 7 bpf cil_from_netdev",
-       {.tested = kAll, .set = kAll}},
-      {"so may what is not known",
-       Filter("next", 1, {Zeros(0)}),
-       "pref 7 next ",
-       {.tested = kAll, .set = kAll}},
+       "pref 7 bpf cil_from_netdev", netlink::Marks{.tested = kAll, .set = kAll}},
+      {"so may what is not known", Filter("next", 1, {Zeros(0)}), "pref 7 next ",
+       netlink::Marks{.tested = kAll, .set = kAll}},
       {"an action that is not known",
-       Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {Action("xt", {})})}),
-       "pref 7 flower xt",
-       {.tested = kAll, .set = kAll}},
-      {"an extended match for metadata",
-       Filter("basic", 1, {ematches(meta)}),
-       "pref 7 basic mark",
-       {.tested = kAll}},
-      {"a hash of the mark",
-       Filter("flow", 1, {Attr(TCA_FLOW_KEYS, HostU32(1U << FLOW_KEY_MARK))}),
-       "pref 7 flow mark",
-       {.tested = kAll}},
+       Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {Action("xt", {})})}), "pref 7 flower xt",
+       netlink::Marks{.tested = kAll, .set = kAll}},
+      {"an extended match for metadata", Filter("basic", 1, {ematches(meta)}), "pref 7 basic mark",
+       netlink::Marks{.tested = kAll}},
+      {"a hash of the mark", Filter("flow", 1, {Attr(TCA_FLOW_KEYS, HostU32(1U << FLOW_KEY_MARK))}),
+       "pref 7 flow mark", netlink::Marks{.tested = kAll}},
   };
   for (const FilterRow& row : rows) {
     SCOPED_TRACE(row.name);

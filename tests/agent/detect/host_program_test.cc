@@ -1,122 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/detect/host_files.h"
+#include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::TemporaryTree;
-using ::testing::HasSubstr;
-
 constexpr auto kV4 = netlink::Family::kIPv4;
+
+using Links = std::vector<std::pair<std::string, std::string>>;
 
 struct Row {
   std::string name;
   std::vector<std::string> files;
-  std::vector<std::pair<std::string, std::string>> links;
-  std::optional<IptablesMode> mode;
+  Links links;
   std::string text;  // a part
+  std::optional<IptablesMode> mode = IptablesMode::kNft;
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-class HostProgramTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(HostProgramTest, IsRecognisedByItsLinks) {
-  const TemporaryTree host;
-  for (const std::string& file : GetParam().files) host.Write(file, "not to be run");
-  for (const auto& [name, target] : GetParam().links) host.Link(name, target);
-  const HostProgram program = FindHostProgram(host.Path(""), kV4);
-  EXPECT_EQ(program.mode, GetParam().mode) << program.text;
-  EXPECT_THAT(program.text, HasSubstr(GetParam().text));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Hosts, HostProgramTest,
-    ::testing::Values(
-        Row{"NoIptables", {"usr/sbin/nft"}, {}, std::nullopt, "no iptables"},
-        Row{"DebianWithNft",
-            {"usr/sbin/xtables-nft-multi"},
-            {{"sbin", "usr/sbin"},
+TEST(HostProgramTest, IsRecognisedByItsLinks) {
+  const Row rows[] = {
+      {"NoIptables", List("usr/sbin/nft"), Links(), "no iptables", std::nullopt},
+      {"DebianWithNft", List("usr/sbin/xtables-nft-multi"),
+       Links{{"sbin", "usr/sbin"},
              {"usr/sbin/iptables", "/etc/alternatives/iptables"},
              {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
              {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
-        Row{"DebianWithLegacy",
-            {"usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-            {{"usr/sbin/iptables", "/etc/alternatives/iptables"},
+       "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
+      {"DebianWithLegacy", List("usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
+       Links{{"usr/sbin/iptables", "/etc/alternatives/iptables"},
              {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
              {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
-            IptablesMode::kLegacy,
-            "iptables-legacy"},
-        Row{"BeforeVersion18",
-            {"sbin/xtables-multi"},
-            {{"sbin/iptables", "xtables-multi"}},
-            IptablesMode::kLegacy,
-            "/sbin/xtables-multi"},
-        Row{"UsrBin",
-            {"usr/bin/xtables-nft-multi"},
-            {{"usr/bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/bin/iptables"},
-        Row{"UsrLocalBin",
-            {"usr/local/bin/xtables-nft-multi"},
-            {{"usr/local/bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/local/bin/iptables"},
-        Row{"Bin",
-            {"bin/xtables-nft-multi"},
-            {{"bin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/bin/iptables"},
-        Row{"UsrLocalComesFirstAsInPath",
-            {"usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
-            {{"usr/local/sbin/iptables", "xtables-legacy-multi"},
+       "iptables-legacy", IptablesMode::kLegacy},
+      {"BeforeVersion18", List("sbin/xtables-multi"), Links{{"sbin/iptables", "xtables-multi"}},
+       "/sbin/xtables-multi", IptablesMode::kLegacy},
+      {"UsrBin", List("usr/bin/xtables-nft-multi"),
+       Links{{"usr/bin/iptables", "xtables-nft-multi"}}, "/usr/bin/iptables"},
+      {"UsrLocalBin", List("usr/local/bin/xtables-nft-multi"),
+       Links{{"usr/local/bin/iptables", "xtables-nft-multi"}}, "/usr/local/bin/iptables"},
+      {"Bin", List("bin/xtables-nft-multi"), Links{{"bin/iptables", "xtables-nft-multi"}},
+       "/bin/iptables"},
+      {"UsrLocalComesFirstAsInPath",
+       List("usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
+       Links{{"usr/local/sbin/iptables", "xtables-legacy-multi"},
              {"usr/sbin/iptables", "xtables-nft-multi"}},
-            IptablesMode::kLegacy,
-            "/usr/local/sbin/iptables"},
-        Row{"APlainFileOfThatName",
-            {"usr/sbin/iptables"},
-            {},
-            IptablesMode::kUnknown,
-            "neither iptables-nft nor iptables-legacy"},
-        Row{"ALinkToAWrapper",
-            {"usr/sbin/iptables-wrapper"},
-            {{"usr/sbin/iptables", "iptables-wrapper"}},
-            IptablesMode::kUnknown,
-            "iptables-wrapper"},
-        Row{"ALinkThatLeadsNowhere",
-            {},
-            {{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
-            IptablesMode::kUnknown,
-            "No such file"},
-        Row{"LinksInACircle",
-            {},
-            {{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
-            IptablesMode::kUnknown,
-            "symbolic links"},
-        Row{"ALinkDoesNotLeaveTheRoot",
-            {"usr/sbin/xtables-nft-multi"},
-            {{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
-            IptablesMode::kNft,
-            "/usr/sbin/xtables-nft-multi"},
-        Row{"WhatTheLastLinkLeadsToDecides",
-            {"usr/sbin/xtables-legacy-multi"},
-            {{"usr/sbin/iptables", "iptables-nft"},
+       "/usr/local/sbin/iptables", IptablesMode::kLegacy},
+      {"APlainFileOfThatName", List("usr/sbin/iptables"), Links(),
+       "neither iptables-nft nor iptables-legacy", IptablesMode::kUnknown},
+      {"ALinkToAWrapper", List("usr/sbin/iptables-wrapper"),
+       Links{{"usr/sbin/iptables", "iptables-wrapper"}}, "iptables-wrapper",
+       IptablesMode::kUnknown},
+      {"ALinkThatLeadsNowhere", List(), Links{{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
+       "No such file", IptablesMode::kUnknown},
+      {"LinksInACircle", List(),
+       Links{{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
+       "symbolic links", IptablesMode::kUnknown},
+      {"ALinkDoesNotLeaveTheRoot", List("usr/sbin/xtables-nft-multi"),
+       Links{{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
+       "/usr/sbin/xtables-nft-multi"},
+      {"WhatTheLastLinkLeadsToDecides", List("usr/sbin/xtables-legacy-multi"),
+       Links{{"usr/sbin/iptables", "iptables-nft"},
              {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
-            IptablesMode::kLegacy,
-            "xtables-legacy-multi"}),
-    [](const auto& row) { return row.param.name; });
+       "xtables-legacy-multi", IptablesMode::kLegacy},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree host;
+    for (const std::string& file : row.files) host.Write(file, "not to be run");
+    for (const auto& [name, target] : row.links) host.Link(name, target);
+    const HostProgram program = FindHostProgram(host.Path(""), kV4);
+    EXPECT_EQ(program.mode, row.mode) << program.text;
+    EXPECT_THAT(program.text, HasSubstr(row.text));
+  }
+}
 
 TEST(HostProgramNameTest, EachNameTellsTheMode) {
   const std::pair<std::string, IptablesMode> rows[] = {

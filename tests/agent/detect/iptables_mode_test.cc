@@ -3,21 +3,16 @@
 // The precedence of the mode oracle, row by row.
 #include "agent/detect/iptables_mode.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "tests/support/matchers.h"
+
 namespace kipt::agent::iptables_mode_test {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr auto kNft = IptablesMode::kNft;
 constexpr auto kLegacy = IptablesMode::kLegacy;
@@ -322,31 +317,28 @@ TEST(DecideModeTest, ACanaryInNftMisleadsIptablesWrappersWhereTheHintIsLegacys) 
   const FamilyMode not_misled = DecideMode({.nft = kHint, .legacy = kCanary});
   EXPECT_EQ(not_misled.mode, kNft);
   EXPECT_FALSE(not_misled.contradiction);
-  EXPECT_THAT(not_misled.findings, ::testing::IsEmpty());
+  EXPECT_THAT(not_misled.findings, IsEmpty());
   EXPECT_FALSE(DecideMode({.flag = kNft, .nft = kCanary, .legacy = kNothing}).contradiction);
 }
 
 struct SourceRow {
   std::string name;
-  ModeQuestion question;
-  EvidenceSource source;
   IptablesMode says;
+  ModeQuestion question = {};
+  EvidenceSource source = EvidenceSource::kKernel;
 };
 
 TEST(DecideModeTextTest, EachSourceIsEvidenceForWhatItShows) {
   const SourceRow rows[] = {
-      {"no program is evidence for neither", {}, EvidenceSource::kProgram, kNone},
+      {"no program is evidence for neither", kNone, {}, EvidenceSource::kProgram},
       {"a program of another name is not known",
+       kUnknown,
        {.program = kUnknown},
-       EvidenceSource::kProgram,
-       kUnknown},
-      {"a kernel with both is evidence for neither", {}, EvidenceSource::kKernel, kNone},
-      {"a kernel with nft only", {.legacy = kImpossible}, EvidenceSource::kKernel, kNft},
-      {"a kernel with legacy only", {.nft = kImpossible}, EvidenceSource::kKernel, kLegacy},
-      {"a kernel with neither is not known",
-       {.nft = kImpossible, .legacy = kImpossible},
-       EvidenceSource::kKernel,
-       kUnknown},
+       EvidenceSource::kProgram},
+      {"a kernel with both is evidence for neither", kNone},
+      {"a kernel with nft only", kNft, {.legacy = kImpossible}},
+      {"a kernel with legacy only", kLegacy, {.nft = kImpossible}},
+      {"a kernel with neither is not known", kUnknown, {.nft = kImpossible, .legacy = kImpossible}},
   };
   for (const SourceRow& row : rows) {
     SCOPED_TRACE(row.name);

@@ -4,18 +4,18 @@
 // that could load a module or create a table.
 #include "agent/detect/mode_evidence.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/fuzz/scripted_kernel.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -23,19 +23,12 @@
 namespace kipt::agent::mode_evidence_test {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOkAndHolds;
+using agent::KernelSymbols;
+using agent::ModeSources;
+using agent::SystemModeSources;
 using ::kipt::testing::KeepsQueries;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::TemporaryTree;
-using netlink::Family;
+using netlink::BackendKind;
 using netlink::ListedChain;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr auto kV4 = Family::kIPv4;
 
@@ -175,7 +168,7 @@ TEST_F(ModeEvidenceTest, LegacyRulesAreRulesOrChainsOfSomebodys) {
   legacy_.AddChain(Nat("DOCKER"));
   EXPECT_EQ(Gather().legacy.rules, true);
   legacy_.RemoveChain(Nat("DOCKER"));
-  legacy_.AppendRule(Nat("PREROUTING"), kipt::testing::ForeignAccept());
+  legacy_.AppendRule(Nat("PREROUTING"), ForeignAccept());
   EXPECT_EQ(Gather().legacy.rules, true);
 }
 
@@ -376,6 +369,65 @@ TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
   tree_.Remove("modules");
   tree_.Remove("ip_tables_names");
   EXPECT_THAT(IptablesLegacyTableNames(kV4, sources_), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+// ---- Where this machine's evidence is found, with programs that are never run. ----
+
+class SystemModeSourcesTest : public ::kipt::testing::LegacyFixture {
+ protected:
+  ModeSources Sources() { return SystemModeSources(tree_.Path("host"), &runner_, Options()); }
+};
+
+TEST_F(SystemModeSourcesTest, ReadTheHostsListsOfModules) {
+  EXPECT_EQ(Sources().kernel.module_directories,
+            agent::SystemKernelPaths(tree_.Path("host")).module_directories);
+  EXPECT_EQ(Sources().host_root.directory, tree_.Path("host"));
+}
+
+TEST_F(SystemModeSourcesTest, ReadTheMatchesOfTheKernel) {
+  const ModeSources sources = Sources();
+  EXPECT_EQ(sources.xt_compat(KernelSymbols::kSkip),
+            agent::ReadXtCompat(sources.kernel, KernelSymbols::kSkip));
+}
+
+TEST_F(SystemModeSourcesTest, AskTheKernelForNft) {
+  const ::kipt::testing::ScriptedKernel silent({});
+  const auto backend = Sources().open_nft();
+  ASSERT_THAT(backend, IsOk());
+  EXPECT_EQ((*backend)->kind(), BackendKind::kNft);
+  EXPECT_THAT(Sources().list_nft(Family::kIPv4), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(SystemModeSourcesTest, RunTheProgramsOfIptablesLegacy) {
+  Open("1.8.9");
+  const auto backend = Sources().open_legacy();
+  ASSERT_THAT(backend, IsOk());
+  EXPECT_EQ((*backend)->kind(), BackendKind::kIptablesLegacy);
+}
+
+TEST_F(SystemModeSourcesTest, ReadTheNamesOfLabelsWhereTheProgramsReadThem) {
+  tree_.Write("connlabel.conf", "# nothing\n");
+  const ModeSources sources = Sources();
+  EXPECT_EQ(sources.conn_label_match(KernelSymbols::kRead),
+            agent::ReadConnLabelMatch(sources.kernel, tree_.Path("connlabel.conf"),
+                                      KernelSymbols::kRead));
+}
+
+TEST_F(SystemModeSourcesTest, ListTheChainsOfIptablesLegacy) {
+  Open("1.8.9");
+  Saves("iptables", "*filter\n:INPUT DROP [7:420]\n:USER - [0:0]\n-A INPUT -j USER\nCOMMIT\n");
+  const auto chains = Sources().list_legacy(Family::kIPv4);
+  EXPECT_THAT(chains, IsOkAndHolds(ElementsAre(ListedChain{Filter("INPUT"), true, 1},
+                                               ListedChain{Filter("USER"), false, 0})));
+}
+
+TEST_F(SystemModeSourcesTest, ReportAProgramThatFails) {
+  Open("1.8.9");
+  Saves("iptables", "");
+  runner_.On(Program("iptables", "save"),
+             ::kipt::testing::Fails(absl::DeadlineExceededError("it hangs")));
+  EXPECT_THAT(Sources().list_legacy(Family::kIPv4),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("it hangs")));
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -10,18 +7,12 @@
 
 #include "agent/commands.h"
 #include "agent/report/report.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::report_mode_test {
 namespace {
 
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using netlink::Family;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 FamilyMode Mode(IptablesMode mode, bool contradiction = false,
@@ -39,33 +30,28 @@ struct Row {
   std::vector<FamilyMode> modes;
   ExitCode code;
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-class DetectExitCodeTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(DetectExitCodeTest, TellsAScriptWhatWasFound) {
-  for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
-    std::ostringstream out;
-    EXPECT_EQ(RunDetect(GetParam().modes, format, out), GetParam().code);
-    EXPECT_NE(out.str(), "");
+TEST(DetectExitCodeTest, TellsAScriptWhatWasFound) {
+  const Row rows[] = {
+      {"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
+      {"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
+      {"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
+      {"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
+      {"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
+      {"UnknownForAContradiction", {Mode(IptablesMode::kUnknown, true, {"x"})}, kExitDifferences},
+      {"AContradictionBesideAnUnknown",
+       {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
+       kExitDifferences},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
+      std::ostringstream out;
+      EXPECT_EQ(RunDetect(row.modes, format, out), row.code);
+      EXPECT_NE(out.str(), "");
+    }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Modes, DetectExitCodeTest,
-    ::testing::Values(
-        Row{"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
-        Row{"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
-        Row{"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
-        Row{"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
-        Row{"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
-        Row{"UnknownForAContradiction",
-            {Mode(IptablesMode::kUnknown, true, {"x"})},
-            kExitDifferences},
-        Row{"AContradictionBesideAnUnknown",
-            {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
-            kExitDifferences}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(DetectReportTest, TheTextListsEveryEvidence) {
   EXPECT_EQ(DetectText({Mode(IptablesMode::kUnknown, true, {"two hints"})}),
@@ -92,7 +78,7 @@ TEST(DetectReportTest, TheJsonSaysTheSame) {
 Subject WithOther(std::optional<OtherMode> other) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
-          .input = ::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
+          .input = Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
           .other_mode = std::move(other)};
 }
 

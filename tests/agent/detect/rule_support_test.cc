@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/rule_support.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/utsname.h>
 
+#include <map>
 #include <string>
+#include <vector>
 
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::BackendKind;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A node, of which files say what a test sets.
 class SupportSourceTest : public ::testing::Test {
@@ -110,7 +111,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
 
 // iptables could print no rule any more.
 TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("modules", "xt_connlabel 16384 8 - Live 0x0\n");
   const KernelPaths kernel = {
       .proc = tree.Path(""), .sys_module = tree.Path("sys"), .module_directories = {}};
@@ -139,7 +140,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHas
 }
 
 TEST_F(SupportSourceTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("connlabel.conf", "# nothing\n");
   KernelPaths kernel = {.proc = tree.Path(""),
                         .sys_module = tree.Path("sys"),
@@ -211,6 +212,108 @@ TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
   Read();
   EXPECT_FALSE(support().xt);
   EXPECT_TRUE(support().conn_labels);
+}
+
+struct Row {
+  std::string name;
+  std::map<std::string, std::string> files;
+  ModuleState state = ModuleState::kPresent;
+};
+
+constexpr char kOther[] = "nf_tables_set 1 - Live 0x0\nx nf_tables 0\n";
+constexpr char kLine[] = "kernel/net/netfilter/nf_tables.ko";
+
+TEST(FindModuleTest, ReadsTheKernelsOwnLists) {
+  const Row rows[] = {
+      {"Loaded", {{"modules", "x 1 - Live 0x0\nnf_tables 2 - Live 0x0\n"}}},
+      {"LoadedAndNothingElseToBeLoaded",
+       {{"modules", "nf_tables 2 - Live 0x0\n"}, {"sys/kernel/modules_disabled", "1\n"}}},
+      {"InSysModule", {{"modules", kOther}, {"sys/nf_tables/version", ""}}},
+      {"BuiltIn", {{"modules", kOther}, {"own/modules.builtin", std::string(kLine) + "\n"}}},
+      {"BuiltInBehindAnEmptyLine",
+       {{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine) + "\n"}}},
+      {"TheListOfBuiltInModulesCountsBeforeTheSymbols",
+       {{"modules", kOther},
+        {"own/modules.builtin", ""},
+        {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
+       ModuleState::kLoadable},
+      {"BuiltInByItsSymbol",
+       {{"modules", kOther}, {"kallsyms", "0000000000000000 T nft_do_chain\n"}}},
+      {"TheSymbolOfAModuleThatWasUnloadedMeanwhile",
+       {{"modules", kOther}, {"kallsyms", "0000000000000000 t nft_do_chain\t[nf_tables]\n"}},
+       ModuleState::kLoadable},
+      {"OnDisk",
+       {{"modules", kOther},
+        {"own/modules.builtin", "kernel/net/netfilter/nf_tables_set.ko\n"},
+        {"own/modules.dep", std::string(kLine) + ".zst: kernel/lib/libcrc32c.ko.zst\n"}},
+       ModuleState::kLoadable},
+      {"NotOnDisk",
+       {{"modules", kOther},
+        {"own/modules.builtin", ""},
+        {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko: " + std::string(kLine)}},
+       ModuleState::kMissing},
+      {"BuiltInIsKnownButWhatIsOnDiskIsNot",
+       {{"modules", kOther}, {"own/modules.builtin", ""}},
+       ModuleState::kLoadable},
+      {"TheHostsListsCountBeforeOurOwn",
+       {{"modules", kOther},
+        {"host/modules.builtin", ""},
+        {"host/modules.dep", std::string(kLine) + ":\n"},
+        {"own/modules.builtin", std::string(kLine) + "\n"},
+        {"own/modules.dep", ""}},
+       ModuleState::kLoadable},
+      {"AContainerWithoutListsAndSymbols", {{"modules", kOther}}, ModuleState::kUnknown},
+      {"AKernelWithoutModules", {{"version", "Linux"}}, ModuleState::kNothingToLoad},
+      {"AKernelThatLoadsNoMore",
+       {{"modules", kOther}, {"sys/kernel/modules_disabled", "1\n"}},
+       ModuleState::kNothingToLoad},
+      {"AKernelThatStillLoads",
+       {{"modules", kOther}, {"sys/kernel/modules_disabled", "0\n"}},
+       ModuleState::kUnknown},
+      {"NoProcAtAll", {}, ModuleState::kUnknown},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree tree;
+    for (const auto& [name, text] : row.files) tree.Write(name, text);
+    const KernelPaths paths = {.proc = tree.Path(""),
+                               .sys_module = tree.Path("sys"),
+                               .module_directories = {tree.Path("host"), tree.Path("own")}};
+    EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), row.state);
+  }
+}
+
+TEST(KernelListsTest, AListThatCannotBeReadShowsNothing) {
+  const TemporaryTree tree;
+  tree.Write("modules", kOther);
+  tree.Directory("own/modules.builtin");
+  const KernelPaths paths = {.proc = tree.Path(""),
+                             .sys_module = tree.Path("sys"),
+                             .module_directories = {tree.Path("own")}};
+  EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), ModuleState::kUnknown);
+}
+
+TEST(KernelListsTest, ALongLineIsFreed) {
+  const TemporaryTree tree;
+  tree.Write("modules", std::string(1 << 20, 'x'));
+  const KernelPaths paths = {.proc = tree.Path(""), .sys_module = tree.Path("sys")};
+  const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  const size_t before = used();
+  for (int i = 0; i < 20; ++i) FindModule(paths, "nf_tables", "nft_do_chain");
+  EXPECT_LT(used(), before + (size_t{10} << 20));
+}
+
+TEST(SystemKernelPathsTest, LooksIntoTheHostsDirectoriesFirst) {
+  const KernelPaths own = SystemKernelPaths("/");
+  utsname name = {};
+  ASSERT_EQ(uname(&name), 0);
+  const std::string release = name.release;
+  EXPECT_EQ(own.module_directories,
+            (std::vector<std::string>{"/lib/modules/" + release, "/usr/lib/modules/" + release}));
+  EXPECT_EQ(own.module_directories, SystemKernelPaths("").module_directories);
+  const KernelPaths host = SystemKernelPaths("/host");
+  EXPECT_EQ(host.module_directories.size(), 2 * own.module_directories.size());
+  EXPECT_EQ(host.module_directories.front(), "/host" + own.module_directories.front());
 }
 
 }  // namespace

@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
-#include <ostream>
 #include <string>
 
 #include "agent/detect/rule_support.h"
 #include "agent/process/files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::xt_compat_test {
 namespace {
 
-using ::kipt::testing::TemporaryTree;
-using ::testing::HasSubstr;
+using Files = std::map<std::string, std::string>;
 
 struct Row {
   std::string name;
-  std::map<std::string, std::string> files;
+  Files files;
   XtCompat compat;
   std::string reason;
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
-
-class XtCompatTest : public ::testing::TestWithParam<Row> {};
 
 void ExpectToRead(XtCompatReading (*read)(const KernelPaths&), const Row& row) {
   const TemporaryTree tree;
@@ -38,8 +31,6 @@ void ExpectToRead(XtCompatReading (*read)(const KernelPaths&), const Row& row) {
 }
 
 XtCompatReading ReadXt(const KernelPaths& paths) { return ReadXtCompat(paths); }
-
-TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) { ExpectToRead(ReadXt, GetParam()); }
 
 constexpr char kLoaded[] =
     "nft_compat 20480 9 - Live 0x0\nxt_comment 16384 3 - Live 0x0\n"
@@ -60,123 +51,99 @@ constexpr char kSymbolsOfModules[] =
     "ffffffff81f98590 t nft_match_select_ops\t[nft_compat]\nffffffff81fa7310 t mark_mt\t[xt_mark]\n"
     "ffffffff81faf4a0 t comment_mt\nffffffff81fb0330 t conntrack_mt_v3\n";
 
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, XtCompatTest,
-    ::testing::Values(
-        Row{"Loaded", {{"modules", kLoaded}}, XtCompat::kPresent, "loaded"},
-        Row{"LoadedAndNothingElseToBeLoaded",
-            {{"modules", kLoaded}, {"sys/kernel/modules_disabled", "1\n"}},
-            XtCompat::kPresent,
-            "loaded"},
-        Row{"BuiltInByTheList",
-            {{"modules", kNothingLoaded}, {"own/modules.builtin", kOnDisk}},
-            XtCompat::kPresent,
-            "built in"},
-        Row{"BuiltInByItsSymbols",
-            {{"version", "L"}, {"kallsyms", kSymbols}},
-            XtCompat::kPresent,
-            ""},
-        Row{"BuiltInByACompilerThatRenames",
-            {{"version", "L"},
+TEST(XtCompatTest, IsReadFromTheKernelsOwnLists) {
+  const Row rows[] = {
+      {"Loaded", Files{{"modules", kLoaded}}, XtCompat::kPresent, "loaded"},
+      {"LoadedAndNothingElseToBeLoaded",
+       Files{{"modules", kLoaded}, {"sys/kernel/modules_disabled", "1\n"}}, XtCompat::kPresent,
+       "loaded"},
+      {"BuiltInByTheList", Files{{"modules", kNothingLoaded}, {"own/modules.builtin", kOnDisk}},
+       XtCompat::kPresent, "built in"},
+      {"BuiltInByItsSymbols", Files{{"version", "L"}, {"kallsyms", kSymbols}}, XtCompat::kPresent,
+       ""},
+      {"BuiltInByACompilerThatRenames",
+       Files{{"version", "L"},
              {"kallsyms",
               "ff t nft_match_select_ops.llvm.17\nff t mark_mt.llvm.4\nff t comment_mt.llvm.0\n"
               "ff t conntrack_mt_v3.llvm.1\n"}},
-            XtCompat::kPresent,
-            ""},
-        Row{"SymbolsOfOtherNames",
-            {{"version", "L"},
-             {"kallsyms",
-              "ff t nft_match_select_ops_x\nff t xmark_mt\nff t comment_mt\nff t "
-              "conntrack_mt_v3\n"}},
-            XtCompat::kAbsent,
-            "nft_compat is not built in, and this kernel loads no modules"},
-        Row{"Loadable",
-            {{"modules", kNothingLoaded},
-             {"own/modules.builtin", ""},
-             {"own/modules.dep", kOnDisk}},
-            XtCompat::kPresent,
-            "loadable"},
-        Row{"SomeLoadedSomeLoadable",
-            {{"modules", "nft_compat 1 1 - Live\n"}, {"own/modules.dep", kOnDisk}},
-            XtCompat::kPresent,
-            "loadable"},
-        Row{"OnDiskWhateverIsBuiltIn",
-            {{"own/modules.dep", kOnDisk}},
-            XtCompat::kPresent,
-            "loadable"},
-        Row{"Missing",
-            {{"modules", kNothingLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
-            XtCompat::kAbsent,
-            "nft_compat is not loaded and not in "},
-        Row{"MissingByTheKernelsSymbols",
-            {{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}, {"own/modules.dep", ""}},
-            XtCompat::kAbsent,
-            "/own/modules.dep"},
-        Row{"OneMatchMissing",
-            {{"modules", kNothingLoaded},
+       XtCompat::kPresent, ""},
+      {"SymbolsOfOtherNames",
+       Files{
+           {"version", "L"},
+           {"kallsyms",
+            "ff t nft_match_select_ops_x\nff t xmark_mt\nff t comment_mt\nff t conntrack_mt_v3\n"}},
+       XtCompat::kAbsent, "nft_compat is not built in, and this kernel loads no modules"},
+      {"Loadable",
+       Files{
+           {"modules", kNothingLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", kOnDisk}},
+       XtCompat::kPresent, "loadable"},
+      {"SomeLoadedSomeLoadable",
+       Files{{"modules", "nft_compat 1 1 - Live\n"}, {"own/modules.dep", kOnDisk}},
+       XtCompat::kPresent, "loadable"},
+      {"OnDiskWhateverIsBuiltIn", Files{{"own/modules.dep", kOnDisk}}, XtCompat::kPresent,
+       "loadable"},
+      {"Missing",
+       Files{{"modules", kNothingLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
+       XtCompat::kAbsent, "nft_compat is not loaded and not in "},
+      {"MissingByTheKernelsSymbols",
+       Files{{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}, {"own/modules.dep", ""}},
+       XtCompat::kAbsent, "/own/modules.dep"},
+      {"OneMatchMissing",
+       Files{{"modules", kNothingLoaded},
              {"own/modules.builtin", ""},
              {"own/modules.dep", kOnDiskWithoutConntrack}},
-            XtCompat::kAbsent,
-            "xt_conntrack is not loaded"},
-        Row{"OneMatchMissingBehindOneThatNobodyKnows",
-            {{"modules", kNothingLoaded},
+       XtCompat::kAbsent, "xt_conntrack is not loaded"},
+      {"OneMatchMissingBehindOneThatNobodyKnows",
+       Files{{"modules", kNothingLoaded},
              {"sys/kernel/modules_disabled", "1\n"},
              {"sys/nft_compat/refcnt", "1"},
              {"own/modules.builtin", "kernel/net/netfilter/xt_comment.ko\n"}},
-            XtCompat::kAbsent,
-            "xt_conntrack is not built in, and this kernel loads no modules"},
-        Row{"TheFirstThatNobodyKnowsDecides",
-            {{"modules", "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n"}},
-            XtCompat::kUnknown,
-            "nft_compat is not known to be loaded"},
-        Row{"OnDiskWhereNothingIsLoadedAndNobodyKnowsWhatIsBuiltIn",
-            {{"modules", kNothingLoaded},
+       XtCompat::kAbsent, "xt_conntrack is not built in, and this kernel loads no modules"},
+      {"TheFirstThatNobodyKnowsDecides",
+       Files{{"modules", "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n"}},
+       XtCompat::kUnknown, "nft_compat is not known to be loaded"},
+      {"OnDiskWhereNothingIsLoadedAndNobodyKnowsWhatIsBuiltIn",
+       Files{{"modules", kNothingLoaded},
              {"sys/kernel/modules_disabled", "1\n"},
              {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko:\n"},
              {"kallsyms", kSymbols}},
-            XtCompat::kUnknown,
-            "whether nft_compat is built in cannot be read"},
-        Row{"OneThatIsAbsentDecidesAfterOneThatNobodyKnows",
-            {{"modules", kNothingLoaded},
+       XtCompat::kUnknown, "whether nft_compat is built in cannot be read"},
+      {"OneThatIsAbsentDecidesAfterOneThatNobodyKnows",
+       Files{{"modules", kNothingLoaded},
              {"sys/kernel/modules_disabled", "1\n"},
              {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko:\n"},
              {"kallsyms", "ff t comment_mt\nff t conntrack_mt_v3\n"}},
-            XtCompat::kAbsent,
-            "xt_mark is not built in, and this kernel loads no modules"},
-        Row{"TheHostsListsCountBeforeOurOwn",
-            {{"modules", kNothingLoaded},
+       XtCompat::kAbsent, "xt_mark is not built in, and this kernel loads no modules"},
+      {"TheHostsListsCountBeforeOurOwn",
+       Files{{"modules", kNothingLoaded},
              {"host/modules.builtin", ""},
              {"host/modules.dep", ""},
              {"own/modules.builtin", kOnDisk},
              {"own/modules.dep", kOnDisk}},
-            XtCompat::kAbsent,
-            "/host/modules.dep"},
-        Row{"AContainerWithoutLists",
-            {{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}},
-            XtCompat::kUnknown,
-            "no modules.dep"},
-        Row{"NotOnDiskAndNobodyKnowsWhatIsBuiltIn",
-            {{"modules", kNothingLoaded}, {"own/modules.dep", ""}},
-            XtCompat::kUnknown,
-            "whether it is built in cannot be read"},
-        Row{"NotOnDiskAndNobodyKnowsWhatIsLoaded",
-            {{"own/modules.builtin", ""}, {"own/modules.dep", ""}},
-            XtCompat::kUnknown,
-            "whether it is loaded cannot be read"},
-        Row{"AKernelWithoutModulesWhoseSymbolsAreHidden",
-            {{"version", "L"}},
-            XtCompat::kUnknown,
-            "whether nft_compat is built in cannot be read"},
-        Row{"AKernelWithoutModulesWhoseSymbolsAreAnEmptyFile",
-            {{"version", "L"}, {"kallsyms", ""}},
-            XtCompat::kUnknown,
-            "whether nft_compat is built in cannot be read"},
-        Row{"NotOnDiskAndSymbolsAreAnEmptyFile",
-            {{"modules", kNothingLoaded}, {"kallsyms", ""}, {"own/modules.dep", ""}},
-            XtCompat::kUnknown,
-            "whether it is built in cannot be read"},
-        Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
-    [](const auto& row) { return row.param.name; });
+       XtCompat::kAbsent, "/host/modules.dep"},
+      {"AContainerWithoutLists",
+       Files{{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}}, XtCompat::kUnknown,
+       "no modules.dep"},
+      {"NotOnDiskAndNobodyKnowsWhatIsBuiltIn",
+       Files{{"modules", kNothingLoaded}, {"own/modules.dep", ""}}, XtCompat::kUnknown,
+       "whether it is built in cannot be read"},
+      {"NotOnDiskAndNobodyKnowsWhatIsLoaded",
+       Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, XtCompat::kUnknown,
+       "whether it is loaded cannot be read"},
+      {"AKernelWithoutModulesWhoseSymbolsAreHidden", Files{{"version", "L"}}, XtCompat::kUnknown,
+       "whether nft_compat is built in cannot be read"},
+      {"AKernelWithoutModulesWhoseSymbolsAreAnEmptyFile", Files{{"version", "L"}, {"kallsyms", ""}},
+       XtCompat::kUnknown, "whether nft_compat is built in cannot be read"},
+      {"NotOnDiskAndSymbolsAreAnEmptyFile",
+       Files{{"modules", kNothingLoaded}, {"kallsyms", ""}, {"own/modules.dep", ""}},
+       XtCompat::kUnknown, "whether it is built in cannot be read"},
+      {"NoProcAtAll", Files(), XtCompat::kUnknown, "no modules.dep"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    ExpectToRead(ReadXt, row);
+  }
+}
 
 TEST(XtCompatMatchesTest, EachMatchIsNeeded) {
   const std::string modules[] = {"nft_compat", "xt_comment", "xt_conntrack", "xt_mark"};
@@ -199,16 +166,15 @@ TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
   struct SymbolsRow {
     std::string name;
     std::map<std::string, std::string> files;
-    int reads;
+    int reads = 0;
   };
   const std::string label = "kernel/net/netfilter/xt_connlabel.ko:\n";
   const SymbolsRow rows[] = {
-      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}, 0},
-      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}, 0},
-      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}, 0},
+      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}},
+      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}},
+      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}},
       {"known to be missing",
-       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
-       0},
+       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}}},
       {"not on disk, and perhaps built in", {{"modules", ""}, {"own/modules.dep", ""}}, 1},
       {"no lists", {{"modules", ""}}, 1},
   };
@@ -242,57 +208,45 @@ TEST(XtCompatOfWhoTriesTest, DoesNotReadTheKernelsSymbolsForWhoTries) {
   EXPECT_EQ(ReadConnLabelMatch(paths, "/none", KernelSymbols::kSkip).compat, XtCompat::kUnknown);
 }
 
-class ConnLabelMatchTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(ConnLabelMatchTest, IsReadFromTheKernelsOwnLists) {
-  ExpectToRead([](const KernelPaths& paths) { return ReadConnLabelMatch(paths, "/none"); },
-               GetParam());
-}
-
 // All that iptables-nft needs is there; connlabel is looked for by itself.
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, ConnLabelMatchTest,
-    ::testing::Values(
-        Row{"Loaded",
-            {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}},
-            XtCompat::kPresent,
-            "xt_connlabel is loaded"},
-        Row{"LoadedByItsDirectory",
-            {{"sys/xt_connlabel/refcnt", "1"}, {"own/modules.dep", kOnDisk}},
-            XtCompat::kPresent,
-            "xt_connlabel is loaded"},
-        Row{"BuiltInByTheList",
-            {{"modules", kLoaded},
+TEST(ConnLabelMatchTest, IsReadFromTheKernelsOwnLists) {
+  const Row rows[] = {
+      {"Loaded", Files{{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}, XtCompat::kPresent,
+       "xt_connlabel is loaded"},
+      {"LoadedByItsDirectory",
+       Files{{"sys/xt_connlabel/refcnt", "1"}, {"own/modules.dep", kOnDisk}}, XtCompat::kPresent,
+       "xt_connlabel is loaded"},
+      {"BuiltInByTheList",
+       Files{{"modules", kLoaded},
              {"own/modules.builtin", "kernel/net/netfilter/xt_connlabel.ko\n"}},
-            XtCompat::kPresent,
-            "xt_connlabel is built in"},
-        Row{"BuiltInByItsSymbol",
-            {{"version", "L"}, {"kallsyms", "ffffffff81faf840 t connlabel_mt\n"}},
-            XtCompat::kPresent,
-            "xt_connlabel is built in"},
-        Row{"Loadable",
-            {{"modules", kLoaded},
+       XtCompat::kPresent, "xt_connlabel is built in"},
+      {"BuiltInByItsSymbol",
+       Files{{"version", "L"}, {"kallsyms", "ffffffff81faf840 t connlabel_mt\n"}},
+       XtCompat::kPresent, "xt_connlabel is built in"},
+      {"Loadable",
+       Files{{"modules", kLoaded},
              {"own/modules.builtin", ""},
              {"own/modules.dep", "kernel/net/netfilter/xt_connlabel.ko.xz: a.ko.xz\n"}},
-            XtCompat::kPresent,
-            "/own/modules.dep"},
-        Row{"MissingBesideAllTheOthers",
-            {{"modules", kLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", kOnDisk}},
-            XtCompat::kAbsent,
-            "xt_connlabel is not loaded and not in "},
-        Row{"NotBuiltInWhereNothingIsLoaded",
-            {{"version", "L"}, {"kallsyms", kSymbols}},
-            XtCompat::kAbsent,
-            "xt_connlabel is not built in, and this kernel loads no modules"},
-        Row{"AModuleThatIsNamedAlike",
-            {{"modules", "xt_connlabels 1 0 - Live 0x0\n"},
+       XtCompat::kPresent, "/own/modules.dep"},
+      {"MissingBesideAllTheOthers",
+       Files{{"modules", kLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", kOnDisk}},
+       XtCompat::kAbsent, "xt_connlabel is not loaded and not in "},
+      {"NotBuiltInWhereNothingIsLoaded", Files{{"version", "L"}, {"kallsyms", kSymbols}},
+       XtCompat::kAbsent, "xt_connlabel is not built in, and this kernel loads no modules"},
+      {"AModuleThatIsNamedAlike",
+       Files{{"modules", "xt_connlabels 1 0 - Live 0x0\n"},
              {"kallsyms", "ff t connlabel_mt_check\n"},
              {"own/modules.dep", "kernel/net/xt_connlabel2.ko: kernel/net/xt_connlabel.ko\n"}},
-            XtCompat::kAbsent,
-            "xt_connlabel is not loaded and not in "},
-        Row{"AContainerWithoutLists", {{"modules", kLoaded}}, XtCompat::kUnknown, "no modules.dep"},
-        Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
-    [](const auto& row) { return row.param.name; });
+       XtCompat::kAbsent, "xt_connlabel is not loaded and not in "},
+      {"AContainerWithoutLists", Files{{"modules", kLoaded}}, XtCompat::kUnknown, "no modules.dep"},
+      {"NoProcAtAll", Files(), XtCompat::kUnknown, "no modules.dep"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    ExpectToRead([](const KernelPaths& paths) { return ReadConnLabelMatch(paths, "/none"); }, row);
+  }
+}
 
 TEST(XtCompatOfThisMachineTest, IsPresent) {
   const XtCompatReading reading = ReadXtCompat(SystemKernelPaths(""));

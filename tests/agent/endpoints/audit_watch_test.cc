@@ -4,9 +4,6 @@
 // has real audits next to a real daemon.
 #include "agent/endpoints/audit_watch.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <ctime>
 #include <memory>
@@ -14,13 +11,13 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::IsOk;
 using ::kipt::testing::TurnUntil;
 
 absl::Duration CpuOfThread() {

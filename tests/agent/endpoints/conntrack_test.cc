@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/conntrack.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr char kCount[] = "sys/net/netfilter/nf_conntrack_count";
 constexpr char kMax[] = "sys/net/netfilter/nf_conntrack_max";
@@ -41,7 +35,7 @@ struct CountersCase {
 class ReadConntrackTest : public ::testing::TestWithParam<CountersCase> {};
 
 TEST_P(ReadConntrackTest, ReadsWhatTheKernelTells) {
-  const testing::TemporaryTree proc;
+  const TemporaryTree proc;
   const auto write = [&](const char* name, const std::string& text) {
     if (!text.empty()) proc.Write(name, text);
   };
@@ -123,7 +117,7 @@ TEST(ConntrackReportTest, NamesWhoHoldsMostAndSaysThatItIsALowerBound) {
             "connection tracking holds 240000 of 262144 entries (91 %). Most by source: 192.0.2.1 "
             "(at least 120000), 0.0.0.1 (at least 7); by destination: 198.51.100.1 (at least "
             "1200)");
-  EXPECT_THAT(ToString(ConntrackReport{}), ::testing::EndsWith("by destination: none has 1 %"));
+  EXPECT_THAT(ToString(ConntrackReport{}), EndsWith("by destination: none has 1 %"));
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/endpoints.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,18 +19,13 @@
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::endpoints_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 const absl::Time kStart =
@@ -113,10 +105,10 @@ class EndpointsTest : public ::testing::Test {
 struct HealthRow {
   std::string name;
   HttpRequest request;
-  AgentState state;
-  absl::Duration silence;
-  int status;
   std::string body;
+  AgentState state = Fine();
+  int status = 200;
+  absl::Duration silence = absl::Seconds(1);
 };
 
 AgentState WithConfigProblem() {
@@ -147,137 +139,71 @@ AgentState WithoutFamilies() {
 }
 
 const HealthRow kHealthRows[] = {
-    {"livez", {"/livez"}, Fine(), absl::Seconds(180), 200, "ok"},
-    {"healthz", {"/healthz"}, Fine(), absl::Seconds(1), 200, "ok"},
-    {"livez of failed families",
-     {"/livez"},
-     MakeState(Failed(Family::kIPv4), Failed(Family::kIPv6)),
-     absl::Seconds(1),
-     200,
-     "ok"},
-    {"livez, verbosely",
-     {"/livez", true},
-     Fine(),
-     absl::Seconds(1),
-     200,
-     "[+]loop ok\nlivez check passed\n"},
-    {"livez of a loop that hangs",
-     {"/livez"},
-     Fine(),
-     absl::Seconds(181),
-     500,
-     "[-]loop failed: the event loop has not run for 181 s\nlivez check failed\n"},
-    {"healthz of a loop that hangs",
-     {"/healthz"},
-     Fine(),
-     absl::Seconds(181),
-     500,
-     "[-]loop failed: the event loop has not run for 181 s\nhealthz check failed\n"},
-    {"readyz", {"/readyz"}, Fine(), absl::Seconds(1), 200, "ok"},
-    {"readyz, verbosely",
-     {"/readyz", true},
-     Fine(),
-     absl::Seconds(1),
-     200,
+    {"livez", HttpRequest{"/livez"}, "ok", Fine(), 200, absl::Seconds(180)},
+    {"healthz", HttpRequest{"/healthz"}, "ok"},
+    {"livez of failed families", HttpRequest{"/livez"}, "ok",
+     MakeState(Failed(Family::kIPv4), Failed(Family::kIPv6))},
+    {"livez, verbosely", HttpRequest{"/livez", true}, "[+]loop ok\nlivez check passed\n"},
+    {"livez of a loop that hangs", HttpRequest{"/livez"},
+     "[-]loop failed: the event loop has not run for 181 s\nlivez check failed\n", Fine(), 500,
+     absl::Seconds(181)},
+    {"healthz of a loop that hangs", HttpRequest{"/healthz"},
+     "[-]loop failed: the event loop has not run for 181 s\nhealthz check failed\n", Fine(), 500,
+     absl::Seconds(181)},
+    {"readyz", HttpRequest{"/readyz"}, "ok"},
+    {"readyz, verbosely", HttpRequest{"/readyz", true},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[+]martians ok\nreadyz check passed\n"},
-    {"readyz of a failed family lists the checks unasked",
-     {"/readyz"},
-     MakeState(InPlace(Family::kIPv4), Failed(Family::kIPv6)),
-     absl::Seconds(1),
-     503,
+    {"readyz of a failed family lists the checks unasked", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n"
      "[-]ip6 failed: since 2026-01-31T23:59:58Z, not\\npermitted\n[+]martians ok\nreadyz check "
-     "failed\n"},
-    {"readyz before the first attempt has ended",
-     {"/readyz"},
-     MakeState({.family = Family::kIPv4}, InPlace(Family::kIPv6)),
-     absl::Seconds(1),
-     503,
+     "failed\n",
+     MakeState(InPlace(Family::kIPv4), Failed(Family::kIPv6)), 503},
+    {"readyz before the first attempt has ended", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n"
      "[-]ip failed: since never, the first attempt has not ended yet\n"
-     "[+]ip6 ok\n[+]martians ok\nreadyz check failed\n"},
-    {"readyz of a degraded family that is ready",
-     {"/readyz", true},
-     MakeState(Degraded(Family::kIPv4), InPlace(Family::kIPv6)),
-     absl::Seconds(1),
-     200,
+     "[+]ip6 ok\n[+]martians ok\nreadyz check failed\n",
+     MakeState({.family = Family::kIPv4}, InPlace(Family::kIPv6)), 503},
+    {"readyz of a degraded family that is ready", HttpRequest{"/readyz", true},
      "[+]loop ok\n[+]config ok\n[+]ip ok: degraded since 2026-01-31T23:59:58Z, a fight\n"
-     "[+]ip6 ok\n[+]martians ok\nreadyz check passed\n"},
-    {"readyz of a loop that hangs",
-     {"/readyz"},
-     Fine(),
-     absl::Minutes(4),
-     503,
+     "[+]ip6 ok\n[+]martians ok\nreadyz check passed\n",
+     MakeState(Degraded(Family::kIPv4), InPlace(Family::kIPv6))},
+    {"readyz of a loop that hangs", HttpRequest{"/readyz"},
      "[-]loop failed: the event loop has not run for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 "
-     "ok\n[+]martians ok\nreadyz check failed\n"},
-    {"readyz with a configuration that was refused",
-     {"/readyz", true},
-     WithConfigProblem(),
-     absl::Seconds(1),
-     200,
+     "ok\n[+]martians ok\nreadyz check failed\n",
+     Fine(), 503, absl::Minutes(4)},
+    {"readyz with a configuration that was refused", HttpRequest{"/readyz", true},
      "[+]loop ok\n[+]config ok: not reloaded: line 3\n[+]ip ok\n[+]ip6 ok\n"
-     "[+]martians ok\nreadyz check passed\n"},
-    {"readyz of a node that neighbours can reach 127.0.0.1 of",
-     {"/readyz"},
-     Exposed(),
-     absl::Seconds(1),
-     503,
+     "[+]martians ok\nreadyz check passed\n",
+     WithConfigProblem()},
+    {"readyz of a node that neighbours can reach 127.0.0.1 of", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[-]martians failed: route_localnet is 1 for "
      "eth0, eth1 and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)\nreadyz check "
-     "failed\n"},
-    {"readyz with an address that cannot be listened at",
-     {"/readyz", true},
-     WithListenProblem(),
-     absl::Seconds(1),
-     200,
+     "failed\n",
+     Exposed(), 503},
+    {"readyz with an address that cannot be listened at", HttpRequest{"/readyz", true},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[+]martians ok\n"
-     "[+]listening ok: 127.0.0.1:10271 is in use\nreadyz check passed\n"},
-    {"readyz before any family is known",
-     {"/readyz"},
-     WithoutFamilies(),
-     absl::Seconds(1),
-     503,
+     "[+]listening ok: 127.0.0.1:10271 is in use\nreadyz check passed\n",
+     WithListenProblem()},
+    {"readyz before any family is known", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n[+]martians ok\n[-]families failed: none is known\n"
-     "readyz check failed\n"},
-    {"one check", {"/readyz/ip"}, Fine(), absl::Seconds(1), 200, "ok"},
-    {"one check of livez",
-     {"/livez/loop", true},
-     Fine(),
-     absl::Seconds(1),
-     200,
-     "[+]loop ok\nlivez check passed\n"},
-    {"one check that fails",
-     {"/readyz/config"},
-     WithRestart(),
-     absl::Seconds(1),
-     503,
-     "[-]config failed: must restart: --netns\nreadyz check failed\n"},
-    {"one check next to one that fails",
-     {"/readyz/ip"},
-     WithRestart(),
-     absl::Seconds(1),
-     200,
-     "ok"},
+     "readyz check failed\n",
+     WithoutFamilies(), 503},
+    {"one check", HttpRequest{"/readyz/ip"}, "ok"},
+    {"one check of livez", HttpRequest{"/livez/loop", true}, "[+]loop ok\nlivez check passed\n"},
+    {"one check that fails", HttpRequest{"/readyz/config"},
+     "[-]config failed: must restart: --netns\nreadyz check failed\n", WithRestart(), 503},
+    {"one check next to one that fails", HttpRequest{"/readyz/ip"}, "ok", WithRestart()},
     {"readyz without the check that fails",
-     {.path = "/readyz", .excluded = {"config", "ip"}},
-     WithRestart(),
-     absl::Seconds(1),
-     200,
-     "ok"},
+     HttpRequest{.path = "/readyz", .excluded = {"config", "ip"}}, "ok", WithRestart()},
     {"what is excluded, verbosely",
-     {.path = "/healthz", .verbose = true, .excluded = {"loop", "no\"ne"}},
-     Fine(),
-     absl::Seconds(181),
-     200,
+     HttpRequest{.path = "/healthz", .verbose = true, .excluded = {"loop", "no\"ne"}},
      "[+]loop excluded: ok\nwarn: some health checks cannot be excluded: no matches for "
-     "\"no\\\"ne\"\nhealthz check passed\n"},
-    {"readyz when a restart is due",
-     {"/readyz"},
-     WithRestart(),
-     absl::Seconds(1),
-     503,
+     "\"no\\\"ne\"\nhealthz check passed\n",
+     Fine(), 200, absl::Seconds(181)},
+    {"readyz when a restart is due", HttpRequest{"/readyz"},
      "[+]loop ok\n[-]config failed: must restart: --netns\n[+]ip ok\n[+]ip6 ok\n"
-     "[+]martians ok\nreadyz check failed\n"},
+     "[+]martians ok\nreadyz check failed\n",
+     WithRestart(), 503},
 };
 
 TEST_F(EndpointsTest, TellsHealth) {

@@ -2,16 +2,16 @@
 #include "agent/endpoints/http_server.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -25,18 +25,12 @@
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
 #include "tests/agent/endpoints/raw_http_client.h"
+#include "tests/support/matchers.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // ---- addresses ----
 
@@ -119,9 +113,9 @@ std::string Repeated(const std::string& text, int count) {
 struct ExchangeRow {
   std::string name;
   std::string request;
-  // The reply begins with it; empty where any or none will do.
-  std::string status;
   std::string body;  // and ends with it
+  // The reply begins with it; empty where any or none will do.
+  std::string status = "HTTP/1.1 200 ";
 };
 
 class HttpExchangeTest : public ::testing::TestWithParam<ExchangeRow> {};
@@ -137,44 +131,41 @@ TEST_P(HttpExchangeTest, Answers) {
 }
 
 const ExchangeRow kExchanges[] = {
-    {"Get", Get("/ok"), "HTTP/1.1 200 ", "\r\n\r\nok"},
-    {"Http10", "GET /ok HTTP/1.0\r\n\r\n", "HTTP/1.1 200 ", "\r\n\r\nok"},
-    {"UnknownPath", Get("/nothing-here"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
-    {"Verbose", Get("/ok?verbose"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
-    {"VerboseWithAValue", Get("/ok?a=b&verbose=1"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
-    {"Excluded", Get("/ok?exclude=a&b=c&exclude&exclude=d"), "HTTP/1.1 200 ",
-     "\r\n\r\nok without a without d"},
-    {"OtherQuery", Get("/ok?verbosely&x"), "HTTP/1.1 200 ", "\r\n\r\nok"},
-    {"EscapedNul", Get("/ok%00"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
-    {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",
-     "\r\n\r\n"},
+    {"Get", Get("/ok"), "\r\n\r\nok"},
+    {"Http10", "GET /ok HTTP/1.0\r\n\r\n", "\r\n\r\nok"},
+    {"UnknownPath", Get("/nothing-here"), "\r\n\r\nnone", "HTTP/1.1 404 "},
+    {"Verbose", Get("/ok?verbose"), "\r\n\r\nok, verbosely"},
+    {"VerboseWithAValue", Get("/ok?a=b&verbose=1"), "\r\n\r\nok, verbosely"},
+    {"Excluded", Get("/ok?exclude=a&b=c&exclude&exclude=d"), "\r\n\r\nok without a without d"},
+    {"OtherQuery", Get("/ok?verbosely&x"), "\r\n\r\nok"},
+    {"EscapedNul", Get("/ok%00"), "\r\n\r\nnone", "HTTP/1.1 404 "},
+    {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "\r\n\r\n"},
     {"Post", "POST /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
-     "HTTP/1.1 405 ", "only GET and HEAD\n"},
-    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
-     "only GET and HEAD\n"},
+     "only GET and HEAD\n", "HTTP/1.1 405 "},
+    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "only GET and HEAD\n",
+     "HTTP/1.1 405 "},
     {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
-     "HTTP/1.1 413 ", "no body is read\n"},
+     "no body is read\n", "HTTP/1.1 413 "},
     {"GetWithChunks",
      "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
      "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-     "HTTP/1.1 413 ", "no body is read\n"},
-    {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "HTTP/1.1 400 ", ""},
+     "no body is read\n", "HTTP/1.1 413 "},
+    {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "", "HTTP/1.1 400 "},
     {"LargeHeader",
-     "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
-     "HTTP/1.1 431 ", ""},
-    {"LargePath", Get("/" + std::string(1 << 20, 'a')), "HTTP/1.1 414 ", ""},
-    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "HTTP/1.1 414 ",
-     "the query is too long\n"},
-    {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "HTTP/1.1 414 ",
-     "the query is too long\n"},
-    {"LongArgument", Get("/ok?a=" + std::string(2000, 'b')), "HTTP/1.1 414 ",
-     "the query is too long\n"},
-    {"SomeArguments", Get("/ok?" + Repeated("a&", 31) + "verbose"), "HTTP/1.1 200 ",
-     "\r\n\r\nok, verbosely"},
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n", "",
+     "HTTP/1.1 431 "},
+    {"LargePath", Get("/" + std::string(1 << 20, 'a')), "", "HTTP/1.1 414 "},
+    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "the query is too long\n",
+     "HTTP/1.1 414 "},
+    {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "the query is too long\n",
+     "HTTP/1.1 414 "},
+    {"LongArgument", Get("/ok?a=" + std::string(2000, 'b')), "the query is too long\n",
+     "HTTP/1.1 414 "},
+    {"SomeArguments", Get("/ok?" + Repeated("a&", 31) + "verbose"), "\r\n\r\nok, verbosely"},
     {"PostWithManyArguments",
-     "POST /ok?" + Repeated("a&", 300) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
-     "only GET and HEAD\n"},
-    {"ThrowingHandler", Get("/throw"), "HTTP/1.1 500 ", "\r\n\r\n"},
+     "POST /ok?" + Repeated("a&", 300) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+     "only GET and HEAD\n", "HTTP/1.1 405 "},
+    {"ThrowingHandler", Get("/throw"), "\r\n\r\n", "HTTP/1.1 500 "},
     {"Garbage", std::string("\x16\x03\x01\0\xff\xfe\r\n\r\n", 10), "", ""},
     {"OnlyLineEnds", std::string(4096, '\n'), "", ""},
 };
@@ -394,6 +385,77 @@ TEST(HttpServerTest, AskedByManyAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(answered, 400);
+}
+
+// ---- HttpServer among clients that mean no good. ----
+
+TEST(HttpServerAbuseTest, ClosesAConnectionThatSaysNoMore) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  RawHttpClient client(*server);
+  client.Send("GET /ok HTT");
+  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok")) << "others are served";
+  const absl::Time start = absl::Now();
+  client.Receive(absl::Seconds(20));
+  EXPECT_TRUE(client.closed());
+  EXPECT_GT(absl::Now() - start, absl::Seconds(8));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(15));
+}
+
+TEST(HttpServerAbuseTest, WhoeverHoldsPlacesDoesNotKeepOthersOut) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  std::vector<std::unique_ptr<RawHttpClient>> idle;
+  // From one address, then from many.
+  for (uint32_t i = 0; i < 20; ++i) idle.push_back(std::make_unique<RawHttpClient>(*server));
+  for (uint32_t i = 0; i < 180; ++i) {
+    idle.push_back(std::make_unique<RawHttpClient>(*server, INADDR_LOOPBACK + 1 + i));
+    if (i % 20 == 0) {
+      EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok")) << i;
+    }
+  }
+  const absl::Time start = absl::Now();
+  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok"));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  int open = 0;
+  for (const std::unique_ptr<RawHttpClient>& client : idle) {
+    client->Receive(absl::ZeroDuration());
+    open += client->closed() ? 0 : 1;
+  }
+  EXPECT_LE(open, 32);
+  EXPECT_GT(open, 16) << "nobody is closed without need";
+}
+
+TEST(HttpServerAbuseTest, WhoAsksStaysAndWhoIsSilentGoes) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  RawHttpClient regular(*server);
+  RawHttpClient silent(*server);
+  for (int i = 0; i < 3; ++i) {
+    // A whole request makes it the last to go, although it came first.
+    regular.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(regular.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
+  }
+  const RawHttpClient third(*server);
+  const RawHttpClient fourth(*server);
+  const RawHttpClient fifth(*server);
+  silent.Receive(absl::Seconds(2));
+  EXPECT_TRUE(silent.closed());
+  regular.Send(Get("/ok"));
+  EXPECT_THAT(regular.Receive(), EndsWith("\r\n\r\nok"));
+}
+
+TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  const std::string large =
+      "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n";
+  const auto abuse = [&] {
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_THAT(Exchange(*server, large), StartsWith("HTTP/1.1 431 "));
+      EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("ok"));
+    }
+  };
+  abuse();
+  const int64_t before = kipt::testing::MemoryOf(getpid()).resident_kib;
+  abuse();
+  EXPECT_LE(kipt::testing::MemoryOf(getpid()).resident_kib, before + 256) << "100 MiB were sent";
 }
 
 }  // namespace

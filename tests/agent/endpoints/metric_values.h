@@ -4,9 +4,6 @@
 #ifndef KIPT_TESTS_AGENT_ENDPOINTS_METRIC_VALUES_H_
 #define KIPT_TESTS_AGENT_ENDPOINTS_METRIC_VALUES_H_
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
@@ -49,7 +47,7 @@ inline Config MakeConfig(const std::string& emulated, std::vector<std::string> g
   if (emulated < std::string("1.31")) flags.iptables_drop_bit = 15;
   absl::StatusOr<Config> config =
       LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
-  EXPECT_THAT(config, ::kipt::testing::IsOk());
+  EXPECT_THAT(config, IsOk());
   return *std::move(config);
 }
 

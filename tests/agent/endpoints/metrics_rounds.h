@@ -18,9 +18,8 @@ namespace kipt::agent {
 
 // The state after everything of cleanup mode was found in place, in both families.
 inline AgentState StateInPlace() {
-  const PolicyInput ruleset =
-      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
-  const Diff diff = ComputeDiff(ruleset, kipt::testing::Made(ruleset).snapshot());
+  const PolicyInput ruleset = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const Diff diff = ComputeDiff(ruleset, Made(ruleset).snapshot());
   AgentState state;
   state.emulated_version = {1, 27};
   state.mode = Mode::kCleanup;
@@ -43,11 +42,10 @@ inline Round BusyRound() {
   round.report.families = {{netlink::Family::kIPv4, absl::OkStatus()},
                            {netlink::Family::kIPv6, absl::PermissionDeniedError("no")}};
   round.refills = 4;
-  round.fights_begun = {Fight{.chain = kipt::testing::Filter("INPUT")}};
+  round.fights_begun = {Fight{.chain = Filter("INPUT")}};
   Incident incident;
-  incident.damage = {
-      {kipt::testing::Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"},
-      {kipt::testing::Filter("KUBE-FIREWALL"), DamageKind::kChainMissing, ":KUBE-FIREWALL"}};
+  incident.damage = {{Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"},
+                     {Filter("KUBE-FIREWALL"), DamageKind::kChainMissing, ":KUBE-FIREWALL"}};
   incident.latency = absl::Milliseconds(20);
   round.incident = incident;
   return round;

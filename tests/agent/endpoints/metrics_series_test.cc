@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many series a node has at most, whatever happens on it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,12 +16,10 @@
 #include "agent/policy/policy.h"
 #include "tests/agent/endpoints/metric_values.h"
 #include "tests/agent/endpoints/metrics_rounds.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::metrics_series_test {
 namespace {
-
-using ::testing::Contains;
-using ::testing::HasSubstr;
 
 // Prometheus keeps each of them for each of 5,000 nodes.
 constexpr size_t kMostSeries = 400;

@@ -5,8 +5,6 @@
 #define KIPT_TESTS_AGENT_ENDPOINTS_RAW_HTTP_CLIENT_H_
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -24,6 +22,7 @@
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
 #include "agent/endpoints/http_server.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
@@ -54,7 +53,7 @@ class RawHttpClient {
   explicit RawHttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     absl::StatusOr<BindAddress> to = ParseBindAddress(address);
-    EXPECT_THAT(to, ::kipt::testing::IsOk());
+    EXPECT_THAT(to, IsOk());
     EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
   }
   ~RawHttpClient() { close(fd_); }
@@ -122,8 +121,8 @@ inline HttpReply Answer(const HttpRequest& request) {
 
 inline std::unique_ptr<HttpServer> Serve(HttpHandler handler = Answer) {
   absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Bind("127.0.0.1:0");
-  EXPECT_THAT(server, ::kipt::testing::IsOk());
-  EXPECT_THAT((*server)->Serve(std::move(handler)), ::kipt::testing::IsOk());
+  EXPECT_THAT(server, IsOk());
+  EXPECT_THAT((*server)->Serve(std::move(handler)), IsOk());
   return *std::move(server);
 }
 

@@ -2,8 +2,6 @@
 //
 // The daemon's addresses: opened, passed by systemd, in use by another program, and tried again.
 // The steady clock of this program only moves when a test moves it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -23,6 +21,7 @@
 #include "agent/endpoints/endpoints.h"
 #include "tests/agent/endpoints/raw_http_client.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace {
@@ -39,15 +38,6 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::FailingCall;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
-using ::kipt::testing::WithFailingCall;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 constexpr absl::string_view kListening = "info: Listening on http://";
 constexpr absl::string_view kKept =

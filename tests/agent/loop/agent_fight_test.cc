@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fights, over the kernel in memory: when they keep the agent from being ready, and who is named.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,21 +10,11 @@
 #include "agent/loop/agent.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/borrowed_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 auto Called(const std::string& command) { return Field(&Writer::command, ::testing::Eq(command)); }
 
@@ -84,7 +71,7 @@ TEST_F(AgentFightTest, IsNotReadyWhileAFlushInALoopLeavesNothing) {
            agent_->state().fights[0].wait >= absl::Milliseconds(400);
   });
   ASSERT_TRUE(waits);
-  EXPECT_THAT(ready, ::testing::Each(false)) << "nor for the moment after each repair";
+  EXPECT_THAT(ready, Each(false)) << "nor for the moment after each repair";
   for (const FamilyState& family : agent_->state().families) {
     EXPECT_EQ(family.phase, FamilyPhase::kFailed);
     EXPECT_THAT(NotReadyBecause(family), HasSubstr("OwnershipFight over"));
@@ -103,7 +90,7 @@ TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
   EXPECT_GT(SteadyNow() - repaired, absl::Milliseconds(900));
   EXPECT_LT(SteadyNow() - repaired, absl::Milliseconds(2500)) << "not with the next timer only";
   EXPECT_EQ(Ip().phase, FamilyPhase::kDegraded) << "a minute of quiet ends the fight";
-  EXPECT_THAT(agent_->state().fights, ::testing::SizeIs(1));
+  EXPECT_THAT(agent_->state().fights, SizeIs(1));
 }
 
 // No packet comes to the rules of a dormant table: it is as if they were missing.
@@ -178,8 +165,7 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
 
 TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
   WriteAsBystander();
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
@@ -188,8 +174,7 @@ TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
   kernel_.FailNextDrain(absl::InternalError("broken"));
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   kernel_.AfterNextRead([this](auto&) { WriteAsBystander(); });
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(LastIncident().by.writers, IsEmpty());
@@ -263,8 +248,7 @@ class AgentLateEventTest : public AgentFightTest {
 
 TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
   held_.holding = true;
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   // This is what wakes the agent.
   WriteAsBystander();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
@@ -274,8 +258,7 @@ TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
 
 TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
   held_.holding = true;
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   WriteAsBystander();
   // The start, the repair, and once more: what was reported with the repair may be younger than the
   // check, and as it has been read it wakes nobody.
@@ -304,8 +287,7 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
   for (uint32_t i = 0; i < netlink::RulesetChanges::kMaxWriters; ++i) WriteAsBystander(i);
-  kernel_.ActAs(4'194'306, "rival");
-  DeleteJump(Filter("INPUT"));
+  Undo();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_TRUE(LastIncident().by.others);
   EXPECT_THAT(ToString(LastIncident()),

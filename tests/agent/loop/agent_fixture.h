@@ -4,9 +4,6 @@
 #ifndef KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +14,7 @@
 #include "agent/loop/agent.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
@@ -27,12 +25,12 @@ class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
-    ASSERT_THAT(loop, ::kipt::testing::IsOk());
+    ASSERT_THAT(loop, IsOk());
     loop_ = *std::move(loop);
   }
 
   AgentOptions Options(Mode mode) const {
-    return {.input = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}),
+    return {.input = Wanting(mode, netlink::kFamilies, {}),
             .emulated_version = {1, 27},
             .watch = netlink::WatchMode::kEvents,
             .sync_period = sync_period_,
@@ -54,6 +52,17 @@ class AgentTest : public ::testing::Test {
   }
 
   void Start(Mode mode) { StartWith(Options(mode)); }
+  // Starts it and waits for its first rounds.
+  bool Started(Mode mode, size_t rounds = 1) { return StartedWith(Options(mode), rounds); }
+  bool StartedWith(AgentOptions options, size_t rounds = 1) {
+    StartWith(std::move(options));
+    return TurnUntilRounds(rounds);
+  }
+  // The kernel refuses what `refusal` says, which tests may change.
+  void Refuse(FamilyRefusal refusal) {
+    refusal_ = refusal;
+    door_ = [this] { return std::make_unique<RefusesFamily>(&kernel_, &refusal_); };
+  }
   void StartWith(AgentOptions options) {
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         *loop_, std::move(options),
@@ -66,7 +75,7 @@ class AgentTest : public ::testing::Test {
           rounds_.push_back(round);
           at_round_();
         });
-    ASSERT_THAT(agent, ::kipt::testing::IsOk());
+    ASSERT_THAT(agent, IsOk());
     agent_ = *std::move(agent);
   }
 
@@ -88,15 +97,16 @@ class AgentTest : public ::testing::Test {
   void DeleteJump(const netlink::ChainId& chain) {
     const netlink::ObservedChain* found = kernel_.state().Find(chain);
     ASSERT_NE(found, nullptr);
-    ASSERT_THAT(found->rules, ::testing::Not(::testing::IsEmpty()));
+    ASSERT_THAT(found->rules, Not(IsEmpty()));
     kernel_.RemoveRule(chain, found->rules[0].handle);
   }
 
-  ::kipt::testing::FakeBackend kernel_;
+  FakeBackend kernel_;
   // What the agent is given whenever it opens a backend.
   std::function<std::unique_ptr<netlink::Backend>()> door_ = [this] {
-    return std::make_unique<::kipt::testing::BorrowedBackend>(&kernel_);
+    return std::make_unique<BorrowedBackend>(&kernel_);
   };
+  FamilyRefusal refusal_ = {};
   absl::Status open_error_;
   int opened_ = 0;
   CniConfigs cni_;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,35 +9,17 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
-#include "tests/support/borrowed_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using netlink::Family;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-
 // ---- what it remembers ----
 
 TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   for (uint32_t i = 1; i <= 12; ++i) {
     kernel_.ActAs(4'194'305 + i, absl::StrCat("writer-", i, ";"));
     // Two by turns: ten times running the same would be a fight.
@@ -56,8 +34,7 @@ TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
 
 TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("CNI-HOSTPORT-DNAT"));
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   // Together, then IPv4 alone succeeds and IPv6 does not.
   kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
   kernel_.AfterNextRead(
@@ -68,11 +45,9 @@ TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
 }
 
 TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
-  FamilyRefusal refusal{.family = Family::kIPv6, .refusing = false};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
-  refusal.refusing = true;
+  Refuse({.family = Family::kIPv6, .refusing = false});
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  refusal_.refusing = true;
   // Together; then IPv4 alone, which is repaired.
   kernel_.AfterNextRead([](FakeBackend&) {});
   kernel_.AfterNextRead(
@@ -88,8 +63,7 @@ TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
 }
 
 TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AppendRule(Nat("KUBE-MARK-DROP"), SetBit(13));
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_TRUE(rounds_[1].incident.has_value());
@@ -98,14 +72,13 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
 }
 
 TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
-  const ::kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Link("pid_namespace", "pid:[4026531836]");
   tree.Write("proc/4242/comm", "nft\n");
   tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
   AgentOptions options = Options(Mode::kCleanup);
   options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   kernel_.ActAs(4242, "nft");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
@@ -118,15 +91,13 @@ TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
 // ---- what it says of itself ----
 
 TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   const absl::Time start = absl::Now();
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   EXPECT_EQ(agent_->state().last_success, absl::InfinitePast());
   EXPECT_GE(agent_->state().last_check, start);
   EXPECT_GE(agent_->state().checks, 1);
-  refusal.refusing = false;
+  refusal_.refusing = false;
   ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_GE(agent_->state().last_success, start);
 }
@@ -147,8 +118,7 @@ TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachLook) {
 }
 
 TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   const AgentState before = agent_->state();
@@ -166,11 +136,9 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
 }
 
 TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
-  kernel_.AppendRule(Filter("KUBE-FIREWALL"),
-                     ::kipt::testing::BareDrop("block incoming localnet connections"));
+  kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
   ASSERT_TRUE(TurnUntilRounds(2));
   ASSERT_THAT(agent_->state().findings, SizeIs(1));
   EXPECT_TRUE(agent_->state().findings[0].repaired);
@@ -184,8 +152,7 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
   ::kipt::testing::HeldNativeTable table{.table = NativeMartians()};
   table.counters.packets = 5;
   kernel_.PutNativeTable(table);
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   EXPECT_EQ(agent_->state().martians_dropped, 0U) << "they were dropped before";
   for (const uint64_t packets : {12U, 15U}) {
     table.counters.packets = packets;
@@ -199,15 +166,13 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
 
 TEST_F(AgentTest, RetiresAtTheStartToo) {
   ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
-  StartWith(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
 }
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
-  StartWith(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
   ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
   kernel_.Touch();
   const auto stale = [&] { return kernel_.state().Find(Nat("KUBE-MARK-DROP")) != nullptr; };
@@ -253,8 +218,7 @@ TEST_F(AgentClaimsTest, ReferencesStayWhereNoSurveyIsNeeded) {
 }
 
 TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
   agent_->SetDesired(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -271,8 +235,7 @@ TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
     ++read;
     return RouteLocalnet();
   };
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   EXPECT_EQ(read, 1);
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -307,10 +270,104 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
   sync_period_ = absl::Milliseconds(20);
   AgentOptions options = Options(Mode::kCleanup);
   options.observe = true;
-  StartWith(options);
+  ASSERT_TRUE(StartedWith(options, 2));
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(agent_->state().watching, "kernel events");
+}
+
+// ---- What a reload changes in an agent that runs, and what it leaves unchanged. ----
+
+class AgentReloadTest : public AgentTest {
+ protected:
+  // Another process deletes a jump until the agent calls that a fight and waits before each repair.
+  // True where the jump is missing then.
+  bool Fight(const netlink::ChainId& chain) {
+    return TurnUntil([&] {
+      const netlink::ObservedChain* found = kernel_.state().Find(chain);
+      const bool stands = found != nullptr && !found->rules.empty();
+      if (stands) kernel_.RemoveRule(chain, found->rules[0].handle);
+      // The first wait is so short that it might pass unnoticed.
+      return !stands && !agent_->state().fights.empty() &&
+             agent_->state().fights[0].wait >= absl::Milliseconds(200);
+    });
+  }
+};
+
+TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  sync_period_ = absl::Milliseconds(20);
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(4));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kConfig);
+  EXPECT_EQ(rounds_[2].trigger, Trigger::kTimer);
+  EXPECT_EQ(rounds_[3].trigger, Trigger::kTimer);
+  EXPECT_EQ(opened_, 1) << "the backend is as good as before";
+}
+
+TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
+  Refuse({.family = Family::kIPv6});
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  sync_period_ = absl::Milliseconds(20);
+  agent_->SetDesired(Options(Mode::kCleanup));
+  const int before = refusal_.count;
+  // The old bound would let the waits grow to 51 seconds each.
+  EXPECT_TRUE(TurnUntil([&] { return refusal_.count >= before + 10; }));
+}
+
+TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  ASSERT_TRUE(Fight(Filter("INPUT")));
+  const size_t rounds = rounds_.size();
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(rounds + 1));
+  EXPECT_EQ(rounds_[rounds].trigger, Trigger::kConfig);
+  EXPECT_THAT(rounds_[rounds].report.applied, Not(IsEmpty()));
+  EXPECT_THAT(agent_->state().fights, IsEmpty());
+  EXPECT_TRUE(InPlace());
+}
+
+TEST_F(AgentReloadTest, WhatStillFailsIsReportedAgain) {
+  Refuse({.family = Family::kIPv6});
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_THAT(rounds_[1].changed_families, ElementsAre(Field(&FamilyState::family, Family::kIPv6)));
+}
+
+TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
+  Refuse({.family = Family::kIPv6});
+  Start(Mode::kCleanup);
+  // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
+  ASSERT_TRUE(TurnUntilRounds(3));
+  refusal_.refusing = false;
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(4));
+  EXPECT_EQ(rounds_[3].trigger, Trigger::kConfig);
+  EXPECT_TRUE(InPlace());
+}
+
+TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  AgentOptions options = Options(Mode::kCleanup);
+  options.watch = netlink::WatchMode::kPoll;
+  // Another backend is opened for observing, and is watched anew.
+  options.observe = true;
+  agent_->SetDesired(options);
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_EQ(opened_, 2);
   EXPECT_EQ(agent_->state().watching, "kernel events");
+}
+
+TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  const absl::Time since = agent_->state().families[0].since;
+  AgentOptions options = Options(Mode::kCleanup);
+  const Family ipv4[] = {Family::kIPv4};
+  options.input = Wanting(Mode::kCleanup, ipv4, {});
+  agent_->SetDesired(options);
+  ASSERT_THAT(agent_->state().families, SizeIs(1));
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace) << "nothing has changed it";
+  EXPECT_EQ(agent_->state().families[0].since, since);
 }
 
 }  // namespace

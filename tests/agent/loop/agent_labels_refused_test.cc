@@ -2,11 +2,7 @@
 //
 // The daemon's loop with ConnLabelMarking on a node that lacks the match connlabel, over the kernel
 // in memory: what a round found out becomes what the next ones want.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,22 +12,13 @@
 #include "agent/node/node.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 featuregates::FeatureGates Gates(bool labels) {
   return ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", labels}}}}).value();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What bounds the agent: its share of the CPU, and its waits. And what must not be lost meanwhile.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,24 +10,14 @@
 #include <utility>
 
 #include "agent/loop/agent.h"
-#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::RefusesFamily;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::SizeIs;
 
 // ---- the share of the CPU ----
 
@@ -67,8 +55,7 @@ TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsALook) {
 
 TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
   OpenLegacy();
-  StartWith(Costing(absl::Seconds(4)));
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4)), 2));
   agent_->SetDesired(Costing(absl::Seconds(4)));
   ASSERT_TRUE(TurnUntilRounds(3));
   kernel_.Touch();
@@ -78,15 +65,13 @@ TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
 
 TEST_F(AgentCpuTest, OnLegacyCheapLooksDoNotWait) {
   OpenLegacy();
-  StartWith(Costing(absl::Milliseconds(1)));
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(StartedWith(Costing(absl::Milliseconds(1)), 2));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
 }
 
 TEST_F(AgentCpuTest, OnNftAChangeIsLookedAtAtOnceWhateverLooksCost) {
-  StartWith(Costing(absl::Seconds(4)));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4))));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
 }
@@ -125,8 +110,7 @@ TEST(CpuUsedTest, CountsProgramsThatHaveEnded) {
 
 TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
   OpenLegacy();
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(Started(Mode::kCleanup, 2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
   EXPECT_EQ(agent_->state().watching, "users of xtables.lock");
   TurnFor(absl::Milliseconds(100));
@@ -136,12 +120,11 @@ TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
 // ---- what waits ----
 
 TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   Start(Mode::kCleanup);
   // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
   ASSERT_TRUE(TurnUntilRounds(3));
-  refusal.refusing = false;
+  refusal_.refusing = false;
   Clock clock = SteadyClock();
   ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).input).FirstError().ok());
   kernel_.Touch();
@@ -155,8 +138,7 @@ TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
 
 TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
   kernel_.PutNativeTable({.table = NativeMartians()});
-  FamilyRefusal refusal{.family = Family::kIPv4};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv4});
   Start(Mode::kCleanup);
   const auto native = [&] { return kernel_.Read({}, &NativeMartians())->native.has_value(); };
   ASSERT_TRUE(TurnUntilRounds(1));
@@ -166,7 +148,7 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
     ASSERT_TRUE(TurnUntilRounds(rounds));
     ASSERT_TRUE(native()) << "neighbours reach 127.0.0.1 (CVE-2020-8558)";
   }
-  refusal.refusing = false;
+  refusal_.refusing = false;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
 }
@@ -176,8 +158,7 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   SupportSource support = NoXt();
   AgentOptions options = Options(Mode::kCleanup);
   options.support = &support;
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(options));
   kernel_.FailNextApply(absl::DeadlineExceededError("busy"));
   kernel_.RemoveNativeTable(Family::kIPv4, std::string(kNativeTable));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -188,8 +169,7 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
 }
 
 TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.ActAs(4242, "rival");
   const absl::Time began = absl::Now();
   const auto delete_again = [&] {
@@ -210,8 +190,7 @@ TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
 
 // Looks are retried with pauses of their own: those of a family would add to them.
 TEST_F(AgentTest, AfterLooksThatFailedBothFamiliesAreRepairedByTheFirstThatSucceeds) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // More than once, because the pauses are random.
   for (int i = 0; i < 4; ++i) {
     const size_t rounds = rounds_.size();
@@ -311,8 +290,7 @@ TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
   kernel_.ActAs(4'194'306, "culprit");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->by.writers,
-              ::testing::Contains(Field(&Writer::command, "culprit")));
+  EXPECT_THAT(rounds_.back().incident->by.writers, Contains(Field(&Writer::command, "culprit")));
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
 }
 
@@ -347,7 +325,7 @@ TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
   EXPECT_GE(SteadyNow() - start, options.patience);
   EXPECT_LT(SteadyNow() - start, absl::Seconds(2));
   EXPECT_THAT(agent_->state().families[0].reason,
-              ::testing::HasSubstr("other programs kept changing the ruleset for 400ms"));
+              HasSubstr("other programs kept changing the ruleset for 400ms"));
 }
 
 // Each part of a refused transaction is tried alone; all of them share the time that there is.

@@ -4,45 +4,22 @@
 // tests/kernel/.
 #include "agent/loop/agent.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <ctime>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/borrowed_backend.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::WithFailingCall;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   Start(Mode::kLegacy);
@@ -69,8 +46,7 @@ TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
 }
 
 TEST_F(AgentTest, DamageIsRepairedAndTold) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
   kernel_.AppendRule(Nat("OUTPUT"), JumpTo("CNI-HOSTPORT-DNAT"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -96,8 +72,7 @@ TEST_F(AgentTest, DamageIsRepairedAndTold) {
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   agent_->SetDesired(Options(Mode::kLegacy));
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kConfig);
@@ -109,8 +84,7 @@ TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
 TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
   sync_period_ = absl::Milliseconds(100);
   kernel_.FailNextWatch(absl::ResourceExhaustedError("no inotify watches left"));
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   EXPECT_THAT(agent_->state().watching, HasSubstr("timer only: no inotify watches left"));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -121,8 +95,7 @@ TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
 }
 
 TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   kernel_.FailNextDrain(absl::InternalError("broken"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -134,8 +107,7 @@ TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
 }
 
 TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.FailNextDrain(absl::InternalError("broken"));
   kernel_.FailNextDrain(absl::InternalError("broken again"));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -150,8 +122,7 @@ TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
 
 TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
   open_error_ = absl::UnavailableError("this kernel has no nf_tables");
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(3));
+  ASSERT_TRUE(Started(Mode::kCleanup, 3));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
   EXPECT_EQ(agent_->state().families[0].reason, "this kernel has no nf_tables");
   EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
@@ -163,8 +134,7 @@ TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
 }
 
 TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
   kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
@@ -176,8 +146,7 @@ TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
 }
 
 TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   for (int i = 0; i < 6; ++i) kernel_.FailNextRead(absl::InternalError("fault"));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 2 && InPlace(); }));
@@ -185,8 +154,7 @@ TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
 }
 
 TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepairedAtOnce) {
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv6});
   Start(Mode::kLegacy);
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace);
@@ -194,7 +162,7 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
   EXPECT_THAT(agent_->state().families[1].reason, HasSubstr("no such kernel module"));
 
   TurnFor(absl::Seconds(1));  // the pauses of IPv6 have grown by now
-  const int refused_before = refusal.count;
+  const int refused_before = refusal_.count;
   for (int i = 0; i < 5; ++i) {
     DeleteJump(Filter("INPUT"));
     const size_t rounds = rounds_.size();
@@ -204,16 +172,15 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
     EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
   }
   // An attempt that the pause has made due is one transaction of all, and one for each table.
-  EXPECT_LE(refusal.count - refused_before, 5) << "two attempts";
+  EXPECT_LE(refusal_.count - refused_before, 5) << "two attempts";
 }
 
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
-  FamilyRefusal refusal{.family = Family::kIPv4, .table = netlink::Table::kNat};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
   TurnFor(absl::Seconds(1));  // the pauses of the table have grown by now
-  const int refused_before = refusal.count;
+  const int refused_before = refusal_.count;
   for (int i = 0; i < 5; ++i) {
     DeleteJump(Filter("INPUT"));
     const size_t rounds = rounds_.size();
@@ -223,8 +190,8 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
     EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
     EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("no such kernel module"));
   }
-  EXPECT_LE(refusal.count - refused_before, 6) << "two attempts of three transactions";
-  refusal.refusing = false;
+  EXPECT_LE(refusal_.count - refused_before, 6) << "two attempts of three transactions";
+  refusal_.refusing = false;
   const uint64_t incidents = agent_->state().incidents;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
@@ -233,8 +200,7 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
 // ---- storms, fights, refills ----
 
 TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const SteadyTime end = SteadyNow() + absl::Seconds(1);
   while (SteadyNow() < end) {
     kernel_.Touch();
@@ -249,8 +215,7 @@ TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
 }
 
 TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const netlink::ChainId input = Filter("INPUT");
   int deletions = 0;
   const auto delete_again = [&] {
@@ -279,8 +244,7 @@ TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
 
 TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoIncident) {
   kernel_.AddChain(Nat("KUBE-PROXY-CANARY"));
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   // As kube-proxy 1.28: empties the chain and puts back its own rule, in one commit.
   const auto sync = [&] {
@@ -310,8 +274,7 @@ TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoInciden
 // ---- retirement ----
 
 TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_FALSE(rounds_[1].retirement.has_value());
@@ -332,8 +295,7 @@ TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
 
 TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
   sync_period_ = absl::Milliseconds(50);
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   cni_.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"},
                      {"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-DROP"}};
   agent_->SetDesired(Retiring(Mode::kCleanup));
@@ -345,8 +307,7 @@ TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
 }
 
 TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   kernel_.AfterNextRead([](FakeBackend&) {});  // the look
   kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
   const auto stands = [&] { return kernel_.state().Find(Nat("KUBE-MARK-MASQ")) != nullptr; };
@@ -388,8 +349,7 @@ class ObservingAgentTest : public AgentTest {
 };
 
 TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
-  StartWith(Observing(Mode::kLegacy));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Observing(Mode::kLegacy)));
   EXPECT_EQ(kernel_.apply_count(), 0);
   EXPECT_THAT(rounds_[0].report.applied, IsEmpty());
   EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
@@ -402,8 +362,7 @@ TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
 }
 
 TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   const int applied = kernel_.apply_count();
   agent_->SetDesired(Observing(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -420,8 +379,7 @@ TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
 }
 
 TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
   kernel_.AppendRule(
       Filter("KUBE-FIREWALL"),
@@ -436,8 +394,7 @@ TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
 }
 
 TEST_F(ObservingAgentTest, RetiresNothing) {
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kLegacy));
   const int applied = kernel_.apply_count();
   agent_->SetDesired(Observing(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -446,8 +403,7 @@ TEST_F(ObservingAgentTest, RetiresNothing) {
 }
 
 TEST_F(ObservingAgentTest, WritesAsSoonAsItIsToldTo) {
-  StartWith(Observing(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(StartedWith(Observing(Mode::kCleanup)));
   const int opened = opened_;
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));

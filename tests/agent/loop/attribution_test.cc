@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/attribution.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr uint32_t kPids = 100;
 

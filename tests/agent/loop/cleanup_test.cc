@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent next to `kube-proxy --cleanup`, and next to those that imitate it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,19 +10,12 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/loop/damping_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::cleanup_test {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Nat;
-using netlink::Family;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 Change PostroutingJump(Family family = Family::kIPv4) {
   return Add(Nat("POSTROUTING", family), JumpTo("KUBE-POSTROUTING"));
@@ -204,7 +194,7 @@ class CleanupLoopTest : public AgentTest {
   }
   bool HasJump() { return !kernel_.state().Find(Nat("POSTROUTING"))->rules.empty(); }
 
-  const ::kipt::testing::TemporaryTree tree_;
+  const TemporaryTree tree_;
 };
 
 TEST_F(CleanupLoopTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
 
 #include "absl/time/time.h"
 #include "agent/loop/reconciler.h"
@@ -58,9 +57,8 @@ TEST_F(ClockSetBackTest, ARulesetThatOthersKeepChangingIsGivenUp) {
   for (int i = 0; i < 1000; ++i) backend.FailNextRead(absl::AbortedError("changed in between"));
   agent::Clock clock = agent::SteadyClock();
   clock.sleep = [](absl::Duration) { ++slept; };
-  const auto plan =
-      agent::Reconciler(&backend, clock)
-          .Check(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
+  const auto plan = agent::Reconciler(&backend, clock)
+                        .Check(Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
   EXPECT_THAT(plan, StatusIs(absl::StatusCode::kDeadlineExceeded,
                              HasSubstr("other programs kept changing the ruleset")));
 }
@@ -86,14 +84,12 @@ TEST_F(ClockSetBackTest, AProgramThatNeverGetsItsResourceIsGivenUp) {
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
 using ::testing::SizeIs;
 
 class ClockSetForwardTest : public AgentTest {};
 
 TEST_F(ClockSetForwardTest, TheRoundAfterAMinuteOfQuietReportsThatAFightHasEnded) {
-  Start(Mode::kCleanup);
-  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Started(Mode::kCleanup));
   ASSERT_TRUE(TurnUntil([&] {
     const netlink::ObservedChain* input = kernel_.state().Find(Filter("INPUT"));
     if (!input->rules.empty() && agent_->state().fights.empty()) DeleteJump(Filter("INPUT"));

@@ -22,10 +22,8 @@ inline Change Add(netlink::ChainId chain, netlink::Rule rule) {
 inline Change Create(netlink::ChainId chain) {
   return {netlink::CreateChain{std::move(chain)}, "why"};
 }
-inline Change InputJump() {
-  return Add(testing::Filter("INPUT"), testing::JumpTo("KUBE-FIREWALL"));
-}
-inline Change DropMark() { return Add(testing::Filter("KUBE-FIREWALL"), DropMarked(15)); }
+inline Change InputJump() { return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL")); }
+inline Change DropMark() { return Add(Filter("KUBE-FIREWALL"), DropMarked(15)); }
 
 inline Plan Wants(std::vector<Change> changes) {
   Plan plan;

@@ -1,364 +1,298 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/damping.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/damping_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Nat;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
 Change OutputJump() { return Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL")); }
 
-// Somebody undoes `plan` again and again, `after` our repair each time. Returns how long each
-// repair had to wait after the damage was seen.
-std::vector<absl::Duration> Contend(Damping& damping, const Plan& plan, int rounds,
-                                    absl::Duration after, SteadyTime& now) {
-  std::vector<absl::Duration> waits;
-  for (int i = 0; i < rounds; ++i) {
-    now += after;
-    const SteadyTime seen = now;
-    std::vector<Change> allowed = Allow(damping, plan, now);
-    if (allowed.empty()) {
-      now = damping.next();
-      allowed = Allow(damping, plan, now);
+class DampingTest : public ::testing::Test {
+ protected:
+  // Another program undoes `plan` again and again, `after` our repair each time. Returns how long
+  // each repair had to wait after the damage was seen.
+  std::vector<absl::Duration> Contend(const Plan& plan, int rounds,
+                                      absl::Duration after = absl::Milliseconds(20)) {
+    std::vector<absl::Duration> waits;
+    for (int i = 0; i < rounds; ++i) {
+      now_ += after;
+      const SteadyTime seen = now_;
+      std::vector<Change> allowed = Allow(plan);
+      if (allowed.empty()) {
+        now_ = damping_.next();
+        allowed = Allow(plan);
+      }
+      EXPECT_EQ(allowed, plan.diff.changes);
+      waits.push_back(now_ - seen);
+      damping_.NoteApplied(allowed, now_);
     }
-    EXPECT_EQ(allowed, plan.diff.changes);
-    waits.push_back(now - seen);
-    damping.NoteApplied(allowed, now);
+    return waits;
   }
-  return waits;
-}
+  std::vector<Change> Allow(const Plan& plan) { return damping_.Allow(plan, now_); }
+  std::vector<Change> AllowAfter(absl::Duration time, const Plan& plan) {
+    now_ += time;
+    return Allow(plan);
+  }
+  std::vector<Fight> Fights() { return damping_.fights(now_); }
 
-TEST(DampingTest, DamageNowAndThenIsRepairedAtOnceForEver) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  for (const absl::Duration wait :
-       Contend(damping, Wants({InputJump()}), 100, absl::Milliseconds(1100), now)) {
+  Damping damping_{kSyncPeriod};
+  SteadyTime now_ = kStart;
+  const Plan jump_missing_ = Wants({InputJump()});
+};
+
+TEST_F(DampingTest, DamageNowAndThenIsRepairedAtOnceForEver) {
+  for (const absl::Duration wait : Contend(jump_missing_, 100, absl::Milliseconds(1100))) {
     EXPECT_EQ(wait, absl::ZeroDuration());
   }
-  EXPECT_THAT(damping.fights(now), IsEmpty());
+  EXPECT_THAT(Fights(), IsEmpty());
 }
 
-TEST(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
+TEST_F(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
   // The first of these is the damage that starts it: nothing of ours was undone by it.
-  const std::vector<absl::Duration> waits = Contend(damping, plan, 24, absl::Milliseconds(20), now);
+  const std::vector<absl::Duration> waits = Contend(jump_missing_, 24);
   for (size_t i = 0; i < 10; ++i) EXPECT_EQ(waits[i], absl::ZeroDuration()) << i;
   EXPECT_EQ(waits[10], absl::Milliseconds(100));
   EXPECT_EQ(waits[11], absl::Milliseconds(200));
   EXPECT_EQ(waits[14], absl::Milliseconds(1600));
   EXPECT_EQ(waits[15], kLongestFightWait);
   EXPECT_EQ(waits[23], kLongestFightWait);
-  ASSERT_THAT(damping.TakeBegun(), SizeIs(1));
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  EXPECT_EQ(damping.fights(now)[0].chain, Filter("INPUT"));
-  EXPECT_EQ(damping.fights(now)[0].rounds, 23);
+  ASSERT_THAT(damping_.TakeBegun(), SizeIs(1));
+  ASSERT_THAT(Fights(), SizeIs(1));
+  EXPECT_EQ(Fights()[0].chain, Filter("INPUT"));
+  EXPECT_EQ(Fights()[0].rounds, 23);
 }
 
-TEST(DampingTest, NineTimesRunningIsNoFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 10, absl::Milliseconds(20), now);
-  now += absl::Seconds(2);
-  EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
-  EXPECT_THAT(damping.TakeBegun(), IsEmpty());
+TEST_F(DampingTest, NineTimesRunningIsNoFight) {
+  Contend(jump_missing_, 10);
+  EXPECT_EQ(AllowAfter(absl::Seconds(2), jump_missing_), jump_missing_.diff.changes);
+  EXPECT_THAT(damping_.TakeBegun(), IsEmpty());
 }
 
-TEST(DampingTest, AMinuteOfQuietEndsAFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 15, absl::Milliseconds(20), now);
-  Allow(damping, Wants({}), now + absl::Seconds(59));
-  EXPECT_THAT(damping.fights(now), SizeIs(1));
-  now += absl::Seconds(60);
-  EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
-  EXPECT_THAT(damping.fights(now), IsEmpty());
-  EXPECT_THAT(damping.TakeEnded(), SizeIs(1));
+TEST_F(DampingTest, AMinuteOfQuietEndsAFight) {
+  Contend(jump_missing_, 15);
+  damping_.Allow(Wants({}), now_ + absl::Seconds(59));
+  EXPECT_THAT(Fights(), SizeIs(1));
+  EXPECT_EQ(AllowAfter(absl::Seconds(60), jump_missing_), jump_missing_.diff.changes);
+  EXPECT_THAT(Fights(), IsEmpty());
+  EXPECT_THAT(damping_.TakeEnded(), SizeIs(1));
 }
 
-TEST(DampingTest, WhatIsUndoneLaterThanASecondDoesNotFeedAFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 11, absl::Milliseconds(20), now);
-  EXPECT_THAT(Contend(damping, plan, 2, absl::Seconds(5), now),
+TEST_F(DampingTest, WhatIsUndoneLaterThanASecondDoesNotFeedAFight) {
+  Contend(jump_missing_, 11);
+  EXPECT_THAT(Contend(jump_missing_, 2, absl::Seconds(5)),
               ElementsAre(absl::Milliseconds(100), absl::Milliseconds(100)));
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  EXPECT_EQ(damping.fights(now)[0].rounds, 10);
-  EXPECT_THAT(Contend(damping, plan, 1, absl::Milliseconds(20), now),
-              ElementsAre(absl::Milliseconds(200)));
-  EXPECT_EQ(damping.fights(now)[0].rounds, 11);
+  ASSERT_THAT(Fights(), SizeIs(1));
+  EXPECT_EQ(Fights()[0].rounds, 10);
+  EXPECT_THAT(Contend(jump_missing_, 1), ElementsAre(absl::Milliseconds(200)));
+  EXPECT_EQ(Fights()[0].rounds, 11);
 }
 
-TEST(DampingTest, WhatAnotherProcessPutBackHoldsNothingOfItsChainAndEndsTheFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 15, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(20);
-  ASSERT_THAT(Allow(damping, plan, now), IsEmpty()) << "it waits";
+TEST_F(DampingTest, WhatAnotherProcessPutBackHoldsNothingOfItsChainAndEndsTheFight) {
+  Contend(jump_missing_, 15);
+  ASSERT_THAT(AllowAfter(absl::Milliseconds(20), jump_missing_), IsEmpty()) << "it waits";
   const Change other = Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL", "other"));
-  EXPECT_THAT(Allow(damping, Wants({other}), now), ElementsAre(other));
-  EXPECT_THAT(damping.fights(now), SizeIs(1));
-  now += absl::Seconds(61);
-  Allow(damping, Wants({}), now);
-  EXPECT_THAT(damping.fights(now), IsEmpty());
+  EXPECT_THAT(Allow(Wants({other})), ElementsAre(other));
+  EXPECT_THAT(Fights(), SizeIs(1));
+  AllowAfter(absl::Seconds(61), Wants({}));
+  EXPECT_THAT(Fights(), IsEmpty());
 }
 
-TEST(DampingTest, NoFightEndsWhereNoneWas) {
-  Damping damping(kSyncPeriod);
-  damping.NoteApplied(Wants({InputJump()}).diff.changes, kStart);
-  Allow(damping, Wants({}), kStart + absl::Seconds(61));
-  EXPECT_THAT(damping.TakeEnded(), IsEmpty());
+TEST_F(DampingTest, NoFightEndsWhereNoneWas) {
+  damping_.NoteApplied(jump_missing_.diff.changes, kStart);
+  damping_.Allow(Wants({}), kStart + absl::Seconds(61));
+  EXPECT_THAT(damping_.TakeEnded(), IsEmpty());
 }
 
-TEST(DampingTest, AFightOverOneChainDelaysNoOther) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  Contend(damping, Wants({InputJump()}), 15, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(1);
-  EXPECT_THAT(Allow(damping, Wants({InputJump(), OutputJump()}), now), ElementsAre(OutputJump()));
+TEST_F(DampingTest, AFightOverOneChainDelaysNoOther) {
+  Contend(jump_missing_, 15);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(1), Wants({InputJump(), OutputJump()})),
+              ElementsAre(OutputJump()));
 }
 
-TEST(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
+TEST_F(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
   const Plan plan = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(), InputJump()});
-  Contend(damping, plan, 15, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(1);
+  Contend(plan, 15);
+  now_ += absl::Milliseconds(1);
   // The jump by itself was never undone: another plan, in which it is all that is missing.
   const Plan fresh = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(),
                             Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL", "other")),
                             Add(Nat("KUBE-MARK-MASQ"), SetBit(14))});
-  EXPECT_THAT(Allow(damping, fresh, now), ElementsAre(Add(Nat("KUBE-MARK-MASQ"), SetBit(14))));
+  EXPECT_THAT(Allow(fresh), ElementsAre(Add(Nat("KUBE-MARK-MASQ"), SetBit(14))));
 }
 
-TEST(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  damping.NoteApplied(plan.diff.changes, now);
+TEST_F(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
+  damping_.NoteApplied(jump_missing_.diff.changes, now_);
   // Undone once within the second, put back by another agent, undone again much later: each time
   // is the first.
   for (int i = 0; i < 50; ++i) {
-    now += absl::Seconds(2);
-    EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
-    now += absl::Milliseconds(10);
-    EXPECT_THAT(Allow(damping, Wants({}), now), IsEmpty());
+    now_ += absl::Seconds(2);
+    EXPECT_EQ(Allow(jump_missing_), jump_missing_.diff.changes);
+    now_ += absl::Milliseconds(10);
+    EXPECT_THAT(Allow(Wants({})), IsEmpty());
   }
-  EXPECT_THAT(damping.fights(now), IsEmpty());
-  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
+  EXPECT_THAT(Fights(), IsEmpty());
+  EXPECT_EQ(damping_.next(), SteadyTime::InfiniteFuture());
 }
 
-TEST(DampingTest, ExactlyASecondIsSoon) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  Contend(damping, Wants({InputJump()}), 11, absl::Seconds(1), now);
-  EXPECT_THAT(damping.fights(now), SizeIs(1));
+TEST_F(DampingTest, ExactlyASecondIsSoon) {
+  Contend(jump_missing_, 11, absl::Seconds(1));
+  EXPECT_THAT(Fights(), SizeIs(1));
 }
 
-TEST(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 10, absl::Milliseconds(20), now);
-  Contend(damping, plan, 1, absl::Seconds(2), now);
-  Contend(damping, plan, 9, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(now), IsEmpty());
-  Contend(damping, plan, 1, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(now), SizeIs(1));
+TEST_F(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
+  Contend(jump_missing_, 10);
+  Contend(jump_missing_, 1, absl::Seconds(2));
+  Contend(jump_missing_, 9);
+  EXPECT_THAT(Fights(), IsEmpty());
+  Contend(jump_missing_, 1);
+  EXPECT_THAT(Fights(), SizeIs(1));
 }
 
-TEST(DampingTest, LookingAgainDoesNotEndAWait) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 15, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(1);
-  EXPECT_THAT(Allow(damping, plan, now), IsEmpty());
-  EXPECT_THAT(Allow(damping, plan, now + absl::Milliseconds(1)), IsEmpty());
+TEST_F(DampingTest, LookingAgainDoesNotEndAWait) {
+  Contend(jump_missing_, 15);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(1), jump_missing_), IsEmpty());
+  EXPECT_THAT(damping_.Allow(jump_missing_, now_ + absl::Milliseconds(1)), IsEmpty());
 }
 
-TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 10, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(20);
+TEST_F(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
+  Contend(jump_missing_, 10);
+  now_ += absl::Milliseconds(20);
   WriterAttribution suspects;
   suspects.NoteCheck(Wants({}));
   const Commits commits = {.first = 1, .last = 1, .writer = {.pid = 17, .command = "rival"}};
   suspects.NoteCommits({&commits, 1}, /*others=*/false);
-  Plan undone = plan;
+  Plan undone = jump_missing_;
   undone.generation = 1;
   suspects.NoteCheck(undone);
-  damping.Allow(plan, now);
-  damping.NoteWriters(suspects);
-  now = damping.next();
-  damping.NoteApplied(damping.Allow(plan, now), now);
-  now += absl::Milliseconds(20);
-  damping.Allow(plan, now);
-  damping.NoteWriters(WriterAttribution());
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  ASSERT_THAT(damping.fights(now)[0].by.writers, SizeIs(1));
-  EXPECT_EQ(damping.fights(now)[0].by.writers[0].command, "rival");
+  Allow(jump_missing_);
+  damping_.NoteWriters(suspects);
+  now_ = damping_.next();
+  damping_.NoteApplied(Allow(jump_missing_), now_);
+  AllowAfter(absl::Milliseconds(20), jump_missing_);
+  damping_.NoteWriters(WriterAttribution());
+  ASSERT_THAT(Fights(), SizeIs(1));
+  ASSERT_THAT(Fights()[0].by.writers, SizeIs(1));
+  EXPECT_EQ(Fights()[0].by.writers[0].command, "rival");
 }
 
-TEST(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  Contend(damping, Wants({DropMark()}), 15, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(1);
-  EXPECT_THAT(Allow(damping, Wants({DropMark(), InputJump()}), now), ElementsAre(InputJump()));
+TEST_F(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
+  Contend(Wants({DropMark()}), 15);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(1), Wants({DropMark(), InputJump()})),
+              ElementsAre(InputJump()));
 }
 
 // A flush of everything may be invisible once nothing is left to flush: silence proves nothing.
-TEST(DampingTest, WhatIsMissingNeverWaitsLongerThanTwoSecondsHoweverLongTheFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const std::vector<absl::Duration> waits =
-      Contend(damping, Wants({InputJump()}), 100, absl::Milliseconds(20), now);
+TEST_F(DampingTest, WhatIsMissingNeverWaitsLongerThanTwoSecondsHoweverLongTheFight) {
+  const std::vector<absl::Duration> waits = Contend(jump_missing_, 100);
   EXPECT_EQ(waits[14], absl::Milliseconds(1600));
   for (size_t i = 15; i < waits.size(); ++i) EXPECT_EQ(waits[i], absl::Seconds(2)) << i;
 }
 
-TEST(DampingTest, WhatAFightIsOverIsMissingUntilItsRepairHasLastedASecond) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 11, absl::Milliseconds(20), now);
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  EXPECT_TRUE(damping.fights(now)[0].missing) << "repaired, and likely to be undone again";
-  EXPECT_EQ(damping.next(), now + absl::Seconds(1)) << "when that is known";
-  Allow(damping, Wants({}), now + absl::Milliseconds(999));
-  EXPECT_TRUE(damping.fights(now)[0].missing);
-  EXPECT_EQ(damping.next(), now + absl::Seconds(1));
-  now += absl::Seconds(1);
-  Allow(damping, Wants({}), now);
-  EXPECT_FALSE(damping.fights(now)[0].missing);
-  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
-  now += absl::Seconds(1);
-  Allow(damping, plan, now);
-  EXPECT_TRUE(damping.fights(now)[0].missing) << "undone later than within a second, and held back";
+TEST_F(DampingTest, WhatAFightIsOverIsMissingUntilItsRepairHasLastedASecond) {
+  Contend(jump_missing_, 11);
+  ASSERT_THAT(Fights(), SizeIs(1));
+  EXPECT_TRUE(Fights()[0].missing) << "repaired, and likely to be undone again";
+  EXPECT_EQ(damping_.next(), now_ + absl::Seconds(1)) << "when that is known";
+  damping_.Allow(Wants({}), now_ + absl::Milliseconds(999));
+  EXPECT_TRUE(Fights()[0].missing);
+  EXPECT_EQ(damping_.next(), now_ + absl::Seconds(1));
+  AllowAfter(absl::Seconds(1), Wants({}));
+  EXPECT_FALSE(Fights()[0].missing);
+  EXPECT_EQ(damping_.next(), SteadyTime::InfiniteFuture());
+  AllowAfter(absl::Seconds(1), jump_missing_);
+  EXPECT_TRUE(Fights()[0].missing) << "undone later than within a second, and held back";
 }
 
 // Another program adds a copy of our rule again and again: the rule itself is never missing.
-TEST(DampingTest, AFightOverWhatIsDeletedLeavesNothingMissing) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
+TEST_F(DampingTest, AFightOverWhatIsDeletedLeavesNothingMissing) {
   const Change deleted = {
       netlink::DeleteRule{
           .chain = Filter("INPUT"), .handle = 7, .number = 2, .rule = JumpTo("KUBE-FIREWALL")},
       "duplicate"};
-  Contend(damping, Wants({deleted}), 12, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(20);
-  EXPECT_THAT(Allow(damping, Wants({deleted}), now), IsEmpty());
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  EXPECT_FALSE(damping.fights(now)[0].missing);
+  Contend(Wants({deleted}), 12);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(20), Wants({deleted})), IsEmpty());
+  ASSERT_THAT(Fights(), SizeIs(1));
+  EXPECT_FALSE(Fights()[0].missing);
 }
 
 // Families are read one by one where they cannot be read together. What one of them shows says
 // nothing about the other: a repair must not wait anew with each of its checks.
-TEST(DampingTest, ACheckOfOneFamilyLeavesTheWaitsOfTheOther) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  const Plan plan = Wants({InputJump()});
-  Contend(damping, plan, 11, absl::Milliseconds(20), now);
-  now += absl::Milliseconds(20);
-  ASSERT_THAT(Allow(damping, plan, now), IsEmpty());
-  const SteadyTime due = damping.next();
+TEST_F(DampingTest, ACheckOfOneFamilyLeavesTheWaitsOfTheOther) {
+  Contend(jump_missing_, 11);
+  ASSERT_THAT(AllowAfter(absl::Milliseconds(20), jump_missing_), IsEmpty());
+  const SteadyTime due = damping_.next();
   Plan other = Wants({});
   other.families = {Family::kIPv6};
   for (int i = 0; i < 5; ++i) {
-    now += absl::Milliseconds(10);
-    Allow(damping, other, now);
-    EXPECT_EQ(damping.next(), due);
-    EXPECT_THAT(Allow(damping, plan, now), IsEmpty());
-    EXPECT_EQ(damping.next(), due);
+    now_ += absl::Milliseconds(10);
+    Allow(other);
+    EXPECT_EQ(damping_.next(), due);
+    EXPECT_THAT(Allow(jump_missing_), IsEmpty());
+    EXPECT_EQ(damping_.next(), due);
   }
-  EXPECT_THAT(Allow(damping, plan, due), ElementsAre(InputJump()));
+  EXPECT_THAT(damping_.Allow(jump_missing_, due), ElementsAre(InputJump()));
 }
 
-TEST(DampingTest, AShorterSyncPeriodBoundsTheWaitsToo) {
-  Damping damping(absl::Seconds(1));
-  SteadyTime now = kStart;
-  const std::vector<absl::Duration> waits =
-      Contend(damping, Wants({InputJump()}), 30, absl::Milliseconds(20), now);
+TEST_F(DampingTest, AShorterSyncPeriodBoundsTheWaitsToo) {
+  damping_ = Damping(absl::Seconds(1));
+  const std::vector<absl::Duration> waits = Contend(jump_missing_, 30);
   EXPECT_EQ(waits.back(), absl::Seconds(1));
 }
 
 // The same rule is missing, whoever inserts and deletes rules above its place.
-TEST(DampingTest, AFightIsTheSameFightWhereverTheRuleIsToBeInserted) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
+TEST_F(DampingTest, AFightIsTheSameFightWhereverTheRuleIsToBeInserted) {
   std::vector<absl::Duration> waits;
   for (int i = 0; i < 15; ++i) {
     Change change = InputJump();
     auto& add = std::get<netlink::AddRule>(change.operation);
     add.before = static_cast<netlink::RuleHandle>(100 + i);
     add.number = 1 + i;
-    waits.push_back(Contend(damping, Wants({change}), 1, absl::Milliseconds(20), now).front());
+    waits.push_back(Contend(Wants({change}), 1).front());
   }
   EXPECT_EQ(waits[10], absl::Milliseconds(100));
   EXPECT_EQ(waits[14], absl::Milliseconds(1600));
-  ASSERT_THAT(damping.fights(now), SizeIs(1));
-  EXPECT_EQ(damping.fights(now)[0].item, "-A INPUT -j KUBE-FIREWALL");
+  ASSERT_THAT(Fights(), SizeIs(1));
+  EXPECT_EQ(Fights()[0].item, "-A INPUT -j KUBE-FIREWALL");
 }
 
 // Another agent adds the second copy that we delete: the copy is in dispute, the rule is not.
-TEST(DampingTest, WhatIsAddedAndWhatIsDeletedAreTwoItems) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
+TEST_F(DampingTest, WhatIsAddedAndWhatIsDeletedAreTwoItems) {
   const Change added = InputJump();
   const Change deleted = {
       netlink::DeleteRule{
           .chain = Filter("INPUT"), .handle = 7, .number = 2, .rule = JumpTo("KUBE-FIREWALL")},
       "duplicate"};
-  Contend(damping, Wants({deleted}), 10, absl::Milliseconds(20), now);
-  Contend(damping, Wants({added}), 1, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(now), IsEmpty()) << "each was undone less than ten times";
+  Contend(Wants({deleted}), 10);
+  Contend(Wants({added}), 1);
+  EXPECT_THAT(Fights(), IsEmpty()) << "each was undone less than ten times";
 }
 
-TEST(DampingTest, RemembersABoundedNumberOfRepairs) {
+TEST_F(DampingTest, RemembersABoundedNumberOfRepairs) {
   const auto numbered = [](int number) {
     return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL", std::to_string(number)));
   };
   // With `before` others known, whether a fight over one more is seen.
   const auto is_seen = [&](int before) {
-    Damping damping(kSyncPeriod);
+    damping_ = Damping(kSyncPeriod);
     std::vector<Change> others;
     for (int i = 0; i < before; ++i) others.push_back(numbered(i));
-    SteadyTime now = kStart;
-    damping.NoteApplied(others, now);
-    Contend(damping, Wants({numbered(before)}), 12, absl::Milliseconds(20), now);
-    return !damping.fights(now).empty();
+    damping_.NoteApplied(others, now_);
+    Contend(Wants({numbered(before)}), 12);
+    return !Fights().empty();
   };
   EXPECT_TRUE(is_seen(255));
   EXPECT_FALSE(is_seen(256));
   // What is known already is followed further.
-  Damping damping(kSyncPeriod);
+  damping_ = Damping(kSyncPeriod);
   std::vector<Change> known;
   for (int i = 0; i < 256; ++i) known.push_back(numbered(i));
-  SteadyTime now = kStart;
-  damping.NoteApplied(known, now);
-  Contend(damping, Wants({numbered(0)}), 12, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(now), SizeIs(1));
+  damping_.NoteApplied(known, now_);
+  Contend(Wants({numbered(0)}), 12);
+  EXPECT_THAT(Fights(), SizeIs(1));
 }
 
 // ---- refills ----
@@ -376,26 +310,21 @@ Plan FlushedBySomebody() {
   return plan;
 }
 
-TEST(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
+TEST_F(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
   const std::vector<absl::Duration> waits =
-      Contend(damping, WipedByKubeProxy(), 50, absl::Milliseconds(200), now);
+      Contend(WipedByKubeProxy(), 50, absl::Milliseconds(200));
   EXPECT_EQ(waits[0], absl::ZeroDuration());
   for (size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i], absl::Milliseconds(800)) << i;
-  EXPECT_THAT(damping.TakeBegun(), IsEmpty());
+  EXPECT_THAT(damping_.TakeBegun(), IsEmpty());
 }
 
-TEST(DampingTest, ARefillThatIsSecondsApartDoesNotWait) {
-  Damping damping(kSyncPeriod);
-  SteadyTime now = kStart;
-  for (const absl::Duration wait :
-       Contend(damping, WipedByKubeProxy(), 20, absl::Seconds(2), now)) {
+TEST_F(DampingTest, ARefillThatIsSecondsApartDoesNotWait) {
+  for (const absl::Duration wait : Contend(WipedByKubeProxy(), 20, absl::Seconds(2))) {
     EXPECT_EQ(wait, absl::ZeroDuration());
   }
 }
 
-TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
+TEST_F(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   const Plan wiped = WipedByKubeProxy();
   EXPECT_TRUE(IsRefill(DropMark(), wiped));
   EXPECT_FALSE(IsRefill(DropMark(), Wants({DropMark()}))) << "kube-proxy does not live here";
@@ -417,24 +346,17 @@ TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
 }
 
 // The martian rule of the same chain must not wait for a drop-mark rule that was just refilled.
-TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
-  Damping damping(kSyncPeriod);
+TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
   const Plan wiped = WipedByKubeProxy();
-  SteadyTime now = kStart;
-  damping.NoteApplied(damping.Allow(wiped, now), now);
-  now += absl::Milliseconds(300);
-  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
+  damping_.NoteApplied(Allow(wiped), now_);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(300), FlushedBySomebody()), SizeIs(2));
 }
 
-TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
-  Damping damping(kSyncPeriod);
+TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
   const Plan wiped = WipedByKubeProxy();
-  SteadyTime now = kStart;
-  damping.NoteApplied(damping.Allow(wiped, now), now);
-  now += absl::Milliseconds(300);
-  EXPECT_THAT(damping.Allow(wiped, now), IsEmpty());
-  now += absl::Milliseconds(100);
-  EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
+  damping_.NoteApplied(Allow(wiped), now_);
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(300), wiped), IsEmpty());
+  EXPECT_THAT(AllowAfter(absl::Milliseconds(100), FlushedBySomebody()), SizeIs(2));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "agent/loop/event_loop.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -22,17 +20,11 @@
 
 #include "absl/time/clock.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
-using ::kipt::testing::StatusIs;
-using ::kipt::testing::WithFailingCall;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class EventLoopTest : public ::testing::Test {
  protected:

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <iterator>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
 #include "agent/loop/round.h"
+#include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
 using netlink::Family;
-using ::testing::HasSubstr;
 
 SyncReport Good() {
   SyncReport report;
@@ -224,6 +225,192 @@ TEST(FamilyPhaseTest, TheSameReasonInOtherWordsIsNoChange) {
   EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(10), state));
   EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, Good(), {}), first + absl::Seconds(11), state));
   EXPECT_EQ(state.phase, FamilyPhase::kInPlace);
+}
+
+AgentState State(std::vector<FamilyState> families) {
+  AgentState state;
+  state.families = std::move(families);
+  return state;
+}
+
+const FamilyState kIpInPlace = {.family = Family::kIPv4, .phase = FamilyPhase::kInPlace};
+const FamilyState kIpDegraded = {
+    .family = Family::kIPv4, .phase = FamilyPhase::kDegraded, .reason = "a finding"};
+const FamilyState kIp6InPlace = {.family = Family::kIPv6, .phase = FamilyPhase::kInPlace};
+const FamilyState kIp6Failed = {
+    .family = Family::kIPv6, .phase = FamilyPhase::kFailed, .reason = "not permitted"};
+
+AgentState WithRestart() {
+  AgentState state = State({kIpInPlace});
+  state.must_restart = "--iptables-mode";
+  return state;
+}
+
+AgentState WithConfigProblem() {
+  AgentState state = State({kIpInPlace});
+  state.config_problem = "config.yaml:3: wrong";
+  return state;
+}
+
+AgentState WithListenProblem() {
+  AgentState state = State({kIpInPlace});
+  state.listen_problem = "127.0.0.1:10356 is in use";
+  return state;
+}
+
+struct Row {
+  std::string name;
+  AgentState state;
+  std::string status_line;
+  bool ready = false;
+  // Of the first family.
+  std::string not_ready_because = {};
+};
+
+const Row kRows[] = {
+    {"in place", State({kIpInPlace, kIp6InPlace}), "in place", true},
+    {"no attempt has ended", State({{.family = Family::kIPv4}}), "ip pending", false,
+     "the first attempt has not ended yet"},
+    {"one family failed", State({kIpInPlace, kIp6Failed}), "ip6 failed: not permitted"},
+    {"failed for no reason", State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed}}),
+     "ip failed", false, "failed"},
+    {"degraded", State({kIpDegraded}), "ip degraded: a finding", true},
+    {"both", State({kIpDegraded, kIp6Failed}), "ip degraded: a finding; ip6 failed: not permitted"},
+    {"a restart is due", WithRestart(), "must restart: --iptables-mode"},
+    {"the configuration is not the one on disk", WithConfigProblem(),
+     "configuration not reloaded: config.yaml:3: wrong", true},
+    {"an address is not served", WithListenProblem(), "127.0.0.1:10356 is in use", true},
+    {"a reason of several lines",
+     State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}),
+     "ip failed: a\\nb\\tc", false, "a\nb\tc"},
+};
+
+TEST(AgentStateTest, ReadyAndWhyNot) {
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(IsReady(row.state), row.ready);
+    EXPECT_EQ(NotReadyBecause(row.state.families.front()), row.not_ready_because);
+    EXPECT_EQ(StatusLine(row.state), row.status_line);
+  }
+}
+
+TEST(AgentStateTest, IsNotReadyBeforeAnyFamilyIsKnown) { EXPECT_FALSE(IsReady(AgentState())); }
+
+PolicyInput Legacy() {
+  const Family ipv4[] = {Family::kIPv4};
+  return Wanting(Mode::kLegacy, ipv4, {});
+}
+
+// What is damaged where `damaged` took the place of a chain of the legacy mode's.
+std::vector<DamagedItem> Damage(const netlink::ChainId& chain,
+                                const std::vector<RuleContent>& rules) {
+  Observed observed = Made(Legacy());
+  observed.Chain(chain, rules);
+  return DamageOf(ComputeDiff(Legacy(), observed.snapshot()).changes);
+}
+
+TEST(IncidentTest, AJumpThatIsGoneIsOneItem) {
+  EXPECT_THAT(Damage(Filter("INPUT"), {}),
+              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kJumpMissing,
+                                      "-A INPUT -j KUBE-FIREWALL"}));
+}
+
+TEST(IncidentTest, ARuleThatIsGoneIsOneItem) {
+  const std::vector<DamagedItem> damage = Damage(Nat("KUBE-MARK-DROP"), {});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleMissing);
+  EXPECT_THAT(damage[0].text, HasSubstr("-j MARK --set-xmark 0x8000/0x8000"));
+}
+
+TEST(IncidentTest, ADuplicateIsUnwanted) {
+  const std::vector<DamagedItem> damage =
+      Damage(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), JumpTo("KUBE-FIREWALL")});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleUnwanted);
+}
+
+TEST(IncidentTest, ARuleBelowWhatDecidesBeforeItIsMisplaced) {
+  const std::vector<DamagedItem> damage =
+      Damage(Nat("KUBE-MARK-DROP"), {ForeignAcceptAll(), SetBit(15)});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleMisplaced);
+}
+
+TEST(IncidentTest, ATableThatSleepsIsOneItem) {
+  EXPECT_THAT(DamageOf({{{netlink::WakeTable{.chain = Filter("INPUT")}, "why"}}}),
+              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kTableDormant, "*filter"}));
+}
+
+TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
+  const std::vector<Change> changes = ComputeDiff(Legacy(), {}).changes;
+  size_t chains = 0;
+  size_t jumps = 0;
+  for (const DamagedItem& item : DamageOf(changes)) {
+    chains += item.kind == DamageKind::kChainMissing ? 1 : 0;
+    jumps += item.kind == DamageKind::kJumpMissing ? 1 : 0;
+    EXPECT_THAT(item.kind, AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
+  }
+  EXPECT_EQ(chains, DesiredRuleset(Legacy()).chains.size());
+  EXPECT_EQ(jumps, DesiredRuleset(Legacy()).jumps.size());
+}
+
+TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
+  Incident incident = {
+      .damage = {{Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"}},
+      .by = {.writers = {{.pid = 4242,
+                          .command = "iptables-restor",
+                          .parent_pid = 4200,
+                          .parent_command = "firewalld"}},
+             .others = false},
+      .lost_jumps = {},
+      .latency = absl::Microseconds(12345),
+      .applying = absl::Microseconds(12000)};
+  const std::string repaired =
+      "Repaired in 12345 us (writing 12000 us) damage by iptables-restor (PID 4242; started by "
+      "firewalld, PID 4200): ip filter jump_missing \"-A INPUT -j KUBE-FIREWALL\"";
+  EXPECT_EQ(ToString(incident), repaired);
+  incident.lost_jumps = {{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}, {Nat("POSTROUTING"), "mine"}};
+  EXPECT_EQ(ToString(incident),
+            repaired +
+                "; removed with it, and missing until their owners restore them: ip nat PREROUTING "
+                "-> CNI-HOSTPORT-DNAT (the CNI plugin portmap), ip nat POSTROUTING -> mine");
+}
+
+TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
+  const std::pair<DamageKind, std::string> kinds[] = {
+      {DamageKind::kChainMissing, "chain_missing"}, {DamageKind::kJumpMissing, "jump_missing"},
+      {DamageKind::kRuleMissing, "rule_missing"},   {DamageKind::kRuleMisplaced, "rule_misplaced"},
+      {DamageKind::kRuleUnwanted, "rule_unwanted"}, {DamageKind::kTableDormant, "table_dormant"}};
+  for (const auto& [kind, name] : kinds) EXPECT_EQ(DamageKindName(kind), name);
+  const std::pair<Trigger, std::string> triggers[] = {{Trigger::kStart, "start"},
+                                                      {Trigger::kChange, "change"},
+                                                      {Trigger::kTimer, "timer"},
+                                                      {Trigger::kRetry, "retry"},
+                                                      {Trigger::kConfig, "config"}};
+  for (const auto& [trigger, name] : triggers) EXPECT_EQ(TriggerName(trigger), name);
+  const std::pair<FamilyPhase, std::string> phases[] = {{FamilyPhase::kPending, "pending"},
+                                                        {FamilyPhase::kInPlace, "in place"},
+                                                        {FamilyPhase::kDegraded, "degraded"},
+                                                        {FamilyPhase::kObserved, "observed"},
+                                                        {FamilyPhase::kFailed, "failed"}};
+  for (const auto& [phase, name] : phases) EXPECT_EQ(FamilyPhaseName(phase), name);
+}
+
+TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {
+  Incident incident;
+  EXPECT_THAT(ToString(incident), HasSubstr("by a process that was not seen"));
+  incident.by.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
+  EXPECT_THAT(ToString(incident), HasSubstr("by one of a"));
+}
+
+TEST(IncidentTest, ALineIsBoundedHoweverMuchIsGone) {
+  Incident incident;
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 12) EXPECT_THAT(ToString(incident), Not(HasSubstr("more")));
+    incident.lost_jumps.push_back({Nat("PREROUTING"), "CALI-" + std::to_string(i)});
+  }
+  EXPECT_THAT(ToString(incident), HasSubstr("and 988 more"));
+  EXPECT_LT(ToString(incident).size(), 1500);
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/foreign_rules.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent::foreign_rules_test {
 namespace {
@@ -18,9 +16,6 @@ using netlink::ObservedRule;
 using netlink::OpaqueRule;
 using netlink::Rule;
 using netlink::Table;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 const ChainId kInput = {Family::kIPv4, Table::kFilter, "INPUT"};
 const ChainId kPrerouting = {Family::kIPv4, Table::kNat, "PREROUTING"};

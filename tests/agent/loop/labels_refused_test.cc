@@ -2,9 +2,6 @@
 //
 // ConnLabelMarking where the match connlabel is missing and nothing else: the rules of the marks
 // stand, whether that was known or found out by a refusal.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <sstream>
 #include <string>
@@ -15,32 +12,20 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-
 Clock StandingClock() {
   return {.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
 }
 
-PolicyInput Labelled(Mode mode) {
-  return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
-}
+PolicyInput Labelled(Mode mode) { return Wanting(mode, netlink::kFamilies, {}, ConnLabels{}); }
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
@@ -54,7 +39,7 @@ std::vector<std::string> Conditions(const Diff& diff) {
 netlink::Snapshot WithoutTheGate(Mode mode) {
   FakeBackend backend;
   EXPECT_THAT(Reconciler(&backend, StandingClock())
-                  .Sync(::kipt::testing::Wanting(mode, netlink::kFamilies, {}))
+                  .Sync(Wanting(mode, netlink::kFamilies, {}))
                   .FirstError(),
               IsOk());
   return backend.state();
@@ -78,7 +63,9 @@ void ExpectTheSameChains(const netlink::Snapshot& found, const netlink::Snapshot
   }
 }
 
-TEST(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
+using LabelsRefusedTest = ReconcilerFixture;
+
+TEST_F(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     FakeBackend backend;
     backend.LoseExtension("connlabel");
@@ -94,51 +81,46 @@ TEST(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
   }
 }
 
-TEST(LabelsRefusedTest, TheTimeThatBothTransactionsTookIsReported) {
-  FakeBackend backend;
-  backend.LoseExtension("connlabel");
-  FakeTime time(absl::Milliseconds(1));
-  EXPECT_EQ(Reconciler(&backend, time.clock()).Sync(Labelled(Mode::kLegacy)).applying,
+TEST_F(LabelsRefusedTest, TheTimeThatBothTransactionsTookIsReported) {
+  kernel_.LoseExtension("connlabel");
+  time_ = FakeTime(absl::Milliseconds(1));
+  EXPECT_EQ(Reconciler(&kernel_, time_.clock()).Sync(Labelled(Mode::kLegacy)).applying,
             absl::Milliseconds(2));
 }
 
-TEST(LabelsRefusedTest, TheMarksAreMendedAgainAndAgain) {
-  FakeBackend backend;
-  backend.LoseExtension("connlabel");
-  Reconciler reconciler(&backend, StandingClock());
+TEST_F(LabelsRefusedTest, TheMarksAreMendedAgainAndAgain) {
+  kernel_.LoseExtension("connlabel");
+  Reconciler reconciler(&kernel_, StandingClock());
   reconciler.Sync(Labelled(Mode::kLegacy));
-  backend.FlushChain(Nat("KUBE-MARK-MASQ"));
+  kernel_.FlushChain(Nat("KUBE-MARK-MASQ"));
   EXPECT_THAT(reconciler.Sync(Labelled(Mode::kLegacy)).FirstError(), IsOk());
-  EXPECT_THAT(backend.state().Find(Nat("KUBE-MARK-MASQ"))->rules, SizeIs(1));
+  EXPECT_THAT(kernel_.state().Find(Nat("KUBE-MARK-MASQ"))->rules, SizeIs(1));
 }
 
-TEST(LabelsRefusedTest, NothingIsRefusedWhereTheMatchIsThere) {
-  FakeBackend backend;
-  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+TEST_F(LabelsRefusedTest, NothingIsRefusedWhereTheMatchIsThere) {
+  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.labels_refused, IsOk());
   EXPECT_THAT(report.plan.diff.findings, IsEmpty());
-  EXPECT_NE(backend.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
+  EXPECT_NE(kernel_.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
 }
 
 // As where nft_compat is missing and only rules about labels are still to be made.
-TEST(LabelsRefusedTest, AKernelWithoutAnyMatchLacksMoreThanLabels) {
-  FakeBackend backend;
-  backend.LoseXt();
-  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+TEST_F(LabelsRefusedTest, AKernelWithoutAnyMatchLacksMoreThanLabels) {
+  kernel_.LoseXt();
+  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_TRUE(report.LacksExtension());
-  EXPECT_THAT(backend.state().chains, IsEmpty());
+  EXPECT_THAT(kernel_.state().chains, IsEmpty());
 }
 
-TEST(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIsReported) {
-  FakeBackend backend;
-  backend.FailNextApply(absl::FailedPreconditionError("something else"));
+TEST_F(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIsReported) {
+  kernel_.FailNextApply(absl::FailedPreconditionError("something else"));
   // The first family alone is made; then connlabel vanishes.
-  backend.AfterNextRead([](FakeBackend&) {});
-  backend.AfterNextRead([](FakeBackend&) {});
-  backend.AfterNextRead([](FakeBackend& kernel) { kernel.LoseExtension("connlabel"); });
-  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  kernel_.AfterNextRead([](FakeBackend&) {});
+  kernel_.AfterNextRead([](FakeBackend&) {});
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.LoseExtension("connlabel"); });
+  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_FALSE(report.labels_refused.ok());
   bool first_family = false;
@@ -147,25 +129,24 @@ TEST(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIsRe
     if (chain == Nat("KUBELET-MARK-MASQ")) first_family = true;
   }
   EXPECT_TRUE(first_family);
-  EXPECT_NE(backend.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
 }
 
 // Legacy iptables commits mangle first: where that fails nobody has asked for connlabel yet, and
 // its module is not loaded.
-TEST(LabelsRefusedTest, WhatFailsWithoutLabelsTooIsNotForWantOfThem) {
-  FakeBackend backend;
+TEST_F(LabelsRefusedTest, WhatFailsWithoutLabelsTooIsNotForWantOfThem) {
   absl::Status blamed = absl::NotFoundError("refused; connlabel is not loaded");
   netlink::SetMissingExtension(blamed, netlink::kConnLabelExtension);
-  backend.FailNextApply(blamed);
+  kernel_.FailNextApply(blamed);
   for (int attempt = 0; attempt < 3; ++attempt) {  // both families, and each alone
-    backend.FailNextApply(absl::FailedPreconditionError("mangle is refused"));
+    kernel_.FailNextApply(absl::FailedPreconditionError("mangle is refused"));
   }
-  Reconciler reconciler(&backend, StandingClock());
+  Reconciler reconciler(&kernel_, StandingClock());
   const SyncReport report = reconciler.Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(report.labels_refused, IsOk());
   EXPECT_THAT(reconciler.Sync(Labelled(Mode::kLegacy)).FirstError(), IsOk());
-  EXPECT_NE(backend.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
+  EXPECT_NE(kernel_.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
 }
 
 // ---- the commands ----
@@ -193,7 +174,7 @@ Outcome Invoke(ExitOrError (*command)(const CommandInput&), FakeBackend& backend
 
 const XtCompatReading kMissing = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel: none"};
 
-TEST(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
+TEST_F(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
   for (const XtCompatReading& known : {kMissing, XtCompatReading()}) {
     FakeBackend backend;
     backend.LoseExtension("connlabel");
@@ -210,32 +191,29 @@ TEST(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
   }
 }
 
-TEST(LabelsRefusedTest, PlanAndStatusKnowItFromFiles) {
-  FakeBackend backend;
-  backend.LoseExtension("connlabel");
-  EXPECT_THAT(Invoke(RunPlan, backend, kMissing).out, Not(HasSubstr("KUBELET-MARK-DROP")));
-  Invoke(RunSync, backend, kMissing);
+TEST_F(LabelsRefusedTest, PlanAndStatusKnowItFromFiles) {
+  kernel_.LoseExtension("connlabel");
+  EXPECT_THAT(Invoke(RunPlan, kernel_, kMissing).out, Not(HasSubstr("KUBELET-MARK-DROP")));
+  Invoke(RunSync, kernel_, kMissing);
   for (const auto command : {RunPlan, RunStatus}) {
-    const Outcome look = Invoke(command, backend, kMissing);
+    const Outcome look = Invoke(command, kernel_, kMissing);
     EXPECT_EQ(look.code, kExitDifferences) << "it needs attention";
     EXPECT_THAT(look.out, HasSubstr("xt_connlabel: none"));
   }
-  EXPECT_EQ(backend.apply_count(), 1);
+  EXPECT_EQ(kernel_.apply_count(), 1);
 }
 
-TEST(LabelsRefusedTest, LabelsAreMadeOnceTheMatchIsThere) {
-  FakeBackend backend;
-  backend.LoseExtension("connlabel");
-  Invoke(RunSync, backend, kMissing);
-  backend.GainExtension("connlabel");
-  EXPECT_EQ(Invoke(RunSync, backend, {}).code, kExitOk);
-  EXPECT_THAT(backend.state().Find(Nat("KUBELET-MARK-MASQ"))->rules, SizeIs(1));
+TEST_F(LabelsRefusedTest, LabelsAreMadeOnceTheMatchIsThere) {
+  kernel_.LoseExtension("connlabel");
+  Invoke(RunSync, kernel_, kMissing);
+  kernel_.GainExtension("connlabel");
+  EXPECT_EQ(Invoke(RunSync, kernel_, {}).code, kExitOk);
+  EXPECT_THAT(kernel_.state().Find(Nat("KUBELET-MARK-MASQ"))->rules, SizeIs(1));
 }
 
-TEST(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
-  FakeBackend backend;
-  backend.LoseXt();
-  const Outcome sync = Invoke(RunSync, backend, {});
+TEST_F(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
+  kernel_.LoseXt();
+  const Outcome sync = Invoke(RunSync, kernel_, {});
   EXPECT_EQ(sync.code, kExitDifferences);
   EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible"));
   EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));

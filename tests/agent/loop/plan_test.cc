@@ -3,26 +3,16 @@
 // `kube-proxy --cleanup`, as a check finds it.
 #include "agent/loop/plan.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
 
 // kube-proxy --cleanup of any version names neither KUBE-MARK-DROP nor what is in other tables.
 TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKubeProxyDeletes) {
@@ -76,7 +66,7 @@ TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKube
        },
        {}},
   };
-  const PolicyInput input = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
+  const PolicyInput input = Wanting(Mode::kLegacy, netlink::kFamilies, {});
   for (const auto& row : rows) {
     Observed node = Made(input);
     node.Chain(Nat("KUBE-SERVICES"));

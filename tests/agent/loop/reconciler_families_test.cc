@@ -1,46 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Families that cannot be read or written together: neither keeps the other from its rules.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <functional>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
-#include "tests/agent/loop/fake_time.h"
+#include "netlink/kernel_error.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_families_test {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::FamilyRefusal;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::RefusesFamily;
-using ::kipt::testing::StatusIs;
-using netlink::Family;
-using netlink::Table;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAreArray;
-
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
 std::vector<Change> OfTable(std::vector<Change> changes, Table table) {
   std::erase_if(changes, [table](const Change& change) {
     return netlink::ChainOf(change.operation).table != table;
@@ -58,12 +38,12 @@ bool NativeStands(FakeBackend& backend) {
   return backend.Read({}, &NativeMartians())->native.has_value();
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.FailNextRead(absl::NotFoundError("no program for ip"));
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+using ReconcilerFamiliesTest = ReconcilerFixture;
+
+TEST_F(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.FailNextRead(absl::NotFoundError("no program for ip"));
+  const SyncReport report = Sync(Mode::kLegacy);
   EXPECT_THAT(report.status, IsOk());
   ASSERT_THAT(report.families, SizeIs(2));
   EXPECT_THAT(report.families[0].status,
@@ -75,13 +55,11 @@ TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRu
   }
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeReport) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.AfterNextRead(
+TEST_F(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeReport) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.AfterNextRead(
       [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+  const SyncReport report = Sync(Mode::kLegacy);
   EXPECT_THAT(report.status, IsOk());
   ASSERT_THAT(report.families, SizeIs(2));
   EXPECT_THAT(report.families[0].status, IsOk());
@@ -89,29 +67,25 @@ TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeRe
   EXPECT_THAT(report.plan.families, ElementsAre(Family::kIPv4));
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsStaleThoughIPv6CannotBeRead) {
-  FakeBackend backend;
-  backend.PutNativeTable({.table = NativeMartians()});
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.AfterNextRead(
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsStaleThoughIPv6CannotBeRead) {
+  kernel_.PutNativeTable({.table = NativeMartians()});
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
+  kernel_.AfterNextRead(
       [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kOff));
+  const SyncReport report = Sync(Mode::kOff);
   EXPECT_THAT(report.plan.diff.stale, SizeIs(1));
 }
 
-TEST(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
+TEST_F(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
+  kernel_.FailNextRead(absl::NotFoundError("no program"));
   const Family ipv4[] = {Family::kIPv4};
   const SyncReport report =
-      Reconciler(&backend, time.clock()).Sync(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {}));
+      Reconciler(&kernel_, time_.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_EQ(backend.read_count(), 1);
+  EXPECT_EQ(kernel_.read_count(), 1);
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
+TEST_F(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -131,61 +105,53 @@ TEST(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules
   }
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
-  FakeBackend backend;
-  backend.LoseXt();
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
+  kernel_.LoseXt();
   // So that nothing but the native table is missing of IPv4.
-  backend.AddChain(Mangle("KUBE-IPTABLES-HINT"));
-  FakeTime time;
+  kernel_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   FamilyRefusal refusal{.family = Family::kIPv6};
-  RefusesFamily refusing(&backend, &refusal);
-  const SyncReport report = SyncNative(refusing, time);
+  RefusesFamily refusing(&kernel_, &refusal);
+  const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_TRUE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, Not(IsOk()));
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
+  kernel_.LoseXt();
   FamilyRefusal refusal{.family = Family::kIPv4};
-  RefusesFamily refusing(&backend, &refusal);
-  const SyncReport report = SyncNative(refusing, time);
+  RefusesFamily refusing(&kernel_, &refusal);
+  const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_TRUE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
+  kernel_.LoseXt();
   // Both families, IPv4 alone, the native table, the hint.
-  for (int i = 0; i < 4; ++i) backend.FailNextApply(absl::NotFoundError("no such kernel module"));
-  const SyncReport report = SyncNative(backend, time);
+  for (int i = 0; i < 4; ++i) kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  const SyncReport report = SyncNative(kernel_, time_);
   EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
-  EXPECT_FALSE(NativeStands(backend));
+  EXPECT_FALSE(NativeStands(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
-TEST(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
   FamilyRefusal refusal{.family = Family::kIPv6};
-  RefusesFamily refusing(&backend, &refusal);
-  backend.AfterNextRead([](FakeBackend& kernel) {
+  RefusesFamily refusing(&kernel_, &refusal);
+  kernel_.AfterNextRead([](FakeBackend& kernel) {
     kernel.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
   });
-  const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
+  const SyncReport report = SyncBy(refusing, Mode::kLegacy);
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(report.families, IsEmpty());
 }
 
-TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
+TEST_F(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -193,8 +159,7 @@ TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
     RefusesFamily refusing(&backend, &refusal);
     const Family other[] = {refused == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4};
     Reconciler reconciler(&refusing, time.clock());
-    ASSERT_THAT(reconciler.Sync(::kipt::testing::Wanting(Mode::kCleanup, other, {})).FirstError(),
-                IsOk());
+    ASSERT_THAT(reconciler.Sync(Wanting(Mode::kCleanup, other, {})).FirstError(), IsOk());
     const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
     ASSERT_THAT(report.families, SizeIs(2));
     EXPECT_THAT(report.ResultOf(other[0]).status, IsOk());
@@ -219,12 +184,10 @@ class ReadsFamiliesApart : public BorrowedBackend {
   }
 };
 
-TEST(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
-  FakeBackend backend;
-  FakeTime time;
-  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&backend);
-  const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
+TEST_F(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&kernel_);
+  const SyncReport report = SyncBy(apart, Mode::kCleanup);
   ASSERT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.applied, IsEmpty());
   EXPECT_TRUE(report.plan.martians.in_place);
@@ -239,14 +202,13 @@ void Fill(FakeBackend& backend) {
     backend.AddChain(Nat("KUBE-PROXY-CANARY", family));
     backend.AppendRule(Nat("PREROUTING", family), JumpTo("CNI-HOSTPORT-DNAT"));
     // As an old iptables leaves it: with its comment, without its matches.
-    backend.AppendRule(
-        Filter("KUBE-FIREWALL", family),
-        ::kipt::testing::BareDrop("kubernetes firewall for dropping marked packets"));
+    backend.AppendRule(Filter("KUBE-FIREWALL", family),
+                       BareDrop("kubernetes firewall for dropping marked packets"));
     backend.RemoveChain(Mangle("KUBE-IPTABLES-HINT", family));
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
+TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     FakeBackend together;
     FakeBackend one_by_one;
@@ -275,13 +237,11 @@ TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
-  FakeBackend backend;
-  FakeTime time;
-  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&backend);
+TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&kernel_);
   SupportSource support = NoXt();
-  const SyncReport report = Reconciler(&apart, time.clock(), &support).Sync(Both(Mode::kCleanup));
+  const SyncReport report = Reconciler(&apart, time_.clock(), &support).Sync(Both(Mode::kCleanup));
   EXPECT_TRUE(report.plan.diff.support_disproved);
   EXPECT_TRUE(support.known().xt);
 }
@@ -308,7 +268,7 @@ class WritesFamiliesApart : public BorrowedBackend {
   Family refused_;
 };
 
-TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
+TEST_F(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
   for (const Family refused : netlink::kFamilies) {
     FakeBackend backend;
     FakeTime time;
@@ -326,14 +286,217 @@ TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefu
   }
 }
 
-TEST(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
-  FakeBackend backend;
-  FakeTime time;
-  WritesFamiliesApart legacy(&backend, Family::kIPv6);
+TEST_F(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
+  WritesFamiliesApart legacy(&kernel_, Family::kIPv6);
   const auto nat_alone = [](const Plan& plan) { return OfTable(plan.diff.changes, Table::kNat); };
-  const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy), nat_alone);
+  const SyncReport report = Reconciler(&legacy, time_.clock()).Sync(Both(Mode::kLegacy), nat_alone);
   EXPECT_EQ(report.applied, OfTable(report.applied, Table::kNat));
   EXPECT_THAT(report.applied, Not(IsEmpty()));
+}
+
+// A table that cannot be written does not keep the other tables of its family from their
+// rules.
+
+constexpr Table kTables[] = {Table::kFilter, Table::kNat, Table::kMangle};
+
+PolicyInput Marking(int drop_bit) {
+  return Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
+}
+
+// As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore,
+// until one is refused.
+class WritesTablesApart : public RefusesFamily {
+ public:
+  using RefusesFamily::RefusesFamily;
+  bool spans_families() const override { return false; }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    const std::function<bool(Table, bool)> parts[] = {
+        [](Table table, bool /*removes*/) { return table == Table::kMangle; },
+        [](Table table, bool removes) { return table == Table::kFilter && !removes; },
+        [](Table table, bool /*removes*/) { return table == Table::kNat; },
+        [](Table table, bool removes) { return table == Table::kFilter && removes; }};
+    for (const Family family : netlink::kFamilies) {
+      for (const auto& is_in : parts) {
+        netlink::Transaction part = {.generation = Read({})->generation, .operations = {}};
+        for (const netlink::Operation& operation : transaction.operations) {
+          const netlink::ChainId& chain = netlink::ChainOf(operation);
+          const bool removes = std::holds_alternative<netlink::DeleteRule>(operation);
+          if (chain.family == family && is_in(chain.table, removes)) {
+            part.operations.push_back(operation);
+          }
+        }
+        if (absl::Status status = RefusesFamily::Apply(part); !status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+template <typename Backend>
+class ReconcilerTablesTest : public ::testing::Test {
+ protected:
+  SyncReport Sync(const PolicyInput& desired) {
+    return Reconciler(&refusing_, time_.clock()).Sync(desired);
+  }
+  FakeBackend kernel_;
+  FamilyRefusal refusal_{.family = Family::kIPv4, .table = Table::kNat};
+  Backend refusing_{&kernel_, &refusal_};
+  FakeTime time_;
+};
+using Backends = ::testing::Types<RefusesFamily, WritesTablesApart>;
+TYPED_TEST_SUITE(ReconcilerTablesTest, Backends);
+
+std::vector<Change> OfTable(const std::vector<Change>& changes, Family family, Table table) {
+  std::vector<Change> result = changes;
+  std::erase_if(result, [&](const Change& change) {
+    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+    return chain.family != family || chain.table != table;
+  });
+  return result;
+}
+
+TYPED_TEST(ReconcilerTablesTest, TheOtherTablesGetTheirRulesAndTheReportNamesTheRefusedOne) {
+  for (const Family family : netlink::kFamilies) {
+    for (const Table table : kTables) {
+      FakeBackend kernel;
+      FamilyRefusal refusal{.family = family, .table = table};
+      TypeParam refusing(&kernel, &refusal);
+      const PolicyInput desired = Wanting(Mode::kLegacy, netlink::kFamilies, {});
+      const SyncReport report = Reconciler(&refusing, this->time_.clock()).Sync(desired);
+      ASSERT_THAT(report.families, SizeIs(2));
+      for (const FamilyResult& result : report.families) {
+        if (result.family != family) {
+          EXPECT_THAT(result.status, IsOk());
+          EXPECT_THAT(result.refused, IsEmpty());
+          continue;
+        }
+        EXPECT_THAT(result.refused, ElementsAre(table));
+        EXPECT_THAT(result.status.message(), HasSubstr("no such kernel module; refused: ip"));
+      }
+      const std::vector<Change> missing = ComputeDiff(desired, {}).changes;
+      for (const Family each : netlink::kFamilies) {
+        for (const Table other : kTables) {
+          const bool refused = each == family && other == table;
+          EXPECT_EQ(OfTable(ComputeDiff(desired, kernel.state()).changes, each, other).empty(),
+                    !refused);
+          EXPECT_THAT(OfTable(report.applied, each, other),
+                      SizeIs(refused ? 0 : OfTable(missing, each, other).size()));
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(ReconcilerTablesTest, AMarkThatIsStillSetIsStillDropped) {
+  for (const Table table : {Table::kNat, Table::kFilter}) {
+    FakeBackend kernel;
+    FakeTime time;
+    ASSERT_THAT(Reconciler(&kernel, time.clock()).Sync(Marking(15)).FirstError(), IsOk());
+    FamilyRefusal refusal{.family = Family::kIPv4, .table = table};
+    TypeParam refusing(&kernel, &refusal);
+    Reconciler reconciler(&refusing, time.clock());
+    EXPECT_THAT(reconciler.Sync(Marking(13)).ResultOf(Family::kIPv4).status, Not(IsOk()));
+    const auto has = [&](const netlink::ChainId& chain, const char* mark) {
+      const std::vector<netlink::ObservedRule>& rules = kernel.state().Find(chain)->rules;
+      return std::any_of(rules.begin(), rules.end(), [&](const netlink::ObservedRule& rule) {
+        return absl::StrContains(ToString(Family::kIPv4, rule), mark);
+      });
+    };
+    EXPECT_TRUE(has(Nat("KUBE-MARK-DROP"), "0x8000"));
+    EXPECT_TRUE(has(Filter("KUBE-FIREWALL"), "0x8000"))
+        << "packets that KUBE-MARK-DROP marked pass";
+    EXPECT_EQ(has(Filter("KUBE-FIREWALL"), "0x2000"), table != Table::kFilter);
+    refusal.refusing = false;
+    EXPECT_THAT(reconciler.Sync(Marking(13)).FirstError(), IsOk());
+    EXPECT_THAT(ComputeDiff(Marking(13), kernel.state()).changes, IsEmpty());
+  }
+}
+
+TYPED_TEST(ReconcilerTablesTest, AMatchThatTheKernelLacksIsNoTablesFault) {
+  this->kernel_.LoseXt();
+  this->refusal_.refusing = false;
+  const SyncReport report = this->Sync(Wanting(Mode::kLegacy, netlink::kFamilies, {}));
+  EXPECT_TRUE(report.LacksExtension());
+  EXPECT_EQ(this->kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+}
+
+TYPED_TEST(ReconcilerTablesTest, WhatIsOnlyRefusedTogetherIsDoneTableByTable) {
+  this->refusal_.refusing = false;
+  ASSERT_THAT(this->Sync(Marking(15)).FirstError(), IsOk());
+  this->kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  PolicyInput desired = Marking(13);
+  desired.families = {Family::kIPv4};
+  EXPECT_THAT(this->Sync(desired).FirstError(), IsOk());
+  EXPECT_THAT(ComputeDiff(desired, this->kernel_.state()).changes, IsEmpty());
+}
+
+TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
+  this->refusal_.table.reset();
+  const SyncReport report = this->Sync(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
+  EXPECT_EQ(report.ResultOf(Family::kIPv4).status.message(), "no such kernel module");
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, ElementsAre(Table::kFilter, Table::kMangle));
+  EXPECT_NE(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6)), nullptr);
+  EXPECT_EQ(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
+}
+
+// ---- the order of the tables' transactions, filter, nat, mangle, is that of one family ----
+
+class OneFamilyTest : public ReconcilerFixture {
+ protected:
+  SyncReport Sync() {
+    const Family ipv4[] = {Family::kIPv4};
+    return Reconciler(&kernel_, time_.clock()).Sync(Wanting(Mode::kLegacy, ipv4, {}));
+  }
+};
+
+TEST_F(OneFamilyTest, IsLeftAloneWhereItCannotBeReadBetweenItsTables) {
+  kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  kernel_.AfterNextRead([](FakeBackend&) {});  // of all
+  kernel_.AfterNextRead([](FakeBackend& kernel) {
+    kernel.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  });
+  const SyncReport report = Sync();
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_NE(kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+  EXPECT_EQ(kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
+}
+
+TEST_F(OneFamilyTest, IsLeftAloneWhereOneOfItsTablesLacksAMatch) {
+  kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  absl::Status lacking = absl::NotFoundError("no match");
+  netlink::SetMissingExtension(lacking, "comment");
+  kernel_.FailNextApply(lacking);
+  const SyncReport report = Sync();
+  EXPECT_TRUE(report.LacksExtension());
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, IsEmpty());
+  EXPECT_THAT(kernel_.state().chains, IsEmpty()) << "a hint that iptables can be used";
+}
+
+TEST(WaitsForOtherTablesTest, WhatIsNoLongerDesiredOfMarksAndLabelsThatDrop) {
+  const Family ipv4[] = {Family::kIPv4};
+  const Ruleset desired = DesiredRuleset(Wanting(Mode::kLegacy, ipv4, {.drop = 15}, ConnLabels{}));
+  const ConnLabels labels;
+  const auto waits = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
+    return WaitsForOtherTables(desired, {netlink::DeleteRule{.chain = chain, .rule = rule}, "why"});
+  };
+  EXPECT_TRUE(waits(Nat("KUBE-MARK-DROP"), SetBit(13)));
+  EXPECT_FALSE(waits(Nat("KUBE-MARK-DROP"), SetBit(15))) << "a duplicate";
+  EXPECT_FALSE(waits(Nat("KUBE-MARK-MASQ"), SetBit(13)));
+  EXPECT_FALSE(waits(Filter("KUBE-MARK-DROP"), SetBit(13)));
+  EXPECT_TRUE(waits(Nat("KUBELET-MARK-DROP"), SetLabel(1)));
+  EXPECT_FALSE(waits(Nat("KUBELET-MARK-DROP"), SetLabel(labels.drop)));
+  EXPECT_FALSE(waits(Filter("KUBELET-MARK-DROP"), SetLabel(1)));
+  EXPECT_TRUE(waits(Filter("KUBE-FIREWALL"), DropMarked(13)));
+  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), DropMarked(15)));
+  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), BareDrop()));
+  EXPECT_FALSE(waits(Filter("INPUT"), DropMarked(13)));
+  EXPECT_FALSE(waits(Nat("KUBE-FIREWALL"), DropMarked(13)));
+  EXPECT_TRUE(waits(Filter("KUBELET-FIREWALL"), DropLabelled(1)));
+  EXPECT_FALSE(waits(Filter("KUBELET-FIREWALL"), DropLabelled(labels.drop)));
+  EXPECT_FALSE(waits(Filter("OUTPUT"), DropLabelled(1)));
+  const netlink::AddRule add = {.chain = Nat("KUBE-MARK-DROP"), .rule = SetBit(13)};
+  EXPECT_FALSE(WaitsForOtherTables(desired, {add, "why"}));
 }
 
 }  // namespace

@@ -1,38 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Retirement against a kernel that refuses, changes, or knows more than its rules show.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"
-#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_retire_test {
 namespace {
-
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
 
 RetirementSources Nobody() {
   return {.cni = [] { return CniConfigs(); },
@@ -40,12 +24,12 @@ RetirementSources Nobody() {
           .other_mode = [](DependentsCollector&) {}};
 }
 
-class ReconcilerRetireTest : public ::testing::Test {
+class ReconcilerRetireTest : public ReconcilerFixture {
  protected:
   // What legacy mode left behind, and what cleanup mode wants.
   void SetUp() override {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-      ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(mode)).FirstError(), IsOk());
+      ASSERT_THAT(Sync(mode).FirstError(), IsOk());
     }
   }
   RetireReport TryRetire(netlink::Backend& backend, bool apply = true) {
@@ -55,9 +39,6 @@ class ReconcilerRetireTest : public ::testing::Test {
     return {.input = Both(mode), .sources = Nobody(), .apply = apply};
   }
   bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
-
-  FakeBackend kernel_;
-  FakeTime time_;
 };
 
 // Says of some chains that they are in use, by what no rule shows: the verdict of a map's element.
@@ -211,7 +192,7 @@ class RetirerTest : public ReconcilerRetireTest {
     const netlink::ChainId chain = Nat("PREROUTING", Family::kIPv6);
     kernel_.AddChain(chain);
     for (const char* used : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"}) {
-      kernel_.AppendRule(chain, ::kipt::testing::JumpTo(used));
+      kernel_.AppendRule(chain, JumpTo(used));
     }
   }
 
@@ -232,12 +213,12 @@ TEST_F(RetirerTest, WaitsTenMinutesOnlyWhereAllThatIsStaleIsClaimed) {
 
 TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
   ClaimAllOfIPv6();
-  kernel_.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT"));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(Tries());
   ASSERT_TRUE(report_.surveyed);
   ASSERT_FALSE(report_.applied);
-  ASSERT_THAT(report_.plan.unsettled, ::testing::ElementsAre(Family::kIPv4));
-  ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  ASSERT_THAT(report_.plan.unsettled, ElementsAre(Family::kIPv4));
+  ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
   EXPECT_TRUE(Tries());
   EXPECT_TRUE(report_.applied);
   EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));

@@ -1,39 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/reconciler.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::reconciler_test {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using netlink::Family;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
+using netlink::AddRule;
+using ::testing::_;
+using ::testing::VariantWith;
 
-PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+using ReconcilerTest = ReconcilerFixture;
 
-TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
+TEST_F(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     FakeBackend backend;
     FakeTime time;
@@ -51,53 +41,45 @@ TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   }
 }
 
-TEST(ReconcilerTest, LookingChangesNothing) {
-  FakeBackend backend;
-  FakeTime time;
-  const netlink::Snapshot before = backend.state();
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Check(Both(Mode::kLegacy));
+TEST_F(ReconcilerTest, LookingChangesNothing) {
+  const netlink::Snapshot before = kernel_.state();
+  const absl::StatusOr<Plan> plan = Reconciler(&kernel_, time_.clock()).Check(Both(Mode::kLegacy));
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->diff.changes, Not(IsEmpty()));
-  EXPECT_EQ(backend.state(), before);
+  EXPECT_EQ(kernel_.state(), before);
 }
 
-TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   const netlink::ChainId input = Filter("INPUT");
-  backend.AfterNextRead(
-      [&](FakeBackend& other) { other.AppendRule(input, ::kipt::testing::ForeignAccept()); });
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  kernel_.AfterNextRead([&](FakeBackend& other) { other.AppendRule(input, ForeignAccept()); });
+  const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.checks, 2);
-  EXPECT_EQ(time.slept(), absl::ZeroDuration());
-  const netlink::ObservedChain* chain = backend.state().Find(input);
+  EXPECT_EQ(time_.slept(), absl::ZeroDuration());
+  const netlink::ObservedChain* chain = kernel_.state().Find(input);
   ASSERT_NE(chain, nullptr);
   ASSERT_THAT(chain->rules, SizeIs(2));
   EXPECT_EQ(*netlink::JumpTarget(chain->rules[0]), "KUBE-FIREWALL");
   EXPECT_NE(chain->rules[1].opaque(), nullptr);
 }
 
-TEST(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
+TEST_F(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
   const PolicyInput desired = Both(Mode::kCleanup);
   SupportSource support = NoXt();
   const std::string name(kNativeTable);
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
-  ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock(), &support).Sync(desired).applied));
-  backend.FailNextRead(absl::AbortedError("changed in between"));
-  backend.RemoveNativeTable(Family::kIPv4, name);
-  const SyncReport report = Reconciler(&backend, time.clock(), &support).Sync(desired);
+  kernel_.LoseXt();
+  ASSERT_TRUE(PutsNative(Reconciler(&kernel_, time_.clock(), &support).Sync(desired).applied));
+  kernel_.FailNextRead(absl::AbortedError("changed in between"));
+  kernel_.RemoveNativeTable(Family::kIPv4, name);
+  const SyncReport report = Reconciler(&kernel_, time_.clock(), &support).Sync(desired);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.checks, 2);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(backend.Read({}, &NativeMartians())->native.has_value());
+  EXPECT_TRUE(kernel_.Read({}, &NativeMartians())->native.has_value());
 }
 
-TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
-  FakeBackend backend;
-  FakeTime time(absl::Seconds(1));
+TEST_F(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
+  time_ = FakeTime(absl::Seconds(1));
   class AlwaysTorn : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
@@ -106,13 +88,13 @@ TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
       return absl::AbortedError("the ruleset changed during each of 10 attempts to read it");
     }
   };
-  AlwaysTorn torn(&backend);
-  EXPECT_THAT(Reconciler(&torn, time.clock()).Check(Both(Mode::kCleanup)),
+  AlwaysTorn torn(&kernel_);
+  EXPECT_THAT(Reconciler(&torn, time_.clock()).Check(Both(Mode::kCleanup)),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("other programs kept changing the ruleset")));
 }
 
-TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
+TEST_F(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
   class Unreadable : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
@@ -122,35 +104,29 @@ TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
       return BorrowedBackend::Read(queries, native);
     }
   };
-  FakeBackend backend;
-  FakeTime time;
-  Unreadable unreadable(&backend);
-  const SyncReport report = Reconciler(&unreadable, time.clock()).Sync(Both(Mode::kCleanup));
+  Unreadable unreadable(&kernel_);
+  const SyncReport report = SyncBy(unreadable, Mode::kCleanup);
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_EQ(backend.apply_count(), 0);
+  EXPECT_EQ(kernel_.apply_count(), 0);
 }
 
-TEST(ReconcilerTest, TellsHowLongItWrote) {
-  FakeBackend backend;
-  FakeTime time(absl::Milliseconds(1));
-  EXPECT_EQ(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).applying,
-            absl::Milliseconds(1));
+TEST_F(ReconcilerTest, TellsHowLongItWrote) {
+  time_ = FakeTime(absl::Milliseconds(1));
+  EXPECT_EQ(Sync(Mode::kCleanup).applying, absl::Milliseconds(1));
 }
 
-TEST(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
-  FakeBackend backend;
-  backend.PutNativeTable({.table = NativeMartians()});
-  FakeTime time;
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+TEST_F(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
+  kernel_.PutNativeTable({.table = NativeMartians()});
+  const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_TRUE(std::any_of(report.applied.begin(), report.applied.end(), [](const Change& change) {
     return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
   }));
   EXPECT_FALSE(PutsNative(report.applied));
-  EXPECT_THAT(backend.applied(), SizeIs(1)) << "in one transaction";
+  EXPECT_THAT(kernel_.applied(), SizeIs(1)) << "in one transaction";
 }
 
-TEST(ReconcilerTest, OneFamilyThatLacksAnExtensionIsEnough) {
+TEST_F(ReconcilerTest, OneFamilyThatLacksAnExtensionIsEnough) {
   SyncReport report;
   absl::Status lacks = absl::NotFoundError("no module");
   netlink::SetMissingExtension(lacks, "comment");
@@ -161,39 +137,33 @@ TEST(ReconcilerTest, OneFamilyThatLacksAnExtensionIsEnough) {
   EXPECT_FALSE(report.LacksExtension()) << "that one may be missing alone";
 }
 
-TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
   for (int i = 0; i < 2000; ++i) {
-    backend.AfterNextRead([](FakeBackend& other) { other.Touch(); });
+    kernel_.AfterNextRead([](FakeBackend& other) { other.Touch(); });
   }
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("other programs kept changing the ruleset for 5s")));
-  EXPECT_EQ(time.slept(), absl::Seconds(5));
+  EXPECT_EQ(time_.slept(), absl::Seconds(5));
   EXPECT_EQ(report.checks, 501 + 481) << "and torn, where 200 ms have passed";
-  EXPECT_THAT(backend.applied(), IsEmpty());
+  EXPECT_THAT(kernel_.applied(), IsEmpty());
 }
 
-TEST(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
   // Together, and each family by itself.
   for (int i = 0; i < 3; ++i) {
-    backend.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+    kernel_.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
   }
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(report.families, IsEmpty());
-  EXPECT_THAT(backend.applied(), IsEmpty());
+  EXPECT_THAT(kernel_.applied(), IsEmpty());
 }
 
-TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
-  FakeBackend backend;
-  FakeTime time;
+TEST_F(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   const SyncReport report =
-      Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
+      Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
         std::vector<Change> allowed = plan.diff.changes;
         std::erase_if(allowed, [](const Change& change) {
           return netlink::ChainOf(change.operation).table != netlink::Table::kMangle;
@@ -205,44 +175,121 @@ TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   EXPECT_EQ(report.PendingOf(Family::kIPv4).size() + report.PendingOf(Family::kIPv6).size(),
             report.plan.diff.changes.size() - report.applied.size());
   EXPECT_THAT(report.PendingOf(Family::kIPv4), Not(IsEmpty()));
-  EXPECT_EQ(backend.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+  EXPECT_EQ(kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
 
-TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
-  backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
-  backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
-  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::JumpTo("NOT-FROM-A-BASE-CHAIN"));
-  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Check(Both(Mode::kCleanup));
+TEST_F(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
+  kernel_.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
+  kernel_.AppendRule(Filter("FORWARD"), JumpTo("cali-FORWARD"));
+  kernel_.AppendRule(Filter("INPUT"), JumpTo("KUBE-FIREWALL"));
+  kernel_.AppendRule(Filter("KUBE-FIREWALL"), JumpTo("NOT-FROM-A-BASE-CHAIN"));
+  const absl::StatusOr<Plan> plan = Reconciler(&kernel_, time_.clock()).Check(Both(Mode::kCleanup));
   ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
-  EXPECT_THAT(plan->foreign_jumps,
-              ::testing::ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
+  EXPECT_THAT(plan->claimed_by_kube_proxy, ElementsAre(Family::kIPv6));
+  EXPECT_THAT(plan->foreign_jumps, ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
 }
 
-TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
-  FakeBackend backend;
-  backend.LoseXt();
-  FakeTime time;
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+TEST_F(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
+  kernel_.LoseXt();
+  const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(backend.state().chains, IsEmpty()) << "a hint that iptables can be used";
+  EXPECT_THAT(kernel_.state().chains, IsEmpty()) << "a hint that iptables can be used";
   EXPECT_THAT(report.applied, IsEmpty());
 }
 
-TEST(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
-  FakeBackend backend;
-  FakeTime time;
-  Reconciler reconciler(&backend, time.clock());
+TEST_F(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
+  Reconciler reconciler(&kernel_, time_.clock());
   ASSERT_THAT(reconciler.Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
-  const auto legacy = backend.state().chains;
+  const auto legacy = kernel_.state().chains;
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(reconciler.Sync(Both(Mode::kCleanup)).applied, IsEmpty());
     EXPECT_THAT(reconciler.Sync(Both(Mode::kLegacy)).applied, IsEmpty());
   }
-  EXPECT_EQ(backend.state().chains, legacy);
+  EXPECT_EQ(kernel_.state().chains, legacy);
+}
+
+// ---- A ruleset that others change faster than it can be read. ----
+
+constexpr auto kTooFast = absl::StatusCode::kDeadlineExceeded;
+
+// No chain can be read at one generation, the generation can.
+class NeverAtRest : public BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
+    if (!queries.empty()) return absl::AbortedError("the ruleset changed while it was read");
+    return BorrowedBackend::Read(queries, native);
+  }
+  absl::StatusOr<netlink::Snapshot> ReadTorn(absl::Span<const netlink::ChainQuery> queries,
+                                             const netlink::NativeTable* native) override {
+    absl::StatusOr<netlink::Snapshot> torn = BorrowedBackend::Read(queries, native);
+    if (torn.ok()) torn->generation = 0;
+    return torn;
+  }
+};
+
+class TornTest : public ::testing::Test {
+ protected:
+  void MakeAllInPlace() {
+    ASSERT_THAT(Reconciler(&backend_, time_.clock()).Sync(Legacy()).FirstError(), IsOk());
+  }
+  SyncReport SyncUnderway() { return Reconciler(&never_, time_.clock()).Sync(Legacy()); }
+  std::vector<netlink::ObservedRule> RulesOf(const netlink::ChainId& chain) const {
+    return backend_.state().Find(chain)->rules;
+  }
+
+  FakeBackend backend_;
+  NeverAtRest never_{&backend_};
+  FakeTime time_{absl::Milliseconds(50)};
+};
+
+TEST_F(TornTest, WhatIsMissingIsAddedAndTheCallSaysThatTheRestIsNotKnown) {
+  const SyncReport report = SyncUnderway();
+  EXPECT_THAT(report.FirstError(), StatusIs(kTooFast));
+  EXPECT_THAT(report.applied, Not(IsEmpty()));
+  EXPECT_THAT(backend_.applied(), SizeIs(1)) << "once a call";
+  EXPECT_THAT(Reconciler(&backend_, time_.clock()).Check(Legacy())->diff.changes, IsEmpty());
+}
+
+TEST_F(TornTest, NothingIsAddedToWhatStands) {
+  MakeAllInPlace();
+  const netlink::Snapshot before = backend_.state();
+  EXPECT_THAT(SyncUnderway().applied, IsEmpty());
+  EXPECT_EQ(backend_.state(), before);
+}
+
+TEST_F(TornTest, NothingIsRemovedAndNothingMoves) {
+  MakeAllInPlace();
+  // A second jump is one too many, and a RETURN that stood first does nothing at the end.
+  backend_.AppendRule(Filter("INPUT"), *RulesOf(Filter("INPUT")).at(0).rule());
+  const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
+  const netlink::ObservedRule first = RulesOf(postrouting).at(0);
+  backend_.RemoveRule(postrouting, first.handle);
+  backend_.AppendRule(postrouting, *first.rule());
+  const netlink::Snapshot before = backend_.state();
+  const auto plan = Reconciler(&backend_, time_.clock()).Check(Legacy());
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_THAT(plan->diff.changes, Contains(Field(&Change::operation, VariantWith<AddRule>(_))));
+  EXPECT_THAT(SyncUnderway().applied, IsEmpty());
+  EXPECT_EQ(backend_.state(), before);
+}
+
+TEST_F(TornTest, WhatIsRestrainedIsNotAdded) {
+  const SyncReport report = Reconciler(&never_, time_.clock()).Sync(Legacy(), [](const Plan&) {
+    return std::vector<Change>();
+  });
+  EXPECT_THAT(report.applied, IsEmpty());
+  EXPECT_THAT(backend_.applied(), IsEmpty());
+}
+
+TEST_F(TornTest, ACommitOrTwoAreWaitedFor) {
+  FakeTime quick;
+  backend_.FailNextRead(absl::AbortedError("the ruleset changed while it was read"));
+  backend_.AfterNextRead([](FakeBackend& other) { other.Touch(); });
+  const SyncReport report = Reconciler(&backend_, quick.clock()).Sync(Legacy());
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_EQ(report.checks, 3) << "none of them torn";
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "agent/loop/writer.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
@@ -27,8 +26,6 @@ using agent::ToString;
 using agent::Writer;
 using netlink::RulesetChange;
 using namespace std::string_literals;
-using ::testing::ElementsAre;
-using ::testing::Pair;
 
 constexpr char kInitialNamespace[] = "pid:[4026531836]";
 const std::string kId =

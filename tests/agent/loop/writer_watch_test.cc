@@ -4,32 +4,22 @@
 #include "agent/loop/writer_watch.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::IsOk;
 using netlink::RulesetChange;
 using netlink::RulesetChanges;
-using ::testing::ElementsAre;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 // What the monitor waits on, and what it reports next.
 struct Events {

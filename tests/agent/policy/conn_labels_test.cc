@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ConnLabelMarking in policy and diff.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -13,31 +10,19 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BareDrop;
-using ::kipt::testing::Filter;
-using ::kipt::testing::Made;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::kipt::testing::RuleContent;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
 PolicyInput Labelled(Mode mode, ConnLabels labels = {}) {
-  return ::kipt::testing::Wanting(mode, kIPv4Only, {}, labels);
+  return Wanting(mode, kIPv4Only, {}, labels);
 }
 
 TEST(ConnLabelsTest, CleanupModeWithTheGateIsCleanupModeAndChainsOfLabels) {
   const netlink::Family six[] = {netlink::Family::kIPv6};
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, six, {}, ConnLabels{}))),
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kCleanup, six, {}, ConnLabels{}))),
             R"(# ip6
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -65,14 +50,13 @@ COMMIT
 
 TEST(ConnLabelsTest, EachModeKeepsAllThatItHasWithoutThem) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    const Ruleset without = DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies));
-    const Ruleset with =
-        DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{}));
+    const Ruleset without = DesiredRuleset(Wanting(mode, netlink::kFamilies));
+    const Ruleset with = DesiredRuleset(Wanting(mode, netlink::kFamilies, {}, ConnLabels{}));
     for (const DesiredChain& chain : without.chains) {
-      EXPECT_THAT(with.chains, ::testing::Contains(chain)) << netlink::ToString(chain.id);
+      EXPECT_THAT(with.chains, Contains(chain)) << netlink::ToString(chain.id);
     }
     for (const DesiredJump& jump : without.jumps) {
-      EXPECT_THAT(with.jumps, ::testing::Contains(jump));
+      EXPECT_THAT(with.jumps, Contains(jump));
     }
     EXPECT_EQ(with.chains.size(), without.chains.size() + 8);
     EXPECT_EQ(with.jumps.size(), without.jumps.size() + 8);
@@ -145,7 +129,7 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaid) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     const Ruleset desired = DesiredRuleset(Labelled(mode), support);
     EXPECT_THAT(::kipt::testing::ToText(desired), Not(HasSubstr("KUBELET-M")));
-    EXPECT_EQ(desired.chains, DesiredRuleset(::kipt::testing::Wanting(mode, kIPv4Only)).chains);
+    EXPECT_EQ(desired.chains, DesiredRuleset(Wanting(mode, kIPv4Only)).chains);
     const Diff diff = ComputeDiff(Labelled(mode), {}, support);
     ASSERT_EQ(diff.findings.size(), 1);
     EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");

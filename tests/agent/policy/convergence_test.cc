@@ -2,9 +2,6 @@
 //
 // Whatever stands in kubelet's chains, one sync makes it right, a second changes nothing, and
 // nobody else's rule is touched: tried on random states.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <random>
 #include <string>
 #include <vector>
@@ -14,22 +11,14 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BareDrop;
-using ::kipt::testing::BareReturn;
-using ::kipt::testing::FakeBackend;
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using netlink::ChainId;
 using netlink::ObservedRule;
-using ::testing::IsEmpty;
 
 class RandomState {
  public:
@@ -59,8 +48,8 @@ class RandomState {
 };
 
 void FillKubeletChains(RandomState& random, FakeBackend& backend) {
-  const FakeBackend::Content accept = ::kipt::testing::ForeignAccept();
-  const FakeBackend::Content log = ::kipt::testing::ForeignLog();
+  const FakeBackend::Content accept = ForeignAccept();
+  const FakeBackend::Content log = ForeignLog();
   random.Fill(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(20), accept, log}, backend);
   random.Fill(Nat("KUBE-MARK-DROP"), {SetBit(15), SetBit(5), accept, log}, backend);
   random.Fill(Nat("KUBE-POSTROUTING"),
@@ -71,7 +60,7 @@ void FillKubeletChains(RandomState& random, FakeBackend& backend) {
               {DropMartians(0), DropMarked(15), DropMarked(3),
                BareDrop("kubernetes firewall for dropping marked packets"), accept, log},
               backend);
-  const FakeBackend::Content firewall = ::kipt::testing::JumpTo("KUBE-FIREWALL");
+  const FakeBackend::Content firewall = JumpTo("KUBE-FIREWALL");
   if (backend.state().Find(Filter("KUBE-FIREWALL")) != nullptr) {
     random.Fill(Filter("INPUT"), {firewall, accept, log}, backend);
   }
@@ -115,7 +104,7 @@ void ExpectInPlace(const DesiredChain& desired, const FakeBackend& backend) {
   if (desired.ordered) {
     EXPECT_EQ(before_foreign, wanted) << netlink::ToString(desired.id);
   } else {
-    EXPECT_THAT(before_foreign, ::testing::UnorderedElementsAreArray(wanted));
+    EXPECT_THAT(before_foreign, UnorderedElementsAreArray(wanted));
   }
   EXPECT_EQ(all.size(), wanted.size()) << netlink::ToString(desired.id) << " has extra rules";
 }
@@ -125,7 +114,7 @@ class ConvergenceTest : public ::testing::TestWithParam<bool> {};
 TEST_P(ConvergenceTest, OneSyncIsEnoughAndTouchesNobodyElse) {
   const bool kube_proxy_lives = GetParam();
   const netlink::Family ipv4[] = {netlink::Family::kIPv4};
-  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, ipv4, {});
+  const PolicyInput desired = Wanting(Mode::kLegacy, ipv4, {});
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));

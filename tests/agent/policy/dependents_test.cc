@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "agent/policy/claims.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Surveyed;
 using netlink::SurveyRule;
 using netlink::TableId;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 const TableId kIpNat = {"ip", "nat"};
 const TableId kIpFilter = {"ip", "filter"};
@@ -37,14 +29,25 @@ SurveyRule Label(size_t label) {
                netlink::ConnLabelSet().set(label));
 }
 
-TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  EXPECT_FALSE(see(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
-  see(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
-  see(kIpNat, "MINE", Jump("OTHER"));
-  see({"inet", "nat"}, "MINE", Jump("KUBE-MARK-MASQ"));
-  const Dependents found = collector.Finish({}, {});
+class DependentsTest : public ::testing::Test {
+ protected:
+  Dependents Found() { return collector_.Finish({}, {}); }
+
+  DependentsCollector collector_;
+  const netlink::SurveyFilter see_ = collector_.ManagedMode();
+};
+
+const TableId kArpFilter = {"arp", "filter"};
+const TableId kInetMine = {"inet", "mine"};
+const TableId kIpKubeProxy = {"ip", "kube-proxy"};
+const TableId kIpMangle = {"ip", "mangle"};
+
+TEST_F(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
+  EXPECT_FALSE(see_(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
+  see_(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
+  see_(kIpNat, "MINE", Jump("OTHER"));
+  see_({"inet", "nat"}, "MINE", Jump("KUBE-MARK-MASQ"));
+  const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0], (Reference{Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1",
                                             "-A CNI-DN-1 -s 10.0.0.0/8 -j KUBE-MARK-MASQ", false}));
@@ -52,66 +55,60 @@ TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1U)));
 }
 
-TEST(DependentsTest, AreNotKubeletsOwnJumps) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
-  see(kIpNat, "POSTROUTING",
-      Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
-  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
+TEST_F(DependentsTest, AreNotKubeletsOwnJumps) {
+  see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
+  see_(kIpNat, "POSTROUTING",
+       Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
+  EXPECT_EQ(Found(), Dependents{});
   // From another chain, or with a match of somebody's, they are somebody's.
-  see(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
-  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
-  EXPECT_THAT(collector.Finish({}, {}).references, SizeIs(2));
+  see_(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
+  see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
+  EXPECT_THAT(Found().references, SizeIs(2));
 }
 
-TEST(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
-  DependentsCollector collector;
-  collector.ManagedMode()(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
-  EXPECT_THAT(collector.Finish({}, {}).references, IsEmpty());
+TEST_F(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
+  see_(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
+  EXPECT_THAT(Found().references, IsEmpty());
 }
 
-TEST(DependentsTest, CountAllAndKeepAFew) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, CountAllAndKeepAFew) {
   for (int i = 0; i < 1000; ++i) {
-    see(kIpNat, "CNI-DN-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
-    see(kIpNat, "KUBE-SEP-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, "CNI-DN-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, "KUBE-SEP-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
   }
-  const Dependents found = collector.Finish({}, {});
+  const Dependents found = Found();
   EXPECT_THAT(found.references, SizeIs(8));
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
-TEST(DependentsTest, CountKubeProxysRulesApart) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, CountKubeProxysRulesApart) {
   for (const char* chain : {"CNI-DN-1", "CNI-DN-2", "KUBE-SEP-1", "KUBE-SEP-2", "KUBE-SEP-3"}) {
-    see(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
+    see_(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
   }
-  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
-              ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
+  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
 }
 
-TEST(DependentsTest, KeepNoRuleForAnybodyElse) {
-  DependentsCollector collector;
-  EXPECT_FALSE(collector.ManagedMode()(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(collector.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
+TEST_F(DependentsTest, KeepNoRuleForAnybodyElse) {
+  EXPECT_FALSE(see_(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(collector_.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
 }
 
 // Another example of bits that are known, for packets that are known, says nothing new.
-TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
+TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
   struct Row {
     const char* name;
-    TableId table;
-    uint32_t bits;
-    size_t setters;
+    uint32_t bits = 0x6;
+    TableId table = {"ip", "mangle"};
+    size_t setters = 2;
   };
   const Row rows[] = {
-      {"the same bits", {"ip", "mangle"}, 0x6, 1}, {"fewer bits", {"ip", "mangle"}, 0x2, 1},
-      {"more bits", {"ip", "mangle"}, 0xE, 2},     {"other bits", {"ip", "mangle"}, 0x8, 2},
-      {"one bit more", {"ip", "mangle"}, 0x7, 2},  {"the other family", {"ip6", "mangle"}, 0x6, 2},
-      {"both families", {"inet", "mine"}, 0x6, 2},
+      {"the same bits", 0x6, {"ip", "mangle"}, 1},
+      {"fewer bits", 0x2, {"ip", "mangle"}, 1},
+      {"more bits", 0xE},
+      {"other bits", 0x8},
+      {"one bit more", 0x7},
+      {"the other family", 0x6, {"ip6", "mangle"}},
+      {"both families", 0x6, {"inet", "mine"}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -132,85 +129,67 @@ TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
 
 struct MarkCase {
   std::string name;
-  TableId table;
-  std::string chain;
   SurveyRule rule;
-  bool counts;
+  std::string chain = "KUBE-MARK-MASQ";
+  TableId table = kIpNat;
+  bool counts = true;
 };
 
-class MarkTest : public ::testing::TestWithParam<MarkCase> {};
+TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
+  const MarkCase rows[] = {
+      {"AForeignChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "MINE", kIpMangle},
+      {"ANativeTable", Mark("[nft meta]", 0xffffffff), "prerouting", kInetMine},
+      {"TheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "KUBE-MARK-MASQ",
+       kIpNat, false},
+      {"AConditionalRuleInTheMarkingChain",
+       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000)},
+      {"AnotherMaskInTheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000)},
+      {"TwoBitsInTheMarkingChain", Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000)},
+      {"WhatClearsTheMark", Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), "KUBE-POSTROUTING",
+       kIpNat, false},
+      {"WhatSetsAMarkWhereItIsCleared", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       "KUBE-POSTROUTING"},
+      {"AMarkInTheFirewall", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), "KUBE-FIREWALL",
+       kIpFilter},
+      {"AChainOfThatNameInAnotherTable", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+       "KUBE-MARK-MASQ", kIpMangle},
+      {"KubeProxysNftablesMode", Mark("[nft meta]", 0x4000), "mark-for-masquerade", kIpKubeProxy,
+       false},
+      {"ARuleThatSetsNothing", Mark("-j ACCEPT", 0), "MINE", kIpNat, false},
+      {"Arp", Mark("[xt mangle rev 0]", 0xffffffff), "INPUT", kArpFilter, false},
+  };
+  for (const MarkCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
-  for (const bool other_mode : {false, true}) {
-    DependentsCollector collector;
-    const netlink::SurveyFilter see = other_mode ? collector.OtherMode() : collector.ManagedMode();
-    see(GetParam().table, GetParam().chain, GetParam().rule);
-    EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), GetParam().counts ? 1U : 0U);
+    for (const bool other_mode : {false, true}) {
+      DependentsCollector collector;
+      const netlink::SurveyFilter see =
+          other_mode ? collector.OtherMode() : collector.ManagedMode();
+      see(row.table, row.chain, row.rule);
+      EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), row.counts ? 1U : 0U);
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, MarkTest,
-    ::testing::Values(
-        MarkCase{"AForeignChain",
-                 {"ip", "mangle"},
-                 "MINE",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-                 true},
-        MarkCase{
-            "ANativeTable", {"inet", "mine"}, "prerouting", Mark("[nft meta]", 0xffffffff), true},
-        MarkCase{"TheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), false},
-        MarkCase{"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-        MarkCase{"AnotherMaskInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000), true},
-        MarkCase{"TwoBitsInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000), true},
-        MarkCase{"WhatClearsTheMark", kIpNat, "KUBE-POSTROUTING",
-                 Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), false},
-        MarkCase{"WhatSetsAMarkWhereItIsCleared", kIpNat, "KUBE-POSTROUTING",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
-        MarkCase{"AMarkInTheFirewall", kIpFilter, "KUBE-FIREWALL",
-                 Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), true},
-        MarkCase{"AChainOfThatNameInAnotherTable",
-                 {"ip", "mangle"},
-                 "KUBE-MARK-MASQ",
-                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-                 true},
-        MarkCase{"KubeProxysNftablesMode",
-                 {"ip", "kube-proxy"},
-                 "mark-for-masquerade",
-                 Mark("[nft meta]", 0x4000),
-                 false},
-        MarkCase{"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0), false},
-        MarkCase{"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff), false}),
-    [](const auto& tested) { return tested.param.name; });
-
-TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
+TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
   const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
   struct Row {
     const char* name;
-    const char* from;
-    const char* chain;
-    CniConfigs cni;
-    bool drops;
-    bool masquerades;
+    const char* from = "";
+    const char* chain = "";
+    bool drops = false;
+    bool masquerades = false;
+    CniConfigs cni = {};
   };
   const Row rows[] = {
-      {"nobody", "", "", {}, false, false},
-      {"a jump", "PREROUTING", "KUBE-MARK-DROP", {}, true, false},
-      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", {}, false, true},
-      {"kube-proxy, which brings what acts on it",
-       "KUBE-SVC-X",
-       "KUBE-MARK-MASQ",
-       {},
-       false,
-       false},
-      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", {}, true, false},
-      {"a CNI plugin", "", "", {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}, false, true},
-      {"perhaps a CNI plugin", "", "", {.problems = {"unreadable"}}, true, true},
+      {"nobody"},
+      {"a jump", "PREROUTING", "KUBE-MARK-DROP", true},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", false, true},
+      {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", true},
+      {"a CNI plugin", "", "", false, true, {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}},
+      {"perhaps a CNI plugin", "", "", true, true, {.problems = {"unreadable"}}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -227,23 +206,20 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
 }
 
 // Who comes to them is a claim by itself, and what they set is then marked.
-TEST(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
-  see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
-  const Dependents found = collector.Finish({.problems = {"unreadable"}}, {});
+TEST_F(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
+  see_(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
+  see_(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+  const Dependents found = collector_.Finish({.problems = {"unreadable"}}, {});
   EXPECT_THAT(found.mark_setters, IsEmpty());
   EXPECT_THAT(found.label_setters, IsEmpty());
 }
 
-TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
-  DependentsCollector collector;
+TEST_F(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   const std::string text = "-m connlabel --label \"5\" --set -j MARK --set-xmark 0x4000/0x4000";
   const auto label = netlink::ConnLabelSet().set(5);
-  collector.ManagedMode()(kIpNat, "MINE", Surveyed(text, 0x4000, label));
-  collector.ManagedMode()(kIpNat, "MARKS", Mark("-j MARK --set-xmark 0x10000/0x10000", 0x10000));
-  const Dependents found = collector.Finish({}, {});
+  see_(kIpNat, "MINE", Surveyed(text, 0x4000, label));
+  see_(kIpNat, "MARKS", Mark("-j MARK --set-xmark 0x10000/0x10000", 0x10000));
+  const Dependents found = Found();
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   ASSERT_THAT(found.label_setters, SizeIs(1));
   EXPECT_EQ(found.label_setters[0].from, "ip nat MINE");
@@ -251,22 +227,22 @@ TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   EXPECT_EQ(found.label_setters[0].labels, label);
 }
 
-TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
+TEST_F(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   struct Row {
     const char* name;
-    TableId table;
-    const char* chain;  // jumped to; none if empty
-    CniConfigs cni;
-    std::vector<int> labels;
+    const char* chain = "";  // jumped to; none if empty
+    std::vector<int> labels = {};
+    CniConfigs cni = {};
+    TableId table = kIpNat;
   };
   const Row rows[] = {
-      {"nobody", kIpNat, "", {}, {}},
-      {"a jump", kIpNat, "KUBELET-MARK-DROP", {}, {115}},
-      {"a jump to the other", kIpNat, "KUBELET-MARK-MASQ", {}, {114}},
-      {"a jump in a table of no iptables", {"inet", "mine"}, "KUBELET-MARK-DROP", {}, {}},
-      {"a jump to another chain", kIpNat, "KUBELET-POSTROUTING", {}, {}},
-      {"a CNI plugin", kIpNat, "", {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}, {114}},
-      {"perhaps a CNI plugin", kIpNat, "", {.problems = {"unreadable"}}, {114, 115}},
+      {"nobody"},
+      {"a jump", "KUBELET-MARK-DROP", {115}},
+      {"a jump to the other", "KUBELET-MARK-MASQ", {114}},
+      {"a jump in a table of no iptables", "KUBELET-MARK-DROP", {}, {}, {"inet", "mine"}},
+      {"a jump to another chain", "KUBELET-POSTROUTING"},
+      {"a CNI plugin", "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
+      {"perhaps a CNI plugin", "", {114, 115}, {.problems = {"unreadable"}}},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -285,49 +261,42 @@ TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   }
 }
 
-TEST(DependentsTest, AreSorted) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
-  see(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
-  see({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
-  see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, AreSorted) {
+  see_(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
+  see_(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
+  see_({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
+  see_({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
+  const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0].from, "ip nat FIRST");
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   EXPECT_EQ(found.mark_setters[0].from, "ip mangle FIRST");
 }
 
-TEST(DependentsTest, KnowTheFirstRuleOfOthers) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see(kIpFilter, "FIRST", Mark("-j DROP", 0));
-  see(kIpFilter, "SECOND", Mark("-j DROP", 0));
-  EXPECT_EQ(collector.Finish({}, {}).rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
+TEST_F(DependentsTest, KnowTheFirstRuleOfOthers) {
+  see_(kIpFilter, "FIRST", Mark("-j DROP", 0));
+  see_(kIpFilter, "SECOND", Mark("-j DROP", 0));
+  EXPECT_EQ(Found().rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
 }
 
-TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
+TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   struct Row {
     TableId table;
-    const char* chain;
-    SurveyRule rule;
-    const char* known;
+    const char* chain = "MINE";
+    const char* known = "";
+    SurveyRule rule = Mark("-j DROP", 0);
   };
   const Row rows[] = {
-      {kIpFilter, "MINE", Mark("-j DROP", 0), "ip filter MINE: -A MINE -j DROP"},
-      {{"ip6", "raw"},
-       "PREROUTING",
-       Mark("-j DROP", 0),
-       "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
-      {{"ip", "mangle"}, "MINE", Mark("-j DROP", 0), "ip mangle MINE: -A MINE -j DROP"},
-      {{"ip6", "security"}, "MINE", Mark("-j DROP", 0), "ip6 security MINE: -A MINE -j DROP"},
-      {kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"),
-       "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ"},
-      {kIpFilter, "INPUT", Jump("KUBE-FIREWALL"), ""},
-      {kIpNat, "KUBE-MARK-MASQ", Mark("-j DROP", 0), ""},
-      {{"inet", "filter"}, "input", Mark("-j DROP", 0), ""},
-      {{"ip", "kube-proxy"}, "filter", Mark("-j DROP", 0), ""},
+      {kIpFilter, "MINE", "ip filter MINE: -A MINE -j DROP"},
+      {{"ip6", "raw"}, "PREROUTING", "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
+      {{"ip", "mangle"}, "MINE", "ip mangle MINE: -A MINE -j DROP"},
+      {{"ip6", "security"}, "MINE", "ip6 security MINE: -A MINE -j DROP"},
+      {kIpNat, "KUBE-SVC-X", "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ",
+       Jump("KUBE-MARK-MASQ")},
+      {kIpFilter, "INPUT", "", Jump("KUBE-FIREWALL")},
+      {kIpNat, "KUBE-MARK-MASQ"},
+      {{"inet", "filter"}, "input"},
+      {{"ip", "kube-proxy"}, "filter"},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
@@ -337,13 +306,11 @@ TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   }
 }
 
-TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
-  see({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
-  see({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
-  for (const Marking& setter : collector.Finish({}, {}).mark_setters) {
+TEST_F(DependentsTest, SayWhichFamilysPacketsASetterSees) {
+  see_({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
+  see_({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
+  see_({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
+  for (const Marking& setter : Found().mark_setters) {
     EXPECT_EQ(setter.ipv4, setter.bits != 1) << setter.from;
     EXPECT_EQ(setter.ipv6, setter.bits != 2) << setter.from;
   }
@@ -351,29 +318,29 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
 
 // ---- labels of connections ----
 
-TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
+TEST_F(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   struct Row {
     const char* name;
-    TableId table;
-    const char* chain;
-    SurveyRule rule;
-    bool counts;
+    const char* chain = "KUBELET-MARK-MASQ";
+    SurveyRule rule = Label(114);
+    TableId table = kIpNat;
+    bool counts = true;
   };
   const TableId ip6_nat = {"ip6", "nat"};
   const Row rows[] = {
-      {"theirs", kIpNat, "MINE", Label(114), true},
-      {"of another table", {"ip", "mangle"}, "PREROUTING", Label(5), true},
-      {"native", {"inet", "mine"}, "c", Label("[nft ct]", netlink::AllConnLabels()), true},
-      {"ours", kIpNat, "KUBELET-MARK-MASQ", Label(114), false},
-      {"ours of label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0), false},
-      {"ours of an earlier label", ip6_nat, "KUBELET-MARK-DROP", Label(7), false},
-      {"theirs in our chain", kIpNat, "KUBELET-MARK-MASQ",
-       Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114)), true},
-      {"a chain of that name elsewhere", kIpFilter, "KUBELET-MARK-MASQ", Label(114), true},
-      {"where we set none", kIpNat, "KUBELET-POSTROUTING", Label(114), true},
-      {"in a chain for marks", kIpNat, "KUBE-MARK-MASQ", Label(114), true},
-      {"sets none", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), false},
-      {"arp", {"arp", "filter"}, "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), false},
+      {"theirs", "MINE"},
+      {"of another table", "PREROUTING", Label(5), {"ip", "mangle"}},
+      {"native", "c", Label("[nft ct]", netlink::AllConnLabels()), {"inet", "mine"}},
+      {"ours", "KUBELET-MARK-MASQ", Label(114), kIpNat, false},
+      {"ours of label 0", "KUBELET-MARK-MASQ", Label(0), kIpNat, false},
+      {"ours of an earlier label", "KUBELET-MARK-DROP", Label(7), ip6_nat, false},
+      {"theirs in our chain", "KUBELET-MARK-MASQ",
+       Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114))},
+      {"a chain of that name elsewhere", "KUBELET-MARK-MASQ", Label(114), kIpFilter},
+      {"where we set none", "KUBELET-POSTROUTING"},
+      {"in a chain for marks", "KUBE-MARK-MASQ"},
+      {"sets none", "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), kIpNat, false},
+      {"arp", "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), {"arp", "filter"}, false},
   };
   for (const Row& row : rows) {
     for (const bool other_mode : {false, true}) {
@@ -394,70 +361,60 @@ TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   }
 }
 
-TEST(DependentsTest, SortSettersOfLabels) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip", "mangle"}, "SECOND", Label(2));
-  see({"ip", "mangle"}, "FIRST", Label(1));
-  const Dependents dependents = collector.Finish({}, {});
+TEST_F(DependentsTest, SortSettersOfLabels) {
+  see_({"ip", "mangle"}, "SECOND", Label(2));
+  see_({"ip", "mangle"}, "FIRST", Label(1));
+  const Dependents dependents = Found();
   ASSERT_EQ(dependents.label_setters.size(), 2);
   EXPECT_EQ(dependents.label_setters[0].from, "ip mangle FIRST");
   EXPECT_EQ(dependents.label_setters[1].from, "ip mangle SECOND");
 }
 
-TEST(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
-  see({"ip", "mangle"}, "FEWER", Label(2));
-  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(1));
-  see({"ip", "mangle"}, "OTHER", Label(3));
-  see({"ip6", "mangle"}, "FAMILY", Label(2));
-  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(3));
+TEST_F(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
+  see_({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
+  see_({"ip", "mangle"}, "FEWER", Label(2));
+  EXPECT_THAT(Found().label_setters, SizeIs(1));
+  see_({"ip", "mangle"}, "OTHER", Label(3));
+  see_({"ip6", "mangle"}, "FAMILY", Label(2));
+  EXPECT_THAT(Found().label_setters, SizeIs(3));
 }
 
-TEST(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
+TEST_F(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
   for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
-    see(kIpFilter, base, Jump("KUBELET-FIREWALL"));
+    see_(kIpFilter, base, Jump("KUBELET-FIREWALL"));
   }
-  see({"ip6", "nat"}, "POSTROUTING",
-      Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
-  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
-  see(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
-  see(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
-  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
-              ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
-                          std::pair(Filter("KUBELET-FIREWALL"), 1U)));
+  see_({"ip6", "nat"}, "POSTROUTING",
+       Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
+  EXPECT_EQ(Found(), Dependents{});
+  see_(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
+  see_(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
+  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
+                                                    std::pair(Filter("KUBELET-FIREWALL"), 1U)));
 }
 
-TEST(DependentsTest, AreWhatMarksWithoutARule) {
-  DependentsCollector collector;
-  collector.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
-  collector.ManagedMode()(kIpNat, "MINE", Mark("fewer", 0x8000));
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, AreWhatMarksWithoutARule) {
+  collector_.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
+  see_(kIpNat, "MINE", Mark("fewer", 0x8000));
+  const Dependents found = Found();
   EXPECT_THAT(found.mark_setters,
               ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
 }
 
 // However many there are: each that is kept adds a bit in a family.
-TEST(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
-  DependentsCollector collector;
-  for (uint32_t mark = 1; mark <= 10000; ++mark) collector.Note({.from = "rule", .bits = mark});
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
-  collector.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
+TEST_F(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
+  for (uint32_t mark = 1; mark <= 10000; ++mark) collector_.Note({.from = "rule", .bits = mark});
+  EXPECT_THAT(Found().mark_setters, SizeIs(14));
+  collector_.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
+  EXPECT_THAT(Found().mark_setters, SizeIs(14));
   DependentsCollector families;
   families.Note({.from = "one", .bits = 1, .ipv6 = false});
   families.Note({.from = "other", .bits = 1, .ipv4 = false});
   EXPECT_THAT(families.Finish({}, {}).mark_setters, SizeIs(2));
 }
 
-TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
-  DependentsCollector collector;
-  collector.OtherModeUnreadable("why");
-  const Dependents found = collector.Finish({}, {});
+TEST_F(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
+  collector_.OtherModeUnreadable("why");
+  const Dependents found = Found();
   ASSERT_THAT(found.mark_setters, SizeIs(1));
   EXPECT_EQ(found.mark_setters[0].bits, 0xffffffff);
   EXPECT_TRUE(found.mark_setters[0].ipv4 && found.mark_setters[0].ipv6);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a diff says of each thing, and the native table in it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 #include <string>
@@ -13,23 +10,11 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::BareReturn;
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAcceptAll;
-using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::kipt::testing::RuleContent;
-using netlink::Family;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
@@ -116,7 +101,7 @@ TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
 TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"));
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   std::map<std::string, std::string> reasons;
   const Diff diff = ComputeDiff(off, observed.snapshot());
   for (const auto* items : {&diff.stale, &diff.of_kube_proxy}) {
@@ -154,7 +139,7 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
             "stale");
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).Native(native).snapshot())),
             "remove");
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, Observed().Native(native).snapshot())), "stale");
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).Native(native).snapshot())),
             "remove");
@@ -172,12 +157,12 @@ TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
 
 const RuleSupport kNoXt = {.xt = false, .reason = "no xt"};
 PolicyInput Hinting(Mode mode, HintPolicy hint) {
-  PolicyInput input = ::kipt::testing::Wanting(mode, kIPv4Only);
+  PolicyInput input = Wanting(mode, kIPv4Only);
   input.hint = hint;
   return input;
 }
 Ruleset WithoutXt(Mode mode, absl::Span<const Family> families) {
-  return DesiredRuleset(::kipt::testing::Wanting(mode, families), kNoXt);
+  return DesiredRuleset(Wanting(mode, families), kNoXt);
 }
 Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>& native = {},
                    HintPolicy hint = HintPolicy::kUsable) {

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/expected_rules.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent::expected_rules_test {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 const netlink::ChainId kInput = {netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"};
 const netlink::ChainId kInput6 = {netlink::Family::kIPv6, netlink::Table::kFilter, "INPUT"};

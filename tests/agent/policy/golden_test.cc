@@ -3,9 +3,6 @@
 // The plan of every step from one Kubernetes release to the next, per gate setting and family, as
 // files that are meant to be read: tests/golden/FAMILY/STEP.gate-SETTING.plan. After a deliberate
 // change, run this test with KIPT_UPDATE_GOLDEN=1 and read the difference.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,13 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "agent/config/config.h"
 #include "agent/report/report.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
 using featuregates::Version;
-using netlink::Family;
 
 struct Step {
   std::optional<Version> from;  // none: an empty node
@@ -70,14 +67,13 @@ std::optional<Golden> MakeGolden(const Step& step, Setting setting, Family famil
     // The same setting before the step, or the default where that release refuses it.
     const Mode mode_before =
         ModeAt(*step.from, setting).value_or(*ModeAt(*step.from, Setting::kDefault));
-    before =
-        ::kipt::testing::Made(::kipt::testing::Wanting(mode_before, {&family, 1}, {})).snapshot();
+    before = Made(Wanting(mode_before, {&family, 1}, {})).snapshot();
     start = absl::StrCat("what ", featuregates::ToString(*step.from), " left in ",
                          std::string(ModeName(mode_before)), " mode");
   }
   const Subject subject{.emulated_version = step.to,
                         .iptables_mode = "nft",
-                        .input = ::kipt::testing::Wanting(*mode, {&family, 1}, {}),
+                        .input = Wanting(*mode, {&family, 1}, {}),
                         .show_all = true};
   const std::string name =
       absl::StrCat(step.from.has_value() ? featuregates::ToString(*step.from) : "empty", "-to-",

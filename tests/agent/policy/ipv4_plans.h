@@ -19,10 +19,8 @@ namespace kipt::agent {
 
 inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
 
-inline PolicyInput Legacy(MarkBits bits = {}) {
-  return ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, bits);
-}
-inline PolicyInput Cleanup() { return ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}); }
+inline PolicyInput Legacy(MarkBits bits = {}) { return Wanting(Mode::kLegacy, kIPv4Only, bits); }
+inline PolicyInput Cleanup() { return Wanting(Mode::kCleanup, kIPv4Only, {}); }
 
 // Of a node on which iptables can hold no rule, as files tell.
 inline SupportSource NoXt() {
@@ -45,7 +43,7 @@ inline std::vector<std::string> Operations(const Diff& diff) {
   return lines;
 }
 
-inline Retirement PlanFor(const PolicyInput& desired, const ::kipt::testing::Observed& observed,
+inline Retirement PlanFor(const PolicyInput& desired, const Observed& observed,
                           const Dependents& dependents = {},
                           const RetirementOptions& options = {}) {
   return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
@@ -53,7 +51,7 @@ inline Retirement PlanFor(const PolicyInput& desired, const ::kipt::testing::Obs
 }
 
 // What kubelet of legacy mode leaves on a node that nobody else uses.
-inline ::kipt::testing::Observed Residue() { return ::kipt::testing::Made(Legacy()); }
+inline Observed Residue() { return Made(Legacy()); }
 
 }  // namespace kipt::agent
 

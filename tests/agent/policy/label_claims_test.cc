@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who keeps the chains of ConnLabelMarking from going once the gate is off.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <set>
@@ -13,17 +10,11 @@
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::Made;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
 
 constexpr Mode kModes[] = {Mode::kLegacy, Mode::kCleanup};
 
@@ -59,142 +50,120 @@ struct LabelClaimRow {
   std::string name;
   // In the family that is planned for.
   std::function<void(Family, Observed&, Dependents&)> prepare;
-  Kept kept;
+  Kept kept = {};
 };
-void PrintTo(const LabelClaimRow& row, std::ostream* out) { *out << row.name; }
-
-class LabelClaimTest : public ::testing::TestWithParam<LabelClaimRow> {};
 
 // The other chains than those kept go, whatever the mode and family.
-TEST_P(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
-  for (const Mode mode : kModes) {
-    for (const Family family : netlink::kFamilies) {
-      SCOPED_TRACE(absl::StrCat(ModeName(mode), " ", netlink::FamilyName(family)));
-      const PolicyInput with = ::kipt::testing::Wanting(mode, {&family, 1}, {}, ConnLabels{});
-      Observed observed = Made(with);
-      Dependents dependents;
-      GetParam().prepare(family, observed, dependents);
-      const PolicyInput without = ::kipt::testing::Wanting(mode, {&family, 1}, {});
-      const Retirement retirement = PlanFor(without, observed, dependents);
-      EXPECT_EQ(KeptBy(retirement), GetParam().kept);
-      std::set<std::string> expected = {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP",
-                                        "KUBELET-POSTROUTING", "KUBELET-FIREWALL"};
-      for (const auto& [chain, claims] : GetParam().kept) expected.erase(chain);
-      EXPECT_EQ(ChainsGone(retirement), expected);
-      for (const Change& change : retirement.changes) {
-        const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
-        if (rule == nullptr) {
-          EXPECT_EQ(change.reason, "stale: ConnLabelMarking is off, and unused");
-          continue;
+
+TEST(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
+  const LabelClaimRow rows[] = {
+      {"Nobody", [](Family, Observed&, Dependents&) {}},
+      {"AForeignJumpToMasquerade",
+       [](Family family, Observed&, Dependents& dependents) {
+         dependents.references = {
+             {Nat("KUBELET-MARK-MASQ", family), "ip nat MINE", "-A MINE -j X"}};
+       },
+       {{"KUBELET-MARK-MASQ", {"foreignJump"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
+      {"AForeignJumpToDrop",
+       [](Family family, Observed&, Dependents& dependents) {
+         dependents.references = {
+             {Nat("KUBELET-MARK-DROP", family), "ip nat MINE", "-A MINE -j X"}};
+       },
+       {{"KUBELET-MARK-DROP", {"foreignJump"}}, {"KUBELET-FIREWALL", {"labelledPackets"}}}},
+      {"AJumpInTheOtherFamily",
+       [](Family family, Observed&, Dependents& dependents) {
+         const Family other = family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4;
+         dependents.references = {{Nat("KUBELET-MARK-DROP", other), "nat MINE", "-A MINE -j X"}};
+       }},
+      {"AForeignJumpToTheFirewall",
+       [](Family family, Observed&, Dependents& dependents) {
+         dependents.references = {
+             {Filter("KUBELET-FIREWALL", family), "filter MINE", "-A MINE -j X"}};
+       },
+       {{"KUBELET-FIREWALL", {"foreignJump"}}}},
+      {"AForeignRuleInIt",
+       [](Family family, Observed& observed, Dependents&) {
+         observed.Chain(Nat("KUBELET-MARK-MASQ", family), {SetLabel(114), ForeignLog()});
+       },
+       {{"KUBELET-MARK-MASQ", {"foreignRule"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
+      {"ASetterOfTheMasqueradeLabel",
+       [](Family, Observed&, Dependents& dependents) { dependents.label_setters = {Setter(114)}; },
+       {{"KUBELET-POSTROUTING", {"labelledPackets"}}}},
+      {"ASetterOfTheDropLabel",
+       [](Family, Observed&, Dependents& dependents) { dependents.label_setters = {Setter(115)}; },
+       {{"KUBELET-FIREWALL", {"labelledPackets"}}}},
+      {"ASetterOfAnotherLabel",
+       [](Family, Observed&, Dependents& dependents) {
+         dependents.label_setters = {Setter(113), Setter(116), Setter(0)};
+       }},
+      {"ASetterOfAnotherFamily",
+       [](Family family, Observed&, Dependents& dependents) {
+         dependents.label_setters = {Setter(114)};
+         dependents.label_setters[0].ipv4 = family != Family::kIPv4;
+         dependents.label_setters[0].ipv6 = family != Family::kIPv6;
+       }},
+      {"ASetterOfTheLabelThatStands",
+       [](Family family, Observed& observed, Dependents& dependents) {
+         observed.Chain(Filter("KUBELET-FIREWALL", family), {DropLabelled(7)});
+         dependents.label_setters = {Setter(7), Setter(115)};
+       },
+       {{"KUBELET-FIREWALL", {"labelledPackets"}}}},
+      {"ASetterOfMarks",
+       [](Family, Observed&, Dependents& dependents) {
+         dependents.mark_setters = {{.from = "ip mangle X", .rule = "-j MARK", .bits = 0xffff0000}};
+       }},
+      {"ACniConfigurationThatNamesIt",
+       [](Family, Observed&, Dependents& dependents) {
+         dependents.cni.references = {{"/c.conflist", "portmap", "KUBELET-MARK-MASQ"}};
+       },
+       {{"KUBELET-MARK-MASQ", {"cniConfig"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
+      {"ACniConfigurationThatNamesKubeletsOther",
+       [](Family, Observed&, Dependents& dependents) {
+         dependents.cni.references = {{"/c.conflist", "portmap", "KUBE-MARK-MASQ"}};
+       }},
+      {"KubeProxy", [](Family family, Observed& observed,
+                       Dependents&) { observed.Chain(Nat("KUBE-SERVICES", family)); }},
+  };
+  for (const LabelClaimRow& row : rows) {
+    for (const Mode mode : kModes) {
+      for (const Family family : netlink::kFamilies) {
+        SCOPED_TRACE(absl::StrCat(ModeName(mode), " ", netlink::FamilyName(family)));
+        const PolicyInput with = Wanting(mode, {&family, 1}, {}, ConnLabels{});
+        Observed observed = Made(with);
+        Dependents dependents;
+        row.prepare(family, observed, dependents);
+        const PolicyInput without = Wanting(mode, {&family, 1}, {});
+        const Retirement retirement = PlanFor(without, observed, dependents);
+        EXPECT_EQ(KeptBy(retirement), row.kept);
+        std::set<std::string> expected = {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP",
+                                          "KUBELET-POSTROUTING", "KUBELET-FIREWALL"};
+        for (const auto& [chain, claims] : row.kept) expected.erase(chain);
+        EXPECT_EQ(ChainsGone(retirement), expected);
+        for (const Change& change : retirement.changes) {
+          const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
+          if (rule == nullptr) {
+            EXPECT_EQ(change.reason, "stale: ConnLabelMarking is off, and unused");
+            continue;
+          }
+          // The jumps to what stays, stay.
+          const auto* jump = std::get_if<netlink::Jump>(&rule->rule.target);
+          if (jump == nullptr) continue;
+          EXPECT_EQ(expected.count(jump->chain), 1U) << jump->chain;
         }
-        // The jumps to what stays, stay.
-        const auto* jump = std::get_if<netlink::Jump>(&rule->rule.target);
-        if (jump == nullptr) continue;
-        EXPECT_EQ(expected.count(jump->chain), 1U) << jump->chain;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LabelClaimTest,
-    ::testing::Values(
-        LabelClaimRow{"Nobody", [](Family, Observed&, Dependents&) {}, {}},
-        LabelClaimRow{
-            "AForeignJumpToMasquerade",
-            [](Family family, Observed&, Dependents& dependents) {
-              dependents.references = {
-                  {Nat("KUBELET-MARK-MASQ", family), "ip nat MINE", "-A MINE -j X"}};
-            },
-            {{"KUBELET-MARK-MASQ", {"foreignJump"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
-        LabelClaimRow{
-            "AForeignJumpToDrop",
-            [](Family family, Observed&, Dependents& dependents) {
-              dependents.references = {
-                  {Nat("KUBELET-MARK-DROP", family), "ip nat MINE", "-A MINE -j X"}};
-            },
-            {{"KUBELET-MARK-DROP", {"foreignJump"}}, {"KUBELET-FIREWALL", {"labelledPackets"}}}},
-        LabelClaimRow{"AJumpInTheOtherFamily",
-                      [](Family family, Observed&, Dependents& dependents) {
-                        const Family other =
-                            family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4;
-                        dependents.references = {
-                            {Nat("KUBELET-MARK-DROP", other), "nat MINE", "-A MINE -j X"}};
-                      },
-                      {}},
-        LabelClaimRow{"AForeignJumpToTheFirewall",
-                      [](Family family, Observed&, Dependents& dependents) {
-                        dependents.references = {
-                            {Filter("KUBELET-FIREWALL", family), "filter MINE", "-A MINE -j X"}};
-                      },
-                      {{"KUBELET-FIREWALL", {"foreignJump"}}}},
-        LabelClaimRow{
-            "AForeignRuleInIt",
-            [](Family family, Observed& observed, Dependents&) {
-              observed.Chain(Nat("KUBELET-MARK-MASQ", family), {SetLabel(114), ForeignLog()});
-            },
-            {{"KUBELET-MARK-MASQ", {"foreignRule"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
-        LabelClaimRow{"ASetterOfTheMasqueradeLabel",
-                      [](Family, Observed&, Dependents& dependents) {
-                        dependents.label_setters = {Setter(114)};
-                      },
-                      {{"KUBELET-POSTROUTING", {"labelledPackets"}}}},
-        LabelClaimRow{"ASetterOfTheDropLabel",
-                      [](Family, Observed&, Dependents& dependents) {
-                        dependents.label_setters = {Setter(115)};
-                      },
-                      {{"KUBELET-FIREWALL", {"labelledPackets"}}}},
-        LabelClaimRow{"ASetterOfAnotherLabel",
-                      [](Family, Observed&, Dependents& dependents) {
-                        dependents.label_setters = {Setter(113), Setter(116), Setter(0)};
-                      },
-                      {}},
-        LabelClaimRow{"ASetterOfAnotherFamily",
-                      [](Family family, Observed&, Dependents& dependents) {
-                        dependents.label_setters = {Setter(114)};
-                        dependents.label_setters[0].ipv4 = family != Family::kIPv4;
-                        dependents.label_setters[0].ipv6 = family != Family::kIPv6;
-                      },
-                      {}},
-        LabelClaimRow{"ASetterOfTheLabelThatStands",
-                      [](Family family, Observed& observed, Dependents& dependents) {
-                        observed.Chain(Filter("KUBELET-FIREWALL", family), {DropLabelled(7)});
-                        dependents.label_setters = {Setter(7), Setter(115)};
-                      },
-                      {{"KUBELET-FIREWALL", {"labelledPackets"}}}},
-        LabelClaimRow{"ASetterOfMarks",
-                      [](Family, Observed&, Dependents& dependents) {
-                        dependents.mark_setters = {
-                            {.from = "ip mangle X", .rule = "-j MARK", .bits = 0xffff0000}};
-                      },
-                      {}},
-        LabelClaimRow{
-            "ACniConfigurationThatNamesIt",
-            [](Family, Observed&, Dependents& dependents) {
-              dependents.cni.references = {{"/c.conflist", "portmap", "KUBELET-MARK-MASQ"}};
-            },
-            {{"KUBELET-MARK-MASQ", {"cniConfig"}}, {"KUBELET-POSTROUTING", {"labelledPackets"}}}},
-        LabelClaimRow{"ACniConfigurationThatNamesKubeletsOther",
-                      [](Family, Observed&, Dependents& dependents) {
-                        dependents.cni.references = {{"/c.conflist", "portmap", "KUBE-MARK-MASQ"}};
-                      },
-                      {}},
-        LabelClaimRow{"KubeProxy",
-                      [](Family family, Observed& observed, Dependents&) {
-                        observed.Chain(Nat("KUBE-SERVICES", family));
-                      },
-                      {}}),
-    [](const auto& row) { return row.param.name; });
-
 TEST(LabelClaimsTest, WhatIsWantedIsNotRetired) {
   for (const Mode mode : kModes) {
-    const PolicyInput with = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
+    const PolicyInput with = Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
     EXPECT_EQ(PlanFor(with, Made(with)).changes.size(), 0U) << ModeName(mode);
   }
 }
 
 TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
-  const PolicyInput with = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  const PolicyInput with = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   Observed observed = Made(with);
   observed.Chain(Nat("KUBE-SERVICES"));
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
@@ -224,7 +193,7 @@ std::map<std::string, std::string> FirstClaims(const Retirement& retirement) {
 
 TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
   const ConnLabels ends = {.masquerade = 0, .drop = 127};
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ends));
+  const Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ends));
   Dependents dependents;
   dependents.label_setters = {Setter(0)};
   dependents.label_setters[0].labels = netlink::AllConnLabels();
@@ -237,7 +206,7 @@ TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
 }
 
 TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
-  Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
+  Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
   observed.Chain(Nat("KUBELET-POSTROUTING"),
                  {MasqueradeLabelled(114), SetLabel(3), MasqueradeAll(0)});
   Dependents dependents;
@@ -248,8 +217,7 @@ TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
 
 TEST(LabelClaimsTest, ACniConfigurationClaimsEitherOfTheChainsThatLabel) {
   for (const std::string chain : {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"}) {
-    const Observed observed =
-        Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
+    const Observed observed = Made(Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
     Dependents dependents;
     dependents.cni.references = {{"/etc/cni/net.d/1.conflist", "portmap", chain}};
     EXPECT_EQ(KeptBy(PlanFor(Cleanup(), observed, dependents)).at(chain),

@@ -14,107 +14,91 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignAcceptAll;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Observed;
-using netlink::Family;
 using netlink::OpaqueRule;
 
-Observed InPlace(Mode mode) { return Made(::kipt::testing::Wanting(mode, netlink::kFamilies, {})); }
+Observed InPlace(Mode mode) { return Made(Wanting(mode, netlink::kFamilies, {})); }
 
 struct Case {
   std::string name;
   std::function<void(Observed&)> prepare;
-  bool in_place;
+  bool in_place = false;
 };
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
-  for (const Case& row : {
-           Case{"as made", [](Observed&) {}, true},
-           Case{"behind a rule for some",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"behind a rule for all",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
-                },
-                false},
-           Case{"behind a jump to a chain that accepts everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-                      .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
-                      .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
-                },
-                false},
-           Case{"by way of another chain",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
-                      .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"by a jump for some",
-                [](Observed& node) {
-                  OpaqueRule jump = ForeignAccept();
-                  jump.terminal = false;
-                  jump.jump = "KUBE-FIREWALL";
-                  node.Chain(Filter("INPUT"), {jump});
-                },
-                false},
-           Case{"in its chain behind a rule for all",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
-                },
-                false},
-           Case{"in its chain behind a rule for some",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
-                },
-                true},
-           Case{"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }, false},
-           Case{"in a chain of no hook",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
-                },
-                false},
-           Case{"in IPv6 only",
-                [](Observed& node) {
-                  node.Chain(Filter("KUBE-FIREWALL"), {})
-                      .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
-                },
-                false},
-           Case{"behind a rule that drops everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {testing::BareDrop(""), JumpTo("KUBE-FIREWALL")});
-                },
-                true},
-           Case{"behind a jump to a chain that drops everything",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER")})
-                      .Chain(Filter("OUTER"), {testing::BareDrop("")});
-                },
-                true},
-           Case{"behind a jump to a chain that drops what it does not accept",
-                [](Observed& node) {
-                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-                      .Chain(Filter("OUTER"), {ForeignAccept(), testing::BareDrop("")});
-                },
-                false},
-           Case{"behind what may accept everything",
-                [](Observed& node) {
-                  OpaqueRule unknown = ForeignAccept();
-                  unknown.perhaps_unconditional = true;
-                  node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
-                },
-                false},
-           Case{"without its match, so that it drops everything",
-                [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); },
-                true},
-       }) {
+  const Case rows[] = {
+      {"as made", [](Observed&) {}, true},
+      {"behind a rule for some",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"behind a rule for all",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
+       }},
+      {"behind a jump to a chain that accepts everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+             .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
+             .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
+       }},
+      {"by way of another chain",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
+             .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"by a jump for some",
+       [](Observed& node) {
+         OpaqueRule jump = ForeignAccept();
+         jump.terminal = false;
+         jump.jump = "KUBE-FIREWALL";
+         node.Chain(Filter("INPUT"), {jump});
+       }},
+      {"in its chain behind a rule for all",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
+       }},
+      {"in its chain behind a rule for some",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
+       },
+       true},
+      {"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }},
+      {"in a chain of no hook",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
+       }},
+      {"in IPv6 only",
+       [](Observed& node) {
+         node.Chain(Filter("KUBE-FIREWALL"), {})
+             .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
+       }},
+      {"behind a rule that drops everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {BareDrop(""), JumpTo("KUBE-FIREWALL")});
+       },
+       true},
+      {"behind a jump to a chain that drops everything",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER")}).Chain(Filter("OUTER"), {BareDrop("")});
+       },
+       true},
+      {"behind a jump to a chain that drops what it does not accept",
+       [](Observed& node) {
+         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+             .Chain(Filter("OUTER"), {ForeignAccept(), BareDrop("")});
+       }},
+      {"behind what may accept everything",
+       [](Observed& node) {
+         OpaqueRule unknown = ForeignAccept();
+         unknown.perhaps_unconditional = true;
+         node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
+       }},
+      {"without its match, so that it drops everything",
+       [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {BareDrop()}); }, true},
+  };
+  for (const Case& row : rows) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       Observed node = InPlace(mode);
       row.prepare(node);
@@ -137,7 +121,7 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   auto& rules = snapshot.chains.at(Filter("KUBE-FIREWALL")).rules;
   rules[0].counters.packets = 5;
   rules.push_back(rules[0]);
-  rules.push_back({.handle = 77, .content = ::kipt::testing::BareDrop()});
+  rules.push_back({.handle = 77, .content = BareDrop()});
   rules.back().counters.packets = 100;
   snapshot.native = {.counters = {.packets = 3}};
   EXPECT_EQ(FindMartianProtection(snapshot).dropped, 13U);
@@ -156,8 +140,7 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
   EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
-  report.applied =
-      ComputeDiff(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
+  report.applied = ComputeDiff(Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
   EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
   report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
   EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied))
@@ -178,9 +161,7 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
   const auto add = [](const char* chain, const netlink::Rule& rule) {
     return Change{netlink::AddRule{.chain = Filter(chain), .rule = rule}, "why"};
   };
-  const auto jump = [&](const char* chain, const char* to) {
-    return add(chain, ::kipt::testing::JumpTo(to));
-  };
+  const auto jump = [&](const char* chain, const char* to) { return add(chain, JumpTo(to)); };
   const MartianProtection rule = {.rule = true};
   const MartianProtection way = {.way = true};
   const struct {
@@ -195,7 +176,7 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
       {"the rule, and now the way", rule, {jump("INPUT", "KUBE-FIREWALL")}, true},
       {"the rule, and a jump from elsewhere", rule, {jump("OUTPUT", "KUBE-FIREWALL")}, false},
       {"the rule, and a jump to elsewhere", rule, {jump("INPUT", "KUBE-FORWARD")}, false},
-      {"the rule, and what is no jump", rule, {add("INPUT", ::kipt::testing::BareDrop())}, false},
+      {"the rule, and what is no jump", rule, {add("INPUT", BareDrop())}, false},
       {"the way, and now the rule", way, {add("KUBE-FIREWALL", DropMartians(0))}, true},
       {"the way, and the rule elsewhere", way, {add("KUBE-FORWARD", DropMartians(0))}, false},
       {"the way, and another rule", way, {add("KUBE-FIREWALL", DropMarked(15))}, false},
@@ -210,7 +191,7 @@ TEST(ComputeDiffTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefu
   const RuleSupport refused = {.xt = false, .reason = "no nft_compat", .refused = true};
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
   const auto disproved = [&](const RuleSupport& support) {
-    const PolicyInput input = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
+    const PolicyInput input = Wanting(Mode::kCleanup, netlink::kFamilies, {});
     return ComputeDiff(input, snapshot, support).support_disproved;
   };
   EXPECT_FALSE(disproved(none));

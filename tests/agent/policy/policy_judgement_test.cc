@@ -2,35 +2,21 @@
 //
 // The single judgements of policy, each with what is just beside it: tests/mutants says which of
 // them nothing else would miss.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include <set>
 #include <string>
 #include <vector>
 
 #include "agent/policy/claims.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/ruleset.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BareDrop;
-using ::kipt::testing::BareReturn;
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignAcceptAll;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using ::kipt::testing::RuleContent;
-using netlink::Family;
 using netlink::ObservedRule;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kDropComment[] = "kubernetes firewall for dropping marked packets";
 
@@ -143,10 +129,10 @@ TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
   struct Row {
     const char* name;
     std::vector<RuleContent> rules;
-    std::vector<size_t> voided;
+    std::vector<size_t> voided = {};
   };
   const std::vector<Row> rows = {
-      {"nothing of others", {SetBit(15)}, {}},
+      {"nothing of others", {SetBit(15)}},
       {"all cleared", {SetBit(15), set_all}, {1}},
       {"the bit cleared", {SetBit(15), Marks(0, 0x8000)}, {1}},
       {"the bit flipped", {SetBit(15), Marks(0x8000, 0)}, {1}},
@@ -155,11 +141,11 @@ TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
       {"restored from the connection", {SetBit(15), restored}, {1}},
       {"two", {SetBit(15), udp, set_all}, {1, 2}},
       {"another bit's kubelet", {SetBit(20), Marks(0, 0x100000)}, {1}},
-      {"above kubelet's", {set_all, udp, SetBit(15)}, {}},
-      {"no rule of kubelet's", {set_all}, {}},
-      {"another bit cleared", {SetBit(15), Marks(0, 0x4000)}, {}},
-      {"the bit set again", {SetBit(15), Marks(0x18000, 0x18000)}, {}},
-      {"no mark at all", {SetBit(15), ForeignAccept(), ForeignLog(), BareReturn()}, {}},
+      {"above kubelet's", {set_all, udp, SetBit(15)}},
+      {"no rule of kubelet's", {set_all}},
+      {"another bit cleared", {SetBit(15), Marks(0, 0x4000)}},
+      {"the bit set again", {SetBit(15), Marks(0x18000, 0x18000)}},
+      {"no mark at all", {SetBit(15), ForeignAccept(), ForeignLog(), BareReturn()}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -244,21 +230,20 @@ TEST(ClaimsTest, KubeProxyLeavesWhereNoBaseChainLeadsToItsServices) {
   struct Row {
     const char* name;
     Observed observed;
-    bool leaves;
+    bool leaves = false;
   };
   const Row rows[] = {
-      {"nothing of it", Observed(), false},
-      {"its canary", Observed().Chain(Nat("KUBE-PROXY-CANARY")), false},
+      {"nothing of it", Observed()},
+      {"its canary", Observed().Chain(Nat("KUBE-PROXY-CANARY"))},
       {"no base chain", Observed().Chain(Nat("KUBE-SERVICES")), true},
       {"empty base chains",
        Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT")).Chain(Nat("PREROUTING")), true},
       {"a jump elsewhere",
        Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {JumpTo("CNI-X")}), true},
-      {"services of filter", Observed().Chain(Filter("KUBE-SERVICES")), false},
-      {"OUTPUT", Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {jump}), false},
+      {"services of filter", Observed().Chain(Filter("KUBE-SERVICES"))},
+      {"OUTPUT", Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {jump})},
       {"PREROUTING, behind others",
-       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("PREROUTING"), {ForeignLog(), jump}),
-       false},
+       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("PREROUTING"), {ForeignLog(), jump})},
       {"the other family",
        Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT", Family::kIPv6), {jump}), true},
   };
@@ -319,6 +304,56 @@ TEST(ClaimsTest, WhatActsOnAMarkOrLabelNamesTheChainThatSetsIt) {
     const std::vector<Claim> claims = ClaimsOn(Nat(row.acts), observed, dependents);
     ASSERT_EQ(claims.size(), 1) << row.text;
     EXPECT_EQ(claims[0].text, row.text);
+  }
+}
+
+// In which tables a chain of that name is kube-proxy's.
+std::set<Table> TablesOf(const std::string& name) {
+  std::set<Table> tables;
+  for (const Table table : netlink::kTables) {
+    const bool ip = IsKubeProxyChain({netlink::Family::kIPv4, table, name});
+    EXPECT_EQ(IsKubeProxyChain({netlink::Family::kIPv6, table, name}), ip) << name;
+    if (ip) tables.insert(table);
+  }
+  return tables;
+}
+
+// pkg/proxy/iptables/proxier.go and pkg/proxy/ipvs/proxier.go, releases 1.17 to 1.34.
+TEST(KubeProxyChainsTest, AreTheOnesThatKubeProxyMakesInTheTablesWhereItDoes) {
+  struct Row {
+    const char* name;
+    std::set<Table> tables;
+  };
+  const Row rows[] = {
+      {"KUBE-SERVICES", {Table::kNat, Table::kFilter}},
+      {"KUBE-PROXY-CANARY", {Table::kMangle, Table::kNat, Table::kFilter}},
+      {"KUBE-FORWARD", {Table::kFilter}},
+      {"KUBE-PROXY-FIREWALL", {Table::kFilter}},
+      {"KUBE-NODEPORTS", {Table::kNat, Table::kFilter}},
+      {"KUBE-EXTERNAL-SERVICES", {Table::kFilter}},
+      {"KUBE-FIREWALL", {Table::kNat}},  // in filter it is kubelet's
+      {"KUBE-LOAD-BALANCER", {Table::kNat}},
+      {"KUBE-NODE-PORT", {Table::kNat, Table::kFilter}},
+      {"KUBE-SOURCE-RANGES-FIREWALL", {Table::kFilter}},
+      {"KUBE-IPVS-FILTER", {Table::kFilter}},
+      {"KUBE-IPVS-OUT-FILTER", {Table::kFilter}},
+      {"KUBE-SVC-TCOU7JCQXEZGVUNU", {Table::kNat}},
+      {"KUBE-SEP-LLMSFKRLGJ6BVN6Y", {Table::kNat}},
+      {"KUBE-FW-IQXQGEY2NRLIYFSQ", {Table::kNat}},
+      {"KUBE-XLB-IQXQGEY2NRLIYFSQ", {Table::kNat}},
+      {"KUBE-EXT-IQXQGEY2NRLIYFSQ", {Table::kNat}},
+      {"KUBE-SVL-IQXQGEY2NRLIYFSQ", {Table::kNat}},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(TablesOf(row.name), row.tables) << row.name;
+  }
+}
+
+TEST(KubeProxyChainsTest, AreNotOthers) {
+  for (const char* name : {"", "INPUT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING",
+                           "KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-ROUTER-INPUT",
+                           "KUBE-SERVICES-2", "KUBE-SV", "cali-KUBE-SVC-X"}) {
+    EXPECT_TRUE(TablesOf(name).empty()) << name;
   }
 }
 

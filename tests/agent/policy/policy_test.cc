@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/policy.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -12,23 +9,17 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::policy_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
-
 constexpr Family kIPv4Only[] = {Family::kIPv4};
 constexpr Family kIPv6Only[] = {Family::kIPv6};
 
 TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {}))),
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -60,9 +51,9 @@ COMMIT
 }
 
 TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
-            R"(# ip
+  EXPECT_EQ(
+      ::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
+      R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
 COMMIT
@@ -84,24 +75,21 @@ COMMIT
 
 TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
   for (const DesiredChain& chain :
-       DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
+       DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
     EXPECT_NE(chain.id.name, kCanaryChain);
   }
 }
 
 TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
   std::vector<std::string> bases;
-  for (const DesiredJump& jump :
-       DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
+  for (const DesiredJump& jump : DesiredRuleset(Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
     bases.push_back(netlink::ToString(jump.base_chain));
   }
-  EXPECT_THAT(bases, ::testing::ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT",
-                                            "ip6 nat POSTROUTING"));
+  EXPECT_THAT(bases, ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT", "ip6 nat POSTROUTING"));
 }
 
 TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset =
-      DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  const Ruleset ruleset = DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
   for (const DesiredJump& jump : ruleset.jumps) {
     EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
@@ -110,8 +98,7 @@ TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
 
 TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain :
-         DesiredRuleset(::kipt::testing::Wanting(mode, kIPv6Only, {})).chains) {
+    for (const DesiredChain& chain : DesiredRuleset(Wanting(mode, kIPv6Only, {})).chains) {
       for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
     }
   }
@@ -132,20 +119,19 @@ TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
 }
 
 TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(::kipt::testing::ToText(
-                DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {}))),
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kOff, netlink::kFamilies, {}))),
             "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
-  const std::string text = ::kipt::testing::ToText(DesiredRuleset(
-      ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
+  const std::string text = ::kipt::testing::ToText(
+      DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
   for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
                            "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
                            "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
                            "-A KUBE-MARK-DROP -j MARK --set-xmark 0x80000000/0x80000000\n",
                            "-m mark --mark 0x80000000/0x80000000 -j DROP\n"}) {
-    EXPECT_THAT(text, ::testing::HasSubstr(line));
+    EXPECT_THAT(text, HasSubstr(line));
   }
 }
 
@@ -215,6 +201,7 @@ TEST(PolicyTest, EachChainOfKubeProxysAloneClaimsItsFamily) {
     EXPECT_TRUE(IsClaimedByKubeProxy(snapshot, Family::kIPv4)) << netlink::ToString(chain);
     EXPECT_FALSE(IsClaimedByKubeProxy(snapshot, Family::kIPv6)) << netlink::ToString(chain);
   }
+  EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
 TEST(PolicyTest, SaysWhichOldFormARuleIs) {
@@ -234,19 +221,8 @@ struct FormCase {
   netlink::ChainId chain;
   netlink::Rule rule;
   bool recognized = false;
-  std::optional<int> bit;
+  std::optional<int> bit = {};
 };
-
-class KubeletFormTest : public ::testing::TestWithParam<FormCase> {};
-
-TEST_P(KubeletFormTest, IsToldFromSomebodyElses) {
-  const FormCase& row = GetParam();
-  const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
-  ASSERT_EQ(form.has_value(), row.recognized);
-  if (!form.has_value()) return;
-  EXPECT_EQ(form->bit, row.bit);
-  EXPECT_FALSE(form->description.empty());
-}
 
 netlink::Rule TwoBits() {
   netlink::Rule rule = SetBit(14);
@@ -259,68 +235,64 @@ netlink::Rule WithSource(netlink::Rule rule) {
   return rule;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    PolicyTest, KubeletFormTest,
-    ::testing::Values(
-        FormCase{"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
-        FormCase{"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
-        FormCase{"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
-        FormCase{"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits(), false, {}},
-        FormCase{"AnotherChain", Nat("MY-MARK"), SetBit(14), false, {}},
-        FormCase{"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15), false, {}},
-        FormCase{"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14), false, {}},
-        FormCase{"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15), false, {}},
-        FormCase{"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true, {}},
-        FormCase{
-            "MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0), false, {}},
-        FormCase{"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true,
-                 3},
-        FormCase{"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
-        FormCase{"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7),
-                 true, 7},
-        FormCase{"WithASourceItIsSomebodyElses",
-                 Nat("KUBE-POSTROUTING"),
-                 WithSource(MasqueradeAll(0)),
-                 false,
-                 {}}),
-    [](const auto& row) { return row.param.name; });
+TEST(KubeletFormTest, IsToldFromSomebodyElses) {
+  const FormCase rows[] = {
+      {"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
+      {"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
+      {"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
+      {"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits()},
+      {"AnotherChain", Nat("MY-MARK"), SetBit(14)},
+      {"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15)},
+      {"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14)},
+      {"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15)},
+      {"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true},
+      {"MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0)},
+      {"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true, 3},
+      {"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
+      {"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7), true, 7},
+      {"WithASourceItIsSomebodyElses", Nat("KUBE-POSTROUTING"), WithSource(MasqueradeAll(0))},
+  };
+  for (const FormCase& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
+    ASSERT_EQ(form.has_value(), row.recognized);
+    if (!form.has_value()) continue;
+    EXPECT_EQ(form->bit, row.bit);
+    EXPECT_FALSE(form->description.empty());
+  }
+}
 
 struct SetCase {
   std::string name;
-  std::vector<netlink::Rule> rules;
-  std::optional<int> bit;
+  std::vector<netlink::Rule> rules = {};
+  std::optional<int> bit = {};
 };
 
-class CompleteSetTest : public ::testing::TestWithParam<SetCase> {};
+TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
+  const SetCase rows[] = {
+      {"Empty"},
+      {"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
+      {"TheTripleWithoutRandomFully", {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)}, 9},
+      {"TheSingleRule", {MasqueradeMarked(9)}, 9},
+      {"WithALabelInBetweenThatDecidesNothing",
+       {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
+       9},
+      {"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}},
+      {"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}},
+      {"Half", {ReturnUnmarked(9), ClearBit(9)}},
+      {"BehindAReturn", {BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
+  };
+  for (const SetCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(CompleteSetTest, IsFoundWhereTheChainWorks) {
-  Observed observed;
-  std::vector<::kipt::testing::RuleContent> rules(GetParam().rules.begin(), GetParam().rules.end());
-  observed.Chain(Nat("KUBE-POSTROUTING"), rules);
-  EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
-                           observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
-            GetParam().bit);
+    Observed observed;
+    std::vector<RuleContent> rules(row.rules.begin(), row.rules.end());
+    observed.Chain(Nat("KUBE-POSTROUTING"), rules);
+    EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
+                             observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
+              row.bit);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    PolicyTest, CompleteSetTest,
-    ::testing::Values(SetCase{"Empty", {}, {}},
-                      SetCase{"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
-                      SetCase{"TheTripleWithoutRandomFully",
-                              {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)},
-                              9},
-                      SetCase{"TheSingleRule", {MasqueradeMarked(9)}, 9},
-                      SetCase{"WithALabelInBetweenThatDecidesNothing",
-                              {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
-                              9},
-                      SetCase{"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}, {}},
-                      SetCase{"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}, {}},
-                      SetCase{"Half", {ReturnUnmarked(9), ClearBit(9)}, {}},
-                      SetCase{"BehindAReturn",
-                              {::kipt::testing::BareReturn(), ReturnUnmarked(9), ClearBit(9),
-                               MasqueradeAll(0)},
-                              {}}),
-    [](const auto& row) { return row.param.name; });
 
 TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
   for (const netlink::ChainId& chain :
@@ -330,16 +302,6 @@ TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
     EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(),
               chain.table == netlink::Table::kNat);
   }
-}
-
-TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
-  for (const netlink::ChainId& chain : {Nat("KUBE-SERVICES"), Mangle("KUBE-PROXY-CANARY")}) {
-    Observed observed;
-    observed.Chain(chain);
-    EXPECT_TRUE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv4));
-    EXPECT_FALSE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv6));
-  }
-  EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
 std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
@@ -354,18 +316,18 @@ std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
 TEST(PolicyTest, ReadsTheseChainsAndFollowsWhatLeadsToKubelets) {
   EXPECT_THAT(
       Lines(ChainsToRead({Family::kIPv4})),
-      ::testing::ElementsAre(
-          "ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
-          "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",
-          "ip nat KUBE-MARK-DROP rules", "ip nat KUBE-MARK-MASQ rules",
-          "ip nat KUBE-POSTROUTING rules", "ip nat KUBE-PROXY-CANARY", "ip nat KUBE-SERVICES",
-          "ip nat KUBELET-MARK-DROP rules", "ip nat KUBELET-MARK-MASQ rules",
-          "ip nat KUBELET-POSTROUTING rules", "ip nat OUTPUT rules",
-          "ip nat POSTROUTING rules follow", "ip nat PREROUTING rules",
-          "ip filter FORWARD rules follow", "ip filter INPUT rules follow",
-          "ip filter KUBE-FIREWALL rules follow", "ip filter KUBE-KUBELET-CANARY rules",
-          "ip filter KUBE-PROXY-CANARY", "ip filter KUBE-PROXY-FIREWALL", "ip filter KUBE-SERVICES",
-          "ip filter KUBELET-FIREWALL rules", "ip filter OUTPUT rules follow"));
+      ElementsAre("ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
+                  "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",
+                  "ip nat KUBE-MARK-DROP rules", "ip nat KUBE-MARK-MASQ rules",
+                  "ip nat KUBE-POSTROUTING rules", "ip nat KUBE-PROXY-CANARY",
+                  "ip nat KUBE-SERVICES", "ip nat KUBELET-MARK-DROP rules",
+                  "ip nat KUBELET-MARK-MASQ rules", "ip nat KUBELET-POSTROUTING rules",
+                  "ip nat OUTPUT rules", "ip nat POSTROUTING rules follow",
+                  "ip nat PREROUTING rules", "ip filter FORWARD rules follow",
+                  "ip filter INPUT rules follow", "ip filter KUBE-FIREWALL rules follow",
+                  "ip filter KUBE-KUBELET-CANARY rules", "ip filter KUBE-PROXY-CANARY",
+                  "ip filter KUBE-PROXY-FIREWALL", "ip filter KUBE-SERVICES",
+                  "ip filter KUBELET-FIREWALL rules", "ip filter OUTPUT rules follow"));
 }
 
 TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
@@ -377,15 +339,14 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
     return chains;
   };
   const Family six[] = {Family::kIPv6};
-  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, six))),
-              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
-  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, six))),
-              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
-  EXPECT_THAT(
-      followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies))),
-      ::testing::ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
-                             "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
-                             "ip6 filter OUTPUT"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kOff, six))),
+              ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kCleanup, six))),
+              ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(followed(DesiredRuleset(Wanting(Mode::kLegacy, netlink::kFamilies))),
+              ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
+                          "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
+                          "ip6 filter OUTPUT"));
 }
 
 TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
@@ -397,7 +358,7 @@ TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
-         ChainsToRead(DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {})))) {
+         ChainsToRead(DesiredRuleset(Wanting(mode, netlink::kFamilies, {})))) {
       const bool wanted_empty = query.chain.name == kHintChain ||
                                 (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
       EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/retirement.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <set>
@@ -12,22 +9,13 @@
 
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent::retirement_test {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::ForeignAccept;
-using ::kipt::testing::ForeignLog;
-using ::kipt::testing::JumpTo;
-using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
-using netlink::Family;
-using ::testing::Contains;
-using ::testing::IsEmpty;
+using Kept = std::map<std::string, std::set<std::string>>;
 
 // "-X KUBE-MARK-MASQ" with its table: "ip nat KUBE-MARK-MASQ: -X KUBE-MARK-MASQ".
 std::set<std::string> Gone(const Retirement& retirement) {
@@ -51,7 +39,6 @@ std::set<std::string> ChainsGone(const Retirement& retirement) {
 }
 
 // What stays, and by which claims: {"nat/KUBE-MARK-MASQ", {"kubeProxy"}}. Rules with their text.
-using Kept = std::map<std::string, std::set<std::string>>;
 Kept KeptBy(const Retirement& retirement) {
   Kept kept;
   for (const Claimed& one : retirement.kept) {
@@ -75,33 +62,15 @@ Observed& Serving(Observed& observed, Family family = Family::kIPv4) {
 struct ClaimCase {
   std::string name;
   std::function<void(Observed&, Dependents&)> prepare;
-  std::set<std::string> chains_gone;
   Kept kept;
+  std::set<std::string> chains_gone = {"nat/KUBE-MARK-DROP"};
   // The rule that drops marked packets goes.
-  bool drop_mark_rule_goes = false;
+  bool drop_mark_rule_goes = true;
 };
 
 const Kept kCanaries = {{"mangle/KUBE-KUBELET-CANARY", {"liveKubelet"}},
                         {"nat/KUBE-KUBELET-CANARY", {"liveKubelet"}},
                         {"filter/KUBE-KUBELET-CANARY", {"liveKubelet"}}};
-
-class ClaimTest : public ::testing::TestWithParam<ClaimCase> {};
-
-TEST_P(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
-  Observed observed = Residue();
-  Dependents dependents;
-  GetParam().prepare(observed, dependents);
-  const Retirement retirement = PlanFor(Cleanup(), observed, dependents);
-  EXPECT_EQ(ChainsGone(retirement), GetParam().chains_gone);
-  Kept expected = GetParam().kept;
-  expected.insert(kCanaries.begin(), kCanaries.end());
-  EXPECT_EQ(KeptBy(retirement), expected);
-  EXPECT_EQ(Gone(retirement)
-                .count("ip filter KUBE-FIREWALL: -D KUBE-FIREWALL -m comment --comment "
-                       "\"kubernetes firewall for dropping marked packets\" -m mark "
-                       "--mark 0x8000/0x8000 -j DROP"),
-            GetParam().drop_mark_rule_goes ? 1U : 0U);
-}
 
 const std::set<std::string> kAllOfNat = {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ",
                                          "nat/KUBE-POSTROUTING"};
@@ -110,138 +79,140 @@ Marking Setter(uint32_t bits) {
   return {.from = "ip mangle FOREIGN", .rule = "-A FOREIGN -j MARK", .bits = bits};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, ClaimTest,
-    ::testing::Values(
-        ClaimCase{"NobodyUsesAnything", [](Observed&, Dependents&) {}, kAllOfNat, {}, true},
-        ClaimCase{
-            "AForeignRuleJumpsToTheMasqueradeMark",
-            [](Observed&, Dependents& dependents) {
-              dependents.references = {
-                  {Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1", "-A CNI-DN-1 -j KUBE-MARK-MASQ"}};
-            },
-            {"nat/KUBE-MARK-DROP"},
-            {{"nat/KUBE-MARK-MASQ", {"foreignJump"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-            true},
-        ClaimCase{"AForeignRuleJumpsToTheDropMark",
-                  [](Observed&, Dependents& dependents) {
-                    dependents.references = {
-                        {Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
-                  },
-                  {"nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING"},
-                  {{"nat/KUBE-MARK-DROP", {"foreignJump"}},
-                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
-        ClaimCase{"ARuleInAMarkingChainThatStaysSetsTheDropBit",
-                  [](Observed& observed, Dependents&) {
-                    observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(15), ForeignLog()});
-                  },
-                  {"nat/KUBE-MARK-DROP"},
-                  {{"nat/KUBE-MARK-MASQ", {"foreignRule"}},
-                   {"nat/KUBE-POSTROUTING", {"markedPackets"}},
-                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
-        ClaimCase{
-            "AChainHoldsAForeignRule",
-            [](Observed& observed, Dependents&) {
-              observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
-            },
-            {"nat/KUBE-MARK-DROP"},
-            {{"nat/KUBE-MARK-MASQ", {"foreignRule"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-            true},
-        ClaimCase{
-            "ACniConfigurationNamesTheChain",
-            [](Observed&, Dependents& dependents) {
-              dependents.cni.references = {
-                  {"/etc/cni/net.d/10-net.conflist", "portmap", "KUBE-MARK-MASQ"}};
-            },
-            {"nat/KUBE-MARK-DROP"},
-            {{"nat/KUBE-MARK-MASQ", {"cniConfig"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-            true},
-        ClaimCase{"CniConfigurationsCannotBeRead",
-                  [](Observed&, Dependents& dependents) {
-                    dependents.cni.problems = {"/etc/cni/net.d: Permission denied"};
-                  },
-                  {},
-                  {{"nat/KUBE-MARK-MASQ", {"cniConfig"}},
-                   {"nat/KUBE-MARK-DROP", {"cniConfig"}},
-                   {"nat/KUBE-POSTROUTING", {"markedPackets"}},
-                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
-        ClaimCase{"KubeProxyBefore125NeedsTheDropMark",
-                  [](Observed& observed, Dependents&) { Serving(observed); },
-                  {},
-                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
-                   {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
-                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
-                   {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
-        ClaimCase{"KubeProxySince125DropsByItself",
-                  [](Observed& observed, Dependents&) {
-                    Serving(observed).Chain(Filter("KUBE-PROXY-FIREWALL"));
-                  },
-                  {"nat/KUBE-MARK-DROP"},
-                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
-                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}}},
-                  true},
-        ClaimCase{"KubeProxyOfIpvsModeBefore125",
-                  [](Observed& observed, Dependents&) {
-                    Serving(observed)
-                        .Chain(Nat("KUBE-LOAD-BALANCER"))
-                        .Chain(Nat("KUBE-FIREWALL"), {JumpTo("KUBE-MARK-DROP")});
-                  },
-                  {},
-                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
-                   {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
-                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
-                   {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
-        ClaimCase{"KubeProxyCouldNotCleanUp",
-                  [](Observed& observed, Dependents&) {
-                    observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
-                  },
-                  {"nat/KUBE-MARK-DROP"},
-                  {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
-                   {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}}},
-                  true},
-        ClaimCase{"KubeProxyCleanedUpAndLeftItsCanary",
-                  [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-PROXY-CANARY")); },
-                  {},
-                  {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
-                   {"nat/KUBE-MARK-DROP", {"kubeProxyRemains"}},
-                   {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
-                   {"filter/KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
-        ClaimCase{
-            "AForeignRuleSetsTheMasqueradeBit",
-            [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x4000)}; },
-            {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
-            {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-            true},
-        ClaimCase{
-            "AForeignRuleSetsTheDropBit",
-            [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x8000)}; },
-            kAllOfNat,
-            {{"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
-        ClaimCase{"AForeignRuleSetsOtherBits",
-                  [](Observed&, Dependents& dependents) {
-                    dependents.mark_setters = {Setter(0xffff3fff)};
-                  },
-                  kAllOfNat,
-                  {},
-                  true},
-        ClaimCase{"AForeignRuleOfIPv6SetsTheBits",
-                  [](Observed&, Dependents& dependents) {
-                    dependents.mark_setters = {Setter(0xffffffff)};
-                    dependents.mark_setters[0].ipv4 = false;
-                  },
-                  kAllOfNat,
-                  {},
-                  true},
-        ClaimCase{"TheBitOfTheRuleCountsNotTheConfiguredOne",
-                  [](Observed& observed, Dependents& dependents) {
-                    observed.Chain(Nat("KUBE-POSTROUTING"),
-                                   {ReturnUnmarked(20), ClearBit(20), MasqueradeAll(0)});
-                    dependents.mark_setters = {Setter(0x100000)};
-                  },
-                  {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
-                  {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
-                  true}),
-    [](const auto& tested) { return tested.param.name; });
+TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
+  const ClaimCase rows[] = {
+      {"NobodyUsesAnything", [](Observed&, Dependents&) {}, {}, kAllOfNat},
+      {"AForeignRuleJumpsToTheMasqueradeMark",
+       [](Observed&, Dependents& dependents) {
+         dependents.references = {
+             {Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1", "-A CNI-DN-1 -j KUBE-MARK-MASQ"}};
+       },
+       {{"nat/KUBE-MARK-MASQ", {"foreignJump"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
+      {"AForeignRuleJumpsToTheDropMark",
+       [](Observed&, Dependents& dependents) {
+         dependents.references = {
+             {Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
+       },
+       {{"nat/KUBE-MARK-DROP", {"foreignJump"}}, {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       {"nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING"},
+       false},
+      {"ARuleInAMarkingChainThatStaysSetsTheDropBit",
+       [](Observed& observed, Dependents&) {
+         observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(15), ForeignLog()});
+       },
+       {{"nat/KUBE-MARK-MASQ", {"foreignRule"}},
+        {"nat/KUBE-POSTROUTING", {"markedPackets"}},
+        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       {"nat/KUBE-MARK-DROP"},
+       false},
+      {"AChainHoldsAForeignRule",
+       [](Observed& observed, Dependents&) {
+         observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
+       },
+       {{"nat/KUBE-MARK-MASQ", {"foreignRule"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
+      {"ACniConfigurationNamesTheChain",
+       [](Observed&, Dependents& dependents) {
+         dependents.cni.references = {
+             {"/etc/cni/net.d/10-net.conflist", "portmap", "KUBE-MARK-MASQ"}};
+       },
+       {{"nat/KUBE-MARK-MASQ", {"cniConfig"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}}},
+      {"CniConfigurationsCannotBeRead",
+       [](Observed&, Dependents& dependents) {
+         dependents.cni.problems = {"/etc/cni/net.d: Permission denied"};
+       },
+       {{"nat/KUBE-MARK-MASQ", {"cniConfig"}},
+        {"nat/KUBE-MARK-DROP", {"cniConfig"}},
+        {"nat/KUBE-POSTROUTING", {"markedPackets"}},
+        {"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       {},
+       false},
+      {"KubeProxyBefore125NeedsTheDropMark",
+       [](Observed& observed, Dependents&) { Serving(observed); },
+       {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+        {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
+        {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}},
+       {},
+       false},
+      {"KubeProxySince125DropsByItself",
+       [](Observed& observed, Dependents&) {
+         Serving(observed).Chain(Filter("KUBE-PROXY-FIREWALL"));
+       },
+       {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+        {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}}}},
+      {"KubeProxyOfIpvsModeBefore125",
+       [](Observed& observed, Dependents&) {
+         Serving(observed)
+             .Chain(Nat("KUBE-LOAD-BALANCER"))
+             .Chain(Nat("KUBE-FIREWALL"), {JumpTo("KUBE-MARK-DROP")});
+       },
+       {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+        {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
+        {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}},
+       {},
+       false},
+      {"KubeProxyCouldNotCleanUp",
+       [](Observed& observed, Dependents&) {
+         observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
+       },
+       {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
+        {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}}}},
+      {"KubeProxyCleanedUpAndLeftItsCanary",
+       [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-PROXY-CANARY")); },
+       {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
+        {"nat/KUBE-MARK-DROP", {"kubeProxyRemains"}},
+        {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
+        {"filter/KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}},
+       {},
+       false},
+      {"AForeignRuleSetsTheMasqueradeBit",
+       [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x4000)}; },
+       {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"}},
+      {"AForeignRuleSetsTheDropBit",
+       [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x8000)}; },
+       {{"filter/KUBE-FIREWALL rule", {"markedPackets"}}},
+       kAllOfNat,
+       false},
+      {"AForeignRuleSetsOtherBits",
+       [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0xffff3fff)}; },
+       {},
+       kAllOfNat},
+      {"AForeignRuleOfIPv6SetsTheBits",
+       [](Observed&, Dependents& dependents) {
+         dependents.mark_setters = {Setter(0xffffffff)};
+         dependents.mark_setters[0].ipv4 = false;
+       },
+       {},
+       kAllOfNat},
+      {"TheBitOfTheRuleCountsNotTheConfiguredOne",
+       [](Observed& observed, Dependents& dependents) {
+         observed.Chain(Nat("KUBE-POSTROUTING"),
+                        {ReturnUnmarked(20), ClearBit(20), MasqueradeAll(0)});
+         dependents.mark_setters = {Setter(0x100000)};
+       },
+       {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+       {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"}},
+  };
+  for (const ClaimCase& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    Observed observed = Residue();
+    Dependents dependents;
+    row.prepare(observed, dependents);
+    const Retirement retirement = PlanFor(Cleanup(), observed, dependents);
+    EXPECT_EQ(ChainsGone(retirement), row.chains_gone);
+    Kept expected = row.kept;
+    expected.insert(kCanaries.begin(), kCanaries.end());
+    EXPECT_EQ(KeptBy(retirement), expected);
+    EXPECT_EQ(Gone(retirement)
+                  .count("ip filter KUBE-FIREWALL: -D KUBE-FIREWALL -m comment --comment "
+                         "\"kubernetes firewall for dropping marked packets\" -m mark "
+                         "--mark 0x8000/0x8000 -j DROP"),
+              row.drop_mark_rule_goes ? 1U : 0U);
+  }
+}
 
 TEST(RetirementTest, AMarkingChainClaimsTheBitsThatItSetsOnly) {
   const MarkBits bits = {.masquerade = 14, .drop = 0};
@@ -263,7 +234,7 @@ TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
 TEST(RetirementTest, SaysEachClaimOnce) {
   Observed observed = Residue();
   Serving(observed);
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only);
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only);
   for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
     std::set<std::string> texts;
     for (const Claim& claim : one.claims) texts.insert(claim.text);
@@ -287,17 +258,16 @@ TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
 
 TEST(RetirementTest, NeverTouchesABaseChainOrTheMartianRule) {
   for (const std::string& line : Gone(PlanFor(Cleanup(), Residue(), {}, {.canaries = true}))) {
-    EXPECT_THAT(line, Not(::testing::HasSubstr("block incoming localnet")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-X INPUT")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-X POSTROUTING")));
-    EXPECT_THAT(line, Not(::testing::HasSubstr("-j KUBE-FIREWALL")));
+    EXPECT_THAT(line, Not(HasSubstr("block incoming localnet")));
+    EXPECT_THAT(line, Not(HasSubstr("-X INPUT")));
+    EXPECT_THAT(line, Not(HasSubstr("-X POSTROUTING")));
+    EXPECT_THAT(line, Not(HasSubstr("-j KUBE-FIREWALL")));
   }
 }
 
 TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
   for (const int bit : {0, 14, 20, 31}) {
-    for (const std::vector<testing::RuleContent>& postrouting :
-         std::vector<std::vector<testing::RuleContent>>{
+    for (const std::vector<RuleContent>& postrouting : std::vector<std::vector<RuleContent>>{
              {MasqueradeMarked(bit)},
              {MasqueradeMarkedPlain(bit)},
              {ReturnUnmarked(bit), ClearBit(bit), MasqueradeAllPlain(bit)},
@@ -317,7 +287,7 @@ TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
 
 TEST(RetirementTest, TakesAChainWhoseRulesLostTheirMatches) {
   Observed observed = Residue();
-  observed.Chain(Nat("KUBE-POSTROUTING"), {testing::BareReturn(), ClearBit(14), MasqueradeAll(0)});
+  observed.Chain(Nat("KUBE-POSTROUTING"), {BareReturn(), ClearBit(14), MasqueradeAll(0)});
   EXPECT_THAT(ChainsGone(PlanFor(Cleanup(), observed)), Contains("nat/KUBE-POSTROUTING"));
 }
 
@@ -334,14 +304,14 @@ TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
   observed.Chain(Filter("INPUT"), {});  // the jump is missing
   const Retirement retirement = PlanFor(Cleanup(), observed);
   EXPECT_TRUE(retirement.empty());
-  EXPECT_THAT(retirement.unsettled, ::testing::ElementsAre(Family::kIPv4));
+  EXPECT_THAT(retirement.unsettled, ElementsAre(Family::kIPv4));
 }
 
 // Another run may manage it, in another iptables mode.
 TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
+  const Observed observed = Made(Wanting(Mode::kLegacy, netlink::kFamilies, {}));
   EXPECT_EQ(PlanFor(Legacy(), observed), Retirement{});
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   const Retirement all = PlanFor(off, observed, {}, {.canaries = true, .when_off = true});
   EXPECT_FALSE(all.empty());
   for (const Change& change : all.changes) {
@@ -350,15 +320,15 @@ TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
 }
 
 TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {});
-  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  const PolicyInput off = Wanting(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   Dependents others;
   others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
   const Retirement kept = PlanFor(off, observed, others, {.when_off = true});
   EXPECT_EQ(ChainsGone(kept), std::set<std::string>{"filter/KUBE-FIREWALL"});
   ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
   EXPECT_EQ(KeptBy(kept)["mangle/KUBE-IPTABLES-HINT"], std::set<std::string>{"hintReaders"});
-  EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
+  EXPECT_THAT(ToString(kept.kept[0].claims), HasSubstr("-A MINE -j DROP"));
   // What of kubelet's stays is such a user, too.
   Dependents martians;
   martians.route_localnet.interfaces = {"all"};
@@ -373,7 +343,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
 }
 
 TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_TRUE(PlanFor(off, Residue()).empty());
   EXPECT_THAT(PlanFor(off, Residue()).kept, IsEmpty());
   EXPECT_THAT(ChainsGone(PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true})),
@@ -381,7 +351,7 @@ TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
 }
 
 TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
-  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   Dependents dependents;
   dependents.route_localnet.interfaces = {"all"};
   const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
@@ -394,12 +364,11 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
-  Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, six, {}));
+  Observed observed = Made(Wanting(Mode::kLegacy, six, {}));
   Serving(observed, Family::kIPv6).Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
-  const Retirement retirement =
-      PlanFor(::kipt::testing::Wanting(Mode::kCleanup, six, {}), observed);
-  EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
-  EXPECT_THAT(Gone(retirement), Not(Contains(::testing::HasSubstr("-D INPUT"))));
+  const Retirement retirement = PlanFor(Wanting(Mode::kCleanup, six, {}), observed);
+  EXPECT_THAT(Gone(retirement), Contains(HasSubstr("-D KUBE-FIREWALL")));
+  EXPECT_THAT(Gone(retirement), Not(Contains(HasSubstr("-D INPUT"))));
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"kubeProxy"});
 }
 
@@ -448,6 +417,82 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   EXPECT_FALSE(may(Cleanup(), observed));
   EXPECT_TRUE(may(Cleanup(), Residue()));
   EXPECT_FALSE(may(Legacy(), Residue()));
+}
+
+// ---- What is said of what goes and of what stays; the native table. ----
+
+// The reasons of the chains that go.
+std::set<std::string> WhyChainsGo(const Retirement& retirement) {
+  std::set<std::string> reasons;
+  for (const Change& change : retirement.changes) {
+    if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
+    reasons.insert(change.reason);
+  }
+  return reasons;
+}
+
+TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
+              ElementsAre("stale: not part of cleanup mode, and unused"));
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
+  EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
+              ElementsAre("stale: kubelet's chains are not desired, and unused"));
+}
+
+TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
+  Diff diff;
+  diff.changes.push_back({netlink::PutNativeTable{NativeMartians()}, "put"});
+  const PolicyInput desired = Wanting(Mode::kCleanup, netlink::kFamilies, {});
+  EXPECT_EQ(PlanRetirement(desired, {}, diff, {}, {}).unsettled,
+            std::vector<Family>{Family::kIPv4});
+}
+
+TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
+  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
+  Retirement retirement;
+  retirement.changes = {{netlink::DeleteChain{masq}, "why"}};
+  retirement.kept = {{{Nat("KUBE-POSTROUTING"), "kept", "r"}, {{ClaimKind::kKubeProxy, "claim"}}}};
+  const std::vector<ExistingItem> stale =
+      WithClaims({{masq, ":KUBE-MARK-MASQ - [0:0]", "a"},
+                  {masq, "another text", "b"},
+                  {Nat("OTHER"), ":KUBE-MARK-MASQ - [0:0]", "c"},
+                  {Nat("KUBE-POSTROUTING"), "kept", "d"},
+                  {Nat("KUBE-POSTROUTING"), "not kept", "e"},
+                  {Nat("OTHER"), "kept", "f"}},
+                 retirement);
+  std::vector<std::string> reasons;
+  for (const ExistingItem& one : stale) reasons.push_back(one.reason);
+  EXPECT_EQ(reasons, (std::vector<std::string>{"b", "c", "stale, kept: claim", "e", "f"}));
+}
+
+TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
+  const Diff diff = ComputeDiff(off, Observed().Native().snapshot());
+  ASSERT_EQ(diff.stale.size(), 1);
+  const RetirementOptions options = {.when_off = true};
+  Dependents dependents;
+  const auto taken = std::get<netlink::DeleteNativeTable>(
+      PlanRetirement(off, {}, diff, dependents, options).changes.at(0).operation);
+  EXPECT_EQ(taken.family, Family::kIPv4);
+  EXPECT_EQ(taken.name, kNativeTable);
+  EXPECT_EQ(ToTransaction(PlanRetirement(off, {}, diff, dependents, options).changes, 1)
+                .operations.size(),
+            1U);
+  Diff with_more = diff;
+  with_more.stale.push_back({Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "stale, kept"});
+  EXPECT_EQ(PlanRetirement(off, {}, with_more, dependents, options).changes.size(), 1U);
+  dependents.route_localnet.interfaces = {"eth0"};
+  EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
+  // Of a family that is managed, sync takes it; of one that is not, nobody does.
+  dependents.route_localnet = {};
+  const Family six[] = {Family::kIPv6};
+  for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
+    const PolicyInput of_six = Wanting(mode, six, {});
+    EXPECT_TRUE(PlanRetirement(of_six, {}, diff, dependents, options).empty());
+  }
+  EXPECT_TRUE(PlanRetirement(Cleanup(), {}, diff, dependents, options).empty());
+  EXPECT_TRUE(PlanRetirement(Legacy(), {}, diff, dependents, options).empty());
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include "agent/process/command.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -26,9 +25,6 @@ namespace {
 
 using agent::CommandRequest;
 using agent::CommandResult;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 absl::StatusOr<CommandResult> RunCommand(const CommandRequest& request) {
   return agent::NewCommandRunner()->Run(request);
@@ -132,7 +128,7 @@ TEST(CommandTest, KillsTheWholeGroupAtTheDeadline) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(20));
   std::string pid;
   std::ifstream(pid_file) >> pid;
-  ASSERT_THAT(pid, ::testing::Not(IsEmpty()));
+  ASSERT_THAT(pid, Not(IsEmpty()));
   for (int i = 0; i < 1000 && IsAlive(pid); ++i) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_FALSE(IsAlive(pid)) << pid;
   ExpectNoChildren();

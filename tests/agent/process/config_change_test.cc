@@ -8,7 +8,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <ostream>
 #include <string>
 
 #include "tests/agent/process/config_watch_fixture.h"
@@ -21,199 +20,145 @@ struct Case {
   Act before;
   Act act;
 };
-void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
-std::string NameOf(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
-using ConfigChange = ::testing::TestWithParam<Case>;
+TEST(ConfigChange, IsSaidOnceAndTheNextOneToo) {
+  const Case rows[] = {
+      {"WrittenOver", MakeFile,
+       [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {"Cp", MakeFile,
+       [](const TemporaryTree& tree) {
+         tree.Write("new", "new");
+         MustRun({"cp", tree.Path("new"), tree.Path("etc/config.yaml")});
+       }},
+      {"Mv", MakeFile,
+       [](const TemporaryTree& tree) {
+         tree.Write("etc/.new", "new");
+         Rename(tree, "etc/.new", "etc/config.yaml");
+       }},
+      {"SedInPlace", MakeFile,
+       [](const TemporaryTree& tree) {
+         MustRun({"sed", "-i", "s/old/new/", tree.Path("etc/config.yaml")});
+       }},
+      {"VimRenamesAndWritesANewOne", MakeFile,
+       [](const TemporaryTree& tree) {
+         tree.Write("etc/.config.yaml.swp", "swap");
+         tree.Write("etc/4913", "");
+         tree.Remove("etc/4913");
+         Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+         tree.Write("etc/config.yaml", "new");
+         EXPECT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0600), 0);
+         tree.Remove("etc/config.yaml~");
+         tree.Remove("etc/.config.yaml.swp");
+       }},
+      {"LnSfn",
+       [](const TemporaryTree& tree) {
+         tree.Write("a/config.yaml", "old");
+         tree.Write("b/config.yaml", "new");
+         tree.Link("etc/config.yaml", "../a/config.yaml");
+       },
+       [](const TemporaryTree& tree) {
+         MustRun({"ln", "-sfn", "../b/config.yaml", tree.Path("etc/config.yaml")});
+       }},
+      {"LinkRemovedAndMadeAgain",
+       [](const TemporaryTree& tree) {
+         tree.Write("a", "old");
+         tree.Write("b", "new");
+         tree.Link("etc/config.yaml", tree.Path("a"));
+       },
+       [](const TemporaryTree& tree) {
+         tree.Remove("etc/config.yaml");
+         tree.Link("etc/config.yaml", tree.Path("b"));
+       }},
+      {"LinkRenamedAway",
+       [](const TemporaryTree& tree) {
+         tree.Write("a", "old");
+         tree.Link("etc/config.yaml", "../a");
+       },
+       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }},
+      {"LinkReplacedByAFile", MakeConfigMap,
+       [](const TemporaryTree& tree) {
+         tree.Remove("etc/config.yaml");
+         tree.Write("etc/config.yaml", "new");
+       }},
+      {"LinkMadeToAFileThatIsThere",
+       [](const TemporaryTree& tree) {
+         tree.Write("a", "new");
+         tree.Directory("etc");
+       },
+       [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
+      {"WrittenBehindALink",
+       [](const TemporaryTree& tree) {
+         tree.Write("a/real", "old");
+         tree.Link("etc/config.yaml", "../a/real");
+       },
+       [](const TemporaryTree& tree) { tree.Write("a/real", "new"); }},
+      {"LinkToADirectoryLeadsElsewhere",
+       [](const TemporaryTree& tree) {
+         tree.Write("a/config.yaml", "old");
+         tree.Write("b/config.yaml", "new");
+         tree.Link("etc", "a");
+       },
+       [](const TemporaryTree& tree) {
+         MustRun({"ln", "-sfn", "b", tree.Path("etc")});
+       }},
+      {"ConfigMapUpdated", MakeConfigMap,
+       [](const TemporaryTree& tree) {
+         tree.Write("etc/..2026_11_21/config.yaml", "new");
+         tree.Link("etc/..data_tmp", "..2026_11_21");
+         Rename(tree, "etc/..data_tmp", "etc/..data");
+         tree.Remove("etc/..2026_11_20");
+       }},
+      {"Removed", MakeFile, [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }},
+      {"RemovedWithItsDirectory", MakeFile, [](const TemporaryTree& tree) { tree.Remove("etc"); }},
+      {"MadeForTheFirstTime", [](const TemporaryTree& tree) { tree.Directory("etc"); },
+       [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {"MadeWithItsDirectory", [](const TemporaryTree&) {},
+       [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {"RemovedAndMadeAgain", MakeFile,
+       [](const TemporaryTree& tree) {
+         tree.Remove("etc/config.yaml");
+         tree.Write("etc/config.yaml", "new");
+       }},
+      {"DirectoryReplaced",
+       [](const TemporaryTree& tree) {
+         MakeFile(tree);
+         tree.Write("new/config.yaml", "new");
+       },
+       [](const TemporaryTree& tree) {
+         Rename(tree, "etc", "etc.old");
+         Rename(tree, "new", "etc");
+       }},
+      {"SecondNameOfAnotherFile",
+       [](const TemporaryTree& tree) {
+         tree.Directory("etc");
+         tree.Write("other", "new");
+       },
+       [](const TemporaryTree& tree) {
+         std::filesystem::create_hard_link(tree.Path("other"), tree.Path("etc/config.yaml"));
+       }},
+      {"WrittenUnderAnotherName",
+       [](const TemporaryTree& tree) {
+         MakeFile(tree);
+         std::filesystem::create_hard_link(tree.Path("etc/config.yaml"), tree.Path("other"));
+       },
+       [](const TemporaryTree& tree) { tree.Write("other", "new"); }},
+  };
+  for (const Case& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(ConfigChange, IsSaidOnceAndTheNextOneToo) {
-  const TemporaryTree tree;
-  GetParam().before(tree);
-  Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  EXPECT_EQ(TimesSaid(*watch), 0);
-  GetParam().act(tree);
-  EXPECT_EQ(TimesSaid(*watch), 1);
-  Settle();
-  tree.Write("etc/config.yaml", "written afterwards");
-  EXPECT_EQ(TimesSaid(*watch), 1) << "watches what stands there now";
-  tree.Remove("etc/config.yaml");
-  EXPECT_EQ(TimesSaid(*watch), 1);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    , ConfigChange,
-    ::testing::Values(
-        Case{.name = "WrittenOver",
-             .before = MakeFile,
-             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
-        Case{.name = "Cp",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("new", "new");
-                   MustRun({"cp", tree.Path("new"), tree.Path("etc/config.yaml")});
-                 }},
-        Case{.name = "Mv",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("etc/.new", "new");
-                   Rename(tree, "etc/.new", "etc/config.yaml");
-                 }},
-        Case{.name = "SedInPlace",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   MustRun({"sed", "-i", "s/old/new/", tree.Path("etc/config.yaml")});
-                 }},
-        Case{.name = "VimRenamesAndWritesANewOne",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("etc/.config.yaml.swp", "swap");
-                   tree.Write("etc/4913", "");
-                   tree.Remove("etc/4913");
-                   Rename(tree, "etc/config.yaml", "etc/config.yaml~");
-                   tree.Write("etc/config.yaml", "new");
-                   EXPECT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0600), 0);
-                   tree.Remove("etc/config.yaml~");
-                   tree.Remove("etc/.config.yaml.swp");
-                 }},
-        Case{.name = "LnSfn",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a/config.yaml", "old");
-                   tree.Write("b/config.yaml", "new");
-                   tree.Link("etc/config.yaml", "../a/config.yaml");
-                 },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   MustRun({"ln", "-sfn", "../b/config.yaml", tree.Path("etc/config.yaml")});
-                 }},
-        Case{.name = "LinkRemovedAndMadeAgain",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a", "old");
-                   tree.Write("b", "new");
-                   tree.Link("etc/config.yaml", tree.Path("a"));
-                 },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Remove("etc/config.yaml");
-                   tree.Link("etc/config.yaml", tree.Path("b"));
-                 }},
-        Case{.name = "LinkRenamedAway",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a", "old");
-                   tree.Link("etc/config.yaml", "../a");
-                 },
-             .act = [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }},
-        Case{.name = "LinkReplacedByAFile",
-             .before = MakeConfigMap,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Remove("etc/config.yaml");
-                   tree.Write("etc/config.yaml", "new");
-                 }},
-        Case{.name = "LinkMadeToAFileThatIsThere",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a", "new");
-                   tree.Directory("etc");
-                 },
-             .act = [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
-        Case{.name = "WrittenBehindALink",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a/real", "old");
-                   tree.Link("etc/config.yaml", "../a/real");
-                 },
-             .act = [](const TemporaryTree& tree) { tree.Write("a/real", "new"); }},
-        Case{.name = "LinkToADirectoryLeadsElsewhere",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("a/config.yaml", "old");
-                   tree.Write("b/config.yaml", "new");
-                   tree.Link("etc", "a");
-                 },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   MustRun({"ln", "-sfn", "b", tree.Path("etc")});
-                 }},
-        Case{.name = "ConfigMapUpdated",
-             .before = MakeConfigMap,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("etc/..2026_11_21/config.yaml", "new");
-                   tree.Link("etc/..data_tmp", "..2026_11_21");
-                   Rename(tree, "etc/..data_tmp", "etc/..data");
-                   tree.Remove("etc/..2026_11_20");
-                 }},
-        Case{.name = "Removed",
-             .before = MakeFile,
-             .act = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }},
-        Case{.name = "RemovedWithItsDirectory",
-             .before = MakeFile,
-             .act = [](const TemporaryTree& tree) { tree.Remove("etc"); }},
-        Case{.name = "MadeForTheFirstTime",
-             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
-             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
-        Case{.name = "MadeWithItsDirectory",
-             .before = [](const TemporaryTree&) {},
-             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
-        Case{.name = "RemovedAndMadeAgain",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Remove("etc/config.yaml");
-                   tree.Write("etc/config.yaml", "new");
-                 }},
-        Case{.name = "DirectoryReplaced",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   MakeFile(tree);
-                   tree.Write("new/config.yaml", "new");
-                 },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   Rename(tree, "etc", "etc.old");
-                   Rename(tree, "new", "etc");
-                 }},
-        Case{.name = "SecondNameOfAnotherFile",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   tree.Directory("etc");
-                   tree.Write("other", "new");
-                 },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   std::filesystem::create_hard_link(tree.Path("other"),
-                                                     tree.Path("etc/config.yaml"));
-                 }},
-        Case{.name = "WrittenUnderAnotherName",
-             .before =
-                 [](const TemporaryTree& tree) {
-                   MakeFile(tree);
-                   std::filesystem::create_hard_link(tree.Path("etc/config.yaml"),
-                                                     tree.Path("other"));
-                 },
-             .act = [](const TemporaryTree& tree) { tree.Write("other", "new"); }}),
-    NameOf);
-
-using ConfigNoChange = ::testing::TestWithParam<Case>;
-
-TEST_P(ConfigNoChange, IsNotSaid) {
-  const TemporaryTree tree;
-  GetParam().before(tree);
-  Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  GetParam().act(tree);
-  EXPECT_EQ(TimesSaid(*watch), 0);
-  Settle();
-  tree.Write("etc/config.yaml", "new");
-  EXPECT_EQ(TimesSaid(*watch), 1);
+    const TemporaryTree tree;
+    row.before(tree);
+    Settle();
+    auto watch = Watch(tree, "etc/config.yaml");
+    EXPECT_EQ(TimesSaid(*watch), 0);
+    row.act(tree);
+    EXPECT_EQ(TimesSaid(*watch), 1);
+    Settle();
+    tree.Write("etc/config.yaml", "written afterwards");
+    EXPECT_EQ(TimesSaid(*watch), 1) << "watches what stands there now";
+    tree.Remove("etc/config.yaml");
+    EXPECT_EQ(TimesSaid(*watch), 1);
+  }
 }
 
 // More than the queue of the kernel holds.
@@ -224,47 +169,47 @@ void Storm(const TemporaryTree& tree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , ConfigNoChange,
-    ::testing::Values(
-        Case{.name = "StormOfOtherFiles", .before = MakeFile, .act = Storm},
-        Case{.name = "StormOfOtherFilesWhereThereIsNone",
-             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
-             .act = Storm},
-        Case{.name = "Read",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   std::ifstream file(tree.Path("etc/config.yaml"));
-                   EXPECT_EQ(file.get(), 'o');
-                 }},
-        Case{.name = "OpenedForWritingOnly",
-             .before = MakeFile,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   OpenFile(tree.Path("etc/config.yaml"), 0).Close();
-                 }},
-        Case{.name = "ConfigMapPrepared",
-             .before = MakeConfigMap,
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("etc/..2026_11_21/config.yaml", "new");
-                   tree.Link("etc/..data_tmp", "..2026_11_21");
-                 }},
-        Case{.name = "DirectoryMadeWithoutAFile",
-             .before = [](const TemporaryTree&) {},
-             .act = [](const TemporaryTree& tree) { tree.Directory("etc"); }},
-        Case{.name = "LinkToNowhere",
-             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
-             .act = [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
-        Case{.name = "MadeAndRemoved",
-             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
-             .act =
-                 [](const TemporaryTree& tree) {
-                   tree.Write("etc/config.yaml", "new");
-                   tree.Remove("etc/config.yaml");
-                 }}),
-    NameOf);
+TEST(ConfigNoChange, IsNotSaid) {
+  const Case rows[] = {
+      {"StormOfOtherFiles", MakeFile, Storm},
+      {"StormOfOtherFilesWhereThereIsNone",
+       [](const TemporaryTree& tree) { tree.Directory("etc"); }, Storm},
+      {"Read", MakeFile,
+       [](const TemporaryTree& tree) {
+         std::ifstream file(tree.Path("etc/config.yaml"));
+         EXPECT_EQ(file.get(), 'o');
+       }},
+      {"OpenedForWritingOnly", MakeFile,
+       [](const TemporaryTree& tree) { OpenFile(tree.Path("etc/config.yaml"), 0).Close(); }},
+      {"ConfigMapPrepared", MakeConfigMap,
+       [](const TemporaryTree& tree) {
+         tree.Write("etc/..2026_11_21/config.yaml", "new");
+         tree.Link("etc/..data_tmp", "..2026_11_21");
+       }},
+      {"DirectoryMadeWithoutAFile", [](const TemporaryTree&) {},
+       [](const TemporaryTree& tree) { tree.Directory("etc"); }},
+      {"LinkToNowhere", [](const TemporaryTree& tree) { tree.Directory("etc"); },
+       [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
+      {"MadeAndRemoved", [](const TemporaryTree& tree) { tree.Directory("etc"); },
+       [](const TemporaryTree& tree) {
+         tree.Write("etc/config.yaml", "new");
+         tree.Remove("etc/config.yaml");
+       }},
+  };
+  for (const Case& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    const TemporaryTree tree;
+    row.before(tree);
+    Settle();
+    auto watch = Watch(tree, "etc/config.yaml");
+    row.act(tree);
+    EXPECT_EQ(TimesSaid(*watch), 0);
+    Settle();
+    tree.Write("etc/config.yaml", "new");
+    EXPECT_EQ(TimesSaid(*watch), 1);
+  }
+}
 
 }  // namespace
 }  // namespace kipt::testing

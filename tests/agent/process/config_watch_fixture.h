@@ -5,8 +5,6 @@
 #define KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/config_watch.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"

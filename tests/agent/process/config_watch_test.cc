@@ -5,18 +5,24 @@
 #include "agent/process/config_watch.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <ostream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/process/config_watch_fixture.h"
+#include "tests/agent/process/without_capabilities.h"
+#include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -29,78 +35,74 @@ struct WritingCase {
   Act begin;  // before the file is opened for writing
   int flags = 0;
 };
-void PrintTo(const WritingCase& c, std::ostream* stream) { *stream << c.name; }
 
-using ConfigWriting = ::testing::TestWithParam<WritingCase>;
+TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
+  const WritingCase rows[] = {
+      {"Truncated", [](const TemporaryTree&) {}, O_TRUNC},
+      {"Appended", [](const TemporaryTree&) {}, O_APPEND},
+      {"ANewFileInsteadOfOneThatWasRenamed",
+       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/config.yaml~"); },
+       O_CREAT | O_EXCL},
+      {"ANewFileInsteadOfOneThatWasRemoved",
+       [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }, O_CREAT | O_EXCL},
+  };
+  for (const WritingCase& row : rows) {
+    SCOPED_TRACE(row.name);
 
-TEST_P(ConfigWriting, IsNotSaidBeforeItsEnd) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  GetParam().begin(tree);
-  OpenFile file(tree.Path("etc/config.yaml"), GetParam().flags);
-  for (int i = 0; i < 3; ++i) {
+    const TemporaryTree tree;
+    MakeFile(tree);
+    Settle();
+    auto watch = Watch(tree, "etc/config.yaml");
+    row.begin(tree);
+    OpenFile file(tree.Path("etc/config.yaml"), row.flags);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(TimesSaid(*watch), 0);
+      file.Write("some");
+      tree.Write("etc/other", "x");
+    }
     EXPECT_EQ(TimesSaid(*watch), 0);
-    file.Write("some");
-    tree.Write("etc/other", "x");
+    file.Close();
+    EXPECT_EQ(TimesSaid(*watch), 1);
   }
-  EXPECT_EQ(TimesSaid(*watch), 0);
-  file.Close();
-  EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , ConfigWriting,
-    ::testing::Values(
-        WritingCase{.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
-        WritingCase{.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
-        WritingCase{.name = "ANewFileInsteadOfOneThatWasRenamed",
-                    .begin =
-                        [](const TemporaryTree& tree) {
-                          Rename(tree, "etc/config.yaml", "etc/config.yaml~");
-                        },
-                    .flags = O_CREAT | O_EXCL},
-        WritingCase{.name = "ANewFileInsteadOfOneThatWasRemoved",
-                    .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
-                    .flags = O_CREAT | O_EXCL}),
-    [](const auto& of) { return of.param.name; });
+class ConfigWatchTest : public ::testing::Test {
+ protected:
+  const TemporaryTree tree_;
+};
 
-TEST(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   for (int i = 100; i < 300; ++i) {
-    tree.Write("etc/config.yaml", absl::StrCat(i));
+    tree_.Write("etc/config.yaml", absl::StrCat(i));
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
   }
 }
 
 // The file's times may be those of the write before. A busy machine is too late at times.
-TEST(ConfigWatchTest, TakesAnyEndOfAWriteRightAfterAChangeForOne) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, TakesAnyEndOfAWriteRightAfterAChangeForOne) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   int said = 0;
   for (int i = 0; i < 100 && said == 0; ++i) {
-    tree.Write("etc/config.yaml", "new");
+    tree_.Write("etc/config.yaml", "new");
     EXPECT_EQ(TimesSaid(*watch), 1);
-    OpenFile(tree.Path("etc/config.yaml"), 0).Close();
+    OpenFile(tree_.Path("etc/config.yaml"), 0).Close();
     said = TimesSaid(*watch);
   }
   EXPECT_EQ(said, 1);
 }
 
-TEST(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
-  const TemporaryTree tree;
+TEST_F(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
   const auto lead_to = [&](const std::string& target) {
-    tree.Link("etc/new", target);
-    Rename(tree, "etc/new", "etc/config.yaml");
+    tree_.Link("etc/new", target);
+    Rename(tree_, "etc/new", "etc/config.yaml");
   };
-  tree.Write("etc/b", "b");
+  tree_.Write("etc/b", "b");
   lead_to("a");
-  auto watch = Watch(tree, "etc/config.yaml");
-  OpenFile file(tree.Path("etc/a"), O_CREAT);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  OpenFile file(tree_.Path("etc/a"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
   lead_to("b");
   EXPECT_EQ(TimesSaid(*watch), 1);
@@ -110,74 +112,69 @@ TEST(ConfigWatchTest, ForgetsAHalfWrittenFileThatALinkLeaves) {
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
-  Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+TEST_F(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  Rename(tree_, "etc/config.yaml", "etc/config.yaml~");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  OpenFile file(tree_.Path("etc/config.yaml"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
   file.Close();
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
-  const TemporaryTree tree;
-  MakeConfigMap(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
+  MakeConfigMap(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   std::string old = "..2026_11_20";
   for (int i = 0; i < 50; ++i) {
     const std::string now = absl::StrCat("..2026_12_", i);
-    tree.Write("etc/" + now + "/config.yaml", "new");
-    tree.Link("etc/..data_tmp", now);
+    tree_.Write("etc/" + now + "/config.yaml", "new");
+    tree_.Link("etc/..data_tmp", now);
     EXPECT_EQ(TimesSaid(*watch), 0) << i;
-    Rename(tree, "etc/..data_tmp", "etc/..data");
+    Rename(tree_, "etc/..data_tmp", "etc/..data");
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
-    tree.Remove("etc/" + old);
+    tree_.Remove("etc/" + old);
     EXPECT_EQ(TimesSaid(*watch), 0) << i;
     old = now;
   }
 }
 
-TEST(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
-  const TemporaryTree tree;
-  tree.Link("etc/config.yaml", "other");
-  tree.Link("etc/other", "config.yaml");
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/other");
-  tree.Write("etc/other", "new");
+TEST_F(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
+  tree_.Link("etc/config.yaml", "other");
+  tree_.Link("etc/other", "config.yaml");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/other");
+  tree_.Write("etc/other", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
-TEST(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
-  const TemporaryTree tree;
-  tree.Directory("etc/config.yaml");
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/config.yaml");
-  tree.Write("etc/config.yaml", "new");
+TEST_F(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
+  tree_.Directory("etc/config.yaml");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/config.yaml");
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
 // A relative path: any program may make files in the directories above the tree, such as /tmp, and
 // an absolute path has these watched, too.
-TEST(ConfigWatchTest, DoesNotWakeItself) {
-  const TemporaryTree tree;
-  MakeFile(tree);
+TEST_F(ConfigWatchTest, DoesNotWakeItself) {
+  MakeFile(tree_);
   const std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(tree.root());
+  std::filesystem::current_path(tree_.root());
   const auto watch = ConfigWatch::Create("etc/config.yaml");
   ASSERT_THAT(watch, IsOk());
   EXPECT_FALSE(HasEvents(**watch));
-  tree.Write("etc/config.yaml", "new");
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(true));
   EXPECT_FALSE(HasEvents(**watch));
-  std::ifstream(tree.Path("etc/config.yaml")).get();
+  std::ifstream(tree_.Path("etc/config.yaml")).get();
   EXPECT_FALSE(HasEvents(**watch)) << "nor is it woken by a reader";
   std::filesystem::current_path(before);
 }
 
-TEST(ConfigWatchTest, RefusesAnEmptyPath) {
+TEST_F(ConfigWatchTest, RefusesAnEmptyPath) {
   EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -198,27 +195,25 @@ void Overflow(const TemporaryTree& tree) {
   ASSERT_TRUE(renamed);
 }
 
-TEST(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
-  const TemporaryTree tree;
-  MakeFile(tree);
+TEST_F(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+  MakeFile(tree_);
   Settle();
-  auto watch = Watch(tree, "etc/config.yaml");
-  Overflow(tree);
-  tree.Write("etc/config.yaml", "new");
+  auto watch = Watch(tree_, "etc/config.yaml");
+  Overflow(tree_);
+  tree_.Write("etc/config.yaml", "new");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  tree.Write("etc/config.yaml", "newer");
+  tree_.Write("etc/config.yaml", "newer");
   EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
 }
 
-TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
-  tree.Remove("etc/config.yaml");
+TEST_F(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
+  tree_.Remove("etc/config.yaml");
   EXPECT_EQ(TimesSaid(*watch), 1);
-  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  OpenFile file(tree_.Path("etc/config.yaml"), O_CREAT);
   EXPECT_EQ(TimesSaid(*watch), 0);
-  Overflow(tree);
+  Overflow(tree_);
   file.Write("new");
   file.Close();
   EXPECT_EQ(TimesSaid(*watch), 1);
@@ -232,40 +227,203 @@ int WatchesOf(const ConfigWatch& watch) {
   return count;
 }
 
-TEST(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
-  const TemporaryTree tree;
-  tree.Write("0/config.yaml", "old");
-  tree.Link("etc", "0");
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
+  tree_.Write("0/config.yaml", "old");
+  tree_.Link("etc", "0");
+  auto watch = Watch(tree_, "etc/config.yaml");
   const int before = WatchesOf(*watch);
   EXPECT_GT(before, 0);
   for (int i = 1; i <= 20; ++i) {
-    tree.Write(absl::StrCat(i, "/config.yaml"), "new");
-    tree.Link("etc.new", absl::StrCat(i));
-    Rename(tree, "etc.new", "etc");
+    tree_.Write(absl::StrCat(i, "/config.yaml"), "new");
+    tree_.Link("etc.new", absl::StrCat(i));
+    Rename(tree_, "etc.new", "etc");
     EXPECT_EQ(TimesSaid(*watch), 1) << i;
   }
   EXPECT_EQ(WatchesOf(*watch), before);
 }
 
-TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
-  const TemporaryTree tree;
-  MakeFile(tree);
-  auto watch = Watch(tree, "etc/config.yaml");
+TEST_F(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
+  MakeFile(tree_);
+  auto watch = Watch(tree_, "etc/config.yaml");
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
   const int watches_before = WatchesOf(*watch);
   const auto descriptors_before = descriptors();
   for (int i = 0; i < 1000; ++i) {
-    Rename(tree, "etc", "etc.old");
-    tree.Write("etc/config.yaml", "new");
+    Rename(tree_, "etc", "etc.old");
+    tree_.Write("etc/config.yaml", "new");
     EXPECT_GE(TimesSaid(*watch), 1) << i;
-    tree.Remove("etc.old");
+    tree_.Remove("etc.old");
     TimesSaid(*watch);
   }
   EXPECT_EQ(WatchesOf(*watch), watches_before);
   EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+// The watch of a configuration file where something may not be read, or a limit is reached.
+
+// As long as it exists, a directory in which names can be looked up and made, but not listed.
+class Unlistable {
+ public:
+  explicit Unlistable(std::string path) : path_(std::move(path)) { Set(0311); }
+  ~Unlistable() { Set(0755); }
+  Unlistable(const Unlistable&) = delete;
+  Unlistable& operator=(const Unlistable&) = delete;
+
+ private:
+  void Set(mode_t mode) const { EXPECT_EQ(chmod(path_.c_str(), mode), 0) << path_; }
+  std::string path_;
+};
+
+struct UnlistableCase {
+  std::string name;
+  std::string unlistable;
+  Act before;
+  Act act;
+  bool is_lost = false;  // afterwards nothing could be noticed
+};
+
+TEST(ConfigUnlistable, IsSaidOnce) {
+  const UnlistableCase rows[] = {
+      {"AFileIsWrittenOver", "etc", MakeFile,
+       [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+      {"AFileIsRenamed", "etc", MakeFile,
+       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }, true},
+      {"AFileIsReplaced", "etc",
+       [](const TemporaryTree& tree) {
+         MakeFile(tree);
+         tree.Write("etc/new", "new");
+       },
+       [](const TemporaryTree& tree) { Rename(tree, "etc/new", "etc/config.yaml"); }},
+      {"ADirectoryIsReplaced", "outer",
+       [](const TemporaryTree& tree) {
+         tree.Write("outer/etc/config.yaml", "old");
+         tree.Write("outer/new/config.yaml", "new");
+         tree.Link("etc", "outer/etc");
+       },
+       [](const TemporaryTree& tree) {
+         Rename(tree, "outer/etc", "outer/away");
+         Rename(tree, "outer/new", "outer/etc");
+       }},
+      {"ALinkToItIsMade", "real",
+       [](const TemporaryTree& tree) { tree.Write("real/config.yaml", "new"); },
+       [](const TemporaryTree& tree) { tree.Link("etc", "real"); }},
+  };
+  for (const UnlistableCase& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    const TemporaryTree tree;
+    row.before(tree);
+    const Unlistable unlistable(tree.Path(row.unlistable));
+    Settle();
+    WithoutCapabilities([&] {
+      auto watch = Watch(tree, "etc/config.yaml");
+      ASSERT_NE(watch, nullptr);
+      row.act(tree);
+      if (row.is_lost) {
+        EXPECT_THAT(watch->Drain(), StatusIs(absl::StatusCode::kPermissionDenied));
+      } else {
+        EXPECT_EQ(TimesSaid(*watch), 1);
+      }
+    });
+  }
+}
+
+TEST(ConfigWatchFaultTest, RefusesAFileOfWhichNoChangeCouldBeNoticed) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  const Unlistable unlistable(tree.Path("etc"));
+  ASSERT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0200), 0);
+  WithoutCapabilities([&] {
+    for (const char* file : {"etc/config.yaml", "etc/none"}) {
+      EXPECT_THAT(ConfigWatch::Create(tree.Path(file)),
+                  StatusIs(absl::StatusCode::kPermissionDenied))
+          << file;
+    }
+  });
+}
+
+TEST(ConfigWatchFaultTest, WatchesAnUnreadableFileByItsDirectory) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  ASSERT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0200), 0);
+  WithoutCapabilities([&] {
+    auto watch = Watch(tree, "etc/config.yaml");
+    ASSERT_NE(watch, nullptr);
+    tree.Write("etc/config.yaml", "longer than before");
+    EXPECT_EQ(TimesSaid(*watch), 1);
+  });
+}
+
+// The descriptor that is opened next.
+int NextDescriptor() {
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  return next;
+}
+
+TEST(ConfigWatchFaultTest, SaysWhichResourceIsExhausted) {
+  struct Row {
+    const char* what;
+    const char* file;
+    FailingCall call;
+  };
+  const Row rows[] = {
+      {"instances", "etc/config.yaml",
+       FailingCall{.number = SYS_inotify_init1,
+                   .argument = 0,
+                   .value = IN_CLOEXEC | IN_NONBLOCK,
+                   .error = EMFILE}},
+      {"watches of directories", "etc/none",
+       FailingCall{.number = SYS_inotify_add_watch,
+                   .argument = 0,
+                   .value = static_cast<uint32_t>(NextDescriptor()),
+                   .error = ENOSPC}},
+      {"watches, for the file", "etc/config.yaml",
+       FailingCall{.number = SYS_inotify_add_watch,
+                   .argument = 2,
+                   .value = IN_CLOSE_WRITE | IN_MOVE_SELF,
+                   .error = ENOSPC}},
+  };
+  const TemporaryTree tree;
+  MakeFile(tree);
+  for (const Row& row : rows) {
+    WithFailingCall(row.call, [&] {
+      EXPECT_THAT(ConfigWatch::Create(tree.Path(row.file)),
+                  StatusIs(absl::StatusCode::kResourceExhausted))
+          << row.what;
+    });
+  }
+}
+
+TEST(ConfigWatchFaultTest, RefusesToWatchWhatItCannotSearchForWithoutDescriptors) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // inotify's is the last one.
+  const rlimit few = {.rlim_cur = static_cast<rlim_t>(NextDescriptor()) + 1,
+                      .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const absl::Status status = ConfigWatch::Create("/etc/config.yaml").status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(ConfigWatchFaultTest, TakesTheRootForAFileThatNeverChanges) {
+  auto watch = ConfigWatch::Create("/");
+  ASSERT_THAT(watch, IsOk());
+  EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(false));
+}
+
+TEST(ConfigWatchFaultTest, SaysThatItsEventsCannotBeRead) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  WithFailingCall({.number = SYS_read,
+                   .argument = 0,
+                   .value = static_cast<uint32_t>(watch->fd()),
+                   .error = EIO},
+                  [&] { EXPECT_FALSE(watch->Drain().ok()); });
 }
 
 }  // namespace

@@ -4,21 +4,25 @@
 #include <fcntl.h>
 #include <seccomp.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/agent/process/without_capabilities.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -30,9 +34,8 @@ using agent::NodeFiles;
 using agent::OwnedFd;
 using agent::ReadFile;
 using agent::ReadToEnd;
+using agent::WalkedPath;
 using agent::WalkPath;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(OwnedFdTest, ClosesNothingIfItHoldsNone) {
   errno = 0;
@@ -181,7 +184,7 @@ TEST(InotifyTest, TakesEventsWhateverErrorCameBefore) {
     tree.Write(absl::StrCat("f", before), "x");
     errno = before;
     EXPECT_THAT(take(), IsOk());
-    EXPECT_THAT(names, ::testing::ElementsAre(absl::StrCat("f", before)));
+    EXPECT_THAT(names, ElementsAre(absl::StrCat("f", before)));
     names.clear();
   }
 }
@@ -199,6 +202,138 @@ TEST(InotifyTest, SaysThatItsEventsCannotBeRead) {
                       EXPECT_EQ(status.ok(), error == EINTR) << status;
                     });
   }
+}
+
+// ---- WalkPath follows a path as the kernel does. ----
+
+// What is at a path of this tree:
+//   f, d/f                 files
+//   d/abs -> /d/f          up -> ../../f
+//   sbin -> usr/sbin       usr/sbin/tool -> ../sbin/other, usr/sbin/other
+struct WalkCase {
+  std::string name;
+  std::string path;
+  int error = 0;
+  std::string text = {};  // of the file that is found
+  std::vector<std::string> names = {};
+  std::string root = "";
+};
+
+TEST(PathWalk, EndsAsTheKernelsDoes) {
+  const WalkCase rows[] = {
+      {.name = "AFile", .path = "/d//./f", .text = "d/f", .names = {"/d//./f", "/d/f"}},
+      {.name = "AFileThatIsNotThere", .path = "/d/g", .error = ENOENT},
+      {.name = "AFileInPlaceOfADirectory", .path = "/f/f", .error = ENOTDIR},
+      {.name = "NothingIsAboveTheRoot", .path = "/../d/../../f", .text = "f"},
+      {.name = "NoLinkLeavesTheRoot", .path = "/up", .text = "f"},
+      {.name = "AnAbsoluteLinkBeginsAtTheRoot",
+       .path = "/d/abs",
+       .text = "d/f",
+       .names = {"/d/abs", "/d/f"}},
+      {.name = "TheWholeWayOfALinkIsNamed",
+       .path = "/sbin/tool",
+       .text = "usr/sbin/other",
+       .names = {"/sbin/tool", "/usr/sbin/tool", "/usr/sbin/../sbin/other", "/usr/sbin/other"}},
+      {.name = "LinksOfDirectoriesAreNotNamed",
+       .path = "/sbin/other",
+       .text = "usr/sbin/other",
+       .names = {"/sbin/other", "/usr/sbin/other"}},
+      {.name = "ARootThatIsNotThere", .path = "/f", .error = ENOENT, .root = "none"},
+      {.name = "ARootThatIsAFile", .path = "/", .error = ENOTDIR, .root = "f"},
+  };
+  for (const WalkCase& row : rows) {
+    SCOPED_TRACE(row.name);
+
+    const TemporaryTree tree;
+    for (const char* file : {"f", "d/f", "usr/sbin/other"}) tree.Write(file, file);
+    tree.Link("d/abs", "/d/f");
+    tree.Link("up", "../../f");
+    tree.Link("sbin", "usr/sbin");
+    tree.Link("usr/sbin/tool", "../sbin/other");
+    const WalkedPath walked = WalkPath(tree.Path(row.root), row.path);
+    EXPECT_EQ(walked.error, row.error);
+    if (!row.names.empty()) EXPECT_EQ(walked.names, row.names);
+    EXPECT_EQ(walked.file.valid(), walked.error == 0);
+    if (walked.error != 0) continue;
+    EXPECT_THAT(ReadFile(absl::StrCat("/proc/self/fd/", walked.file.get())),
+                IsOkAndHolds(row.text));
+  }
+}
+
+TEST(PathWalkTest, LeavesTheCurrentDirectoryByARelativePath) {
+  const TemporaryTree tree;
+  tree.Write("f", "above");
+  tree.Directory("d");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.Path("d"));
+  const WalkedPath walked = WalkPath("/", "../f");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(walked.error, 0);
+}
+
+TEST(PathWalkTest, FollowsAnAbsolutePathFromADirectoryThatMayNotBeSearched) {
+  const TemporaryTree tree;
+  tree.Write("f", "text");
+  tree.Directory("closed");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.Path("closed"));
+  ASSERT_EQ(chmod(tree.Path("closed").c_str(), 0), 0);
+  WithoutCapabilities([&] {
+    EXPECT_EQ(WalkPath("/", tree.Path("f")).error, 0);
+    EXPECT_EQ(WalkPath("/", "f").error, EACCES);
+  });
+  // Only root removes it otherwise.
+  ASSERT_EQ(chmod(tree.Path("closed").c_str(), S_IRWXU), 0);
+  std::filesystem::current_path(before);
+}
+
+TEST(PathWalkTest, EndsWhereItIsToldTo) {
+  const TemporaryTree tree;
+  tree.Write("d/f", "text");
+  std::vector<std::string> asked;
+  const WalkedPath walked =
+      WalkPath(tree.root(), "/d/f", [&](const OwnedFd&, const std::string& name) {
+        asked.push_back(name);
+        return false;
+      });
+  EXPECT_EQ(walked.error, ECANCELED);
+  EXPECT_THAT(asked, ElementsAre("d"));
+}
+
+TEST(PathWalkTest, FollowsAsManyLinksAsTheKernelDoes) {
+  const TemporaryTree tree;
+  tree.Write("0", "end");
+  for (int i = 1; i <= 41; ++i) tree.Link(absl::StrCat(i), absl::StrCat(i - 1));
+  for (const int links : {40, 41}) {
+    const OwnedFd opened(open(tree.Path(absl::StrCat(links)).c_str(), O_PATH | O_CLOEXEC));
+    const int kernels = opened.valid() ? 0 : errno;
+    EXPECT_EQ(kernels, links == 40 ? 0 : ELOOP);
+    EXPECT_EQ(WalkPath(tree.root(), absl::StrCat("/", links)).error, kernels) << links;
+  }
+}
+
+// The program of a process that has ended is such a link.
+TEST(PathWalkTest, SaysWhyALinkCannotBeRead) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(WalkPath("/", absl::StrCat("/proc/", child, "/exe")).error, ENOENT);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST(PathWalkTest, HoldsNoDescriptorOfAWayThatAnAbsoluteLinkHasLeft) {
+  const TemporaryTree tree;
+  tree.Write("end", "text");
+  tree.Link("a/b/c/link", "/end");
+  std::vector<std::ptrdiff_t> held;
+  WalkPath(tree.root(), "/a/b/c/link", [&](const OwnedFd&, const std::string&) {
+    held.push_back(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+    return true;
+  });
+  ASSERT_EQ(held.size(), 5U);
+  EXPECT_LT(held.front(), held[3]);
+  EXPECT_EQ(held.back(), held.front());
 }
 
 }  // namespace

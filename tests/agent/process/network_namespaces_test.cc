@@ -4,13 +4,12 @@
 // tests/kernel/network_namespaces_test.cc has real ones.
 #include "agent/process/network_namespaces.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
 
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::network_namespaces_test {
@@ -20,9 +19,6 @@ using agent::ListNetworkNamespaces;
 using agent::NetworkNamespace;
 using agent::NetworkNamespacePaths;
 using agent::NetworkNamespaces;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class NetworkNamespacesTest : public ::testing::Test {
  protected:

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/origin.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
-using ::testing::HasSubstr;
 
 TEST(OriginTest, IsTheBootAndTheNetworkNamespaceOfThisThread) {
   struct stat about = {};
@@ -30,7 +25,7 @@ TEST(OriginTest, IsTheBootAndTheNetworkNamespaceOfThisThread) {
 }
 
 TEST(OriginTest, IsUnknownWhereAPartCannotBeRead) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   const std::string none = tree.Path("none");
   EXPECT_THAT(ReadOrigin({.boot_id = none}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(none)));

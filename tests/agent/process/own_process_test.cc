@@ -25,10 +25,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/process/in_child.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
 // Of the run times that kBuiltWithASanitizer means, what is in this program.
@@ -44,11 +43,7 @@ extern "C" {
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::FailingCall;
 using ::kipt::testing::InChild;
-using ::kipt::testing::TemporaryTree;
-using ::kipt::testing::WithFailingCall;
-using ::testing::IsEmpty;
 
 // ---- the build ----
 
@@ -204,7 +199,7 @@ TEST(FinishOutputTest, IsAFailureWithItsReasonWhereSomethingWasNot) {
     std::cout << std::string(100'000, 'x');
     std::cout << "the rest";
   });
-  EXPECT_THAT(earlier, ::testing::StartsWith(why));
+  EXPECT_THAT(earlier, StartsWith(why));
 }
 
 // ---- heap ----

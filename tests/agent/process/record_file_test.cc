@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/record_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -16,19 +14,12 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
-using ::kipt::testing::StatusIs;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr size_t kFileBytes = RecordFile::kRecords * RecordFile::kRecordBytes;
 
@@ -52,7 +43,7 @@ class RecordFileTest : public ::testing::Test {
   }
   void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
 
-  kipt::testing::TemporaryTree tree_;
+  TemporaryTree tree_;
   const std::string path_ = tree_.Path("incidents");
   std::atomic<int> failures_ = 0;
 };
@@ -88,8 +79,8 @@ TEST_F(RecordFileTest, ATornRecordIsLostAlone) {
        {std::string(whole).replace(second, 3, "SEC"), std::string(whole).replace(second - 8, 4, ""),
         std::string(whole).replace(second, 6, 6, '\0')}) {
     Write(torn);
-    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(::testing::Not(::testing::Contains("second"))));
-    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(::testing::Contains("first")));
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(Not(Contains("second"))));
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(Contains("first")));
     EXPECT_THAT(Open(), IsOk());
   }
   Write(whole.substr(0, second + 2));

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -15,15 +14,10 @@
 #include "absl/strings/strip.h"
 #include "agent/process/command.h"
 #include "agent/process/own_process.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // A service manager that keeps what it is told.
 class ServiceManagerTest : public ::testing::Test {

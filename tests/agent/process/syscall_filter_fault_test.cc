@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The filter where a step of its making or loading fails: that is reported, and nothing is changed.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <sys/prctl.h>
@@ -10,7 +8,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +17,7 @@
 #include "agent/process/syscall_filter.h"
 #include "tests/agent/process/in_child.h"
 #include "tests/support/failing_call.h"
+#include "tests/support/matchers.h"
 
 namespace {
 std::string& FailingFunction() {
@@ -64,9 +62,6 @@ struct FilterFault {
   absl::StatusCode code = absl::StatusCode::kInternal;
   std::string message;
 };
-void PrintTo(const FilterFault& row, std::ostream* out) { *out << row.name; }
-
-class SyscallFilterFaultTest : public ::testing::TestWithParam<FilterFault> {};
 
 std::string Installing(const FilterFault& row) {
   const std::string before = OfThread("Seccomp_filters:");
@@ -81,49 +76,45 @@ std::string Installing(const FilterFault& row) {
   return is_said ? "" : status.ToString();
 }
 
-TEST_P(SyscallFilterFaultTest, IsReportedAndChangesNothing) {
-  const FilterFault& row = GetParam();
-  EXPECT_EQ(InChild([&]() -> std::string {
-              if (!row.function.empty()) return Installing(row);
-              std::string wrong;
-              WithFailingCall(row.call, [&] { wrong = Installing(row); });
-              return wrong;
-            }),
-            "");
-}
-
 FailingCall Seccomp(uint32_t argument, uint32_t value, uint32_t error) {
   return {.number = SYS_seccomp, .argument = argument, .value = value, .error = error};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , SyscallFilterFaultTest,
-    ::testing::Values(
-        FilterFault{.name = "NoMemoryForIt", .function = "init", .message = "making it"},
-        FilterFault{.name = "NotForThisMachine", .function = "arch_add", .message = "its machine"},
-        FilterFault{.name = "ARuleIsRefused", .function = "rule_add_array", .message = "read: "},
-        FilterFault{.name = "AMachineWithoutATable",
-                    .function = "arch_native",
-                    .code = absl::StatusCode::kUnimplemented,
-                    .message = "tested for x86_64, aarch64"},
-        FilterFault{.name = "AKernelWithoutFilters",
-                    .call = Seccomp(0, SECCOMP_SET_MODE_FILTER, EINVAL),
-                    .code = absl::StatusCode::kUnimplemented,
-                    .message = "no system call filters"},
-        FilterFault{.name = "AContainerThatForbidsFilters",
-                    .call = Seccomp(1, 0, EPERM),
-                    .code = absl::StatusCode::kUnimplemented,
-                    .message = "no system call filters"},
-        FilterFault{.name = "AKernelThatCannotFilterAllThreadsAtOnce",
-                    .call = Seccomp(1, SECCOMP_FILTER_FLAG_TSYNC, EINVAL),
-                    .message = "loading it"},
-        FilterFault{.name = "TheKernelRefusesToLoadIt",
-                    .call = {.number = SYS_prctl,
-                             .argument = 0,
-                             .value = PR_SET_NO_NEW_PRIVS,
-                             .error = EINVAL},
-                    .message = "loading it"}),
-    [](const auto& of) { return of.param.name; });
+TEST(SyscallFilterFaultTest, IsReportedAndChangesNothing) {
+  const FilterFault rows[] = {
+      {.name = "NoMemoryForIt", .function = "init", .message = "making it"},
+      {.name = "NotForThisMachine", .function = "arch_add", .message = "its machine"},
+      {.name = "ARuleIsRefused", .function = "rule_add_array", .message = "read: "},
+      {.name = "AMachineWithoutATable",
+       .function = "arch_native",
+       .code = absl::StatusCode::kUnimplemented,
+       .message = "tested for x86_64, aarch64"},
+      {.name = "AKernelWithoutFilters",
+       .call = Seccomp(0, SECCOMP_SET_MODE_FILTER, EINVAL),
+       .code = absl::StatusCode::kUnimplemented,
+       .message = "no system call filters"},
+      {.name = "AContainerThatForbidsFilters",
+       .call = Seccomp(1, 0, EPERM),
+       .code = absl::StatusCode::kUnimplemented,
+       .message = "no system call filters"},
+      {.name = "AKernelThatCannotFilterAllThreadsAtOnce",
+       .call = Seccomp(1, SECCOMP_FILTER_FLAG_TSYNC, EINVAL),
+       .message = "loading it"},
+      {.name = "TheKernelRefusesToLoadIt",
+       .call = {.number = SYS_prctl, .argument = 0, .value = PR_SET_NO_NEW_PRIVS, .error = EINVAL},
+       .message = "loading it"},
+  };
+  for (const FilterFault& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(InChild([&]() -> std::string {
+                if (!row.function.empty()) return Installing(row);
+                std::string wrong;
+                WithFailingCall(row.call, [&] { wrong = Installing(row); });
+                return wrong;
+              }),
+              "");
+  }
+}
 
 }  // namespace
 }  // namespace kipt::testing

@@ -30,16 +30,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/process/own_process.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/process/in_child.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::InChild;
 using ::kipt::testing::OfThread;
-using ::testing::IsEmpty;
 
 // With a sanitizer there is no filter, and that is said.
 std::string Installed(bool may_run_programs) {
@@ -95,20 +93,17 @@ TEST(SyscallFilterTest, LetsOnlyTheOneVariantMakeProcesses) {
 // What the agent, its libraries and the C library call, whatever the machine. All arguments are -1,
 // which is no address, no descriptor, no process and no option: none of them does anything.
 constexpr char kNeeded[] =
-    "brk munmap mremap madvise mincore membarrier "
-    "set_robust_list get_robust_list rseq set_tid_address sched_yield sched_getaffinity "
-    "sched_getparam sched_getscheduler getcpu getpid gettid getppid restart_syscall "
-    "rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait sigaltstack signalfd4 "
-    "clock_gettime clock_getres gettimeofday time clock_nanosleep nanosleep "
-    "timerfd_create timerfd_settime timerfd_gettime "
-    "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select pselect6 "
-    "eventfd2 pipe2 inotify_init1 inotify_add_watch inotify_rm_watch "
-    "close close_range read pread64 readv write writev lseek "
-    "newfstatat fstat stat lstat statx fstatfs statfs access faccessat faccessat2 "
-    "readlink readlinkat getdents64 getcwd fcntl dup dup2 dup3 fadvise64 "
-    "bind listen accept accept4 shutdown getsockname getpeername "
-    "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg getsockopt setsockopt "
-    "getuid geteuid getgid getegid getrandom uname sysinfo getrusage getrlimit";
+    "brk munmap mremap madvise mincore membarrier set_robust_list get_robust_list rseq "
+    "set_tid_address sched_yield sched_getaffinity sched_getparam sched_getscheduler getcpu getpid "
+    "gettid getppid restart_syscall rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait "
+    "sigaltstack signalfd4 clock_gettime clock_getres gettimeofday time clock_nanosleep nanosleep "
+    "timerfd_create timerfd_settime timerfd_gettime epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+    "epoll_pwait2 poll ppoll select pselect6 eventfd2 pipe2 inotify_init1 inotify_add_watch "
+    "inotify_rm_watch close close_range read pread64 readv write writev lseek newfstatat fstat "
+    "stat lstat statx fstatfs statfs access faccessat faccessat2 readlink readlinkat getdents64 "
+    "getcwd fcntl dup dup2 dup3 fadvise64 bind listen accept accept4 shutdown getsockname "
+    "getpeername sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg getsockopt setsockopt getuid "
+    "geteuid getgid getegid getrandom uname sysinfo getrusage getrlimit";
 // What the programs of iptables-legacy call in addition, and what starts, waits for and ends them.
 constexpr char kNeededForPrograms[] =
     "execve wait4 waitid setpgid socketpair pipe arch_prctl getresuid getresgid getgroups getpgrp "

@@ -22,19 +22,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/process/syscall_filter.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/agent/process/filter_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::Interpret;
-using ::kipt::testing::IsOk;
 using ::kipt::testing::Machine;
 using ::kipt::testing::ProgramOf;
 using ::kipt::testing::Words;
@@ -325,7 +322,7 @@ TEST(SyscallTableMachinesTest, AreThoseThatAreTestedHere) {
   std::vector<std::string> tested;
   for (const Machine& machine : kMachines) tested.push_back(machine.name);
   EXPECT_THAT(std::vector<std::string>(kSyscallTableMachines.begin(), kSyscallTableMachines.end()),
-              ::testing::UnorderedElementsAreArray(tested));
+              UnorderedElementsAreArray(tested));
 }
 
 }  // namespace

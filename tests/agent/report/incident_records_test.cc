@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/report/incident_records.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using Json = nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Le;
-using ::testing::SizeIs;
 
 constexpr size_t kMostBytes = 4032;
 const absl::Time kThen = absl::FromUnixMillis(1'800'000'000'123);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // State and events as JSON, as the C API returns them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,19 +9,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "agent/loop/agent_state.h"
 #include "agent/loop/events.h"
 #include "agent/report/report.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using Json = nlohmann::json;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::Le;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 const netlink::ChainId kInput = {netlink::Family::kIPv6, netlink::Table::kFilter, "INPUT"};
 const absl::Time kNoon = absl::FromUnixMillis(1'800'000'000'123);

@@ -4,8 +4,6 @@
 // iptables itself.
 #include "agent/xtables/conn_label_names.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstddef>
@@ -16,21 +14,12 @@
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
-
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
-using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::SizeIs;
 
 constexpr size_t kLargest = 64 << 10;
 
@@ -67,7 +56,7 @@ TEST(ConnLabelNamesTest, LeavesOutWhatItDoesNotUnderstand) {
 }
 
 TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("file", "114 masq\n");
   tree.Link("nowhere", "none");
   for (const std::string path : {"none", "none/connlabel.conf", "file/connlabel.conf", "nowhere"}) {
@@ -77,7 +66,7 @@ TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
 }
 
 TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorThatSaysWhatToDo) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   const std::string path = tree.Path("connlabel.conf");
   const auto fails = [&](const std::string& why, const std::string& advice) {
     return StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -97,7 +86,7 @@ TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorThatSaysWhatToDo) {
 }
 
 TEST(ConnLabelNamesTest, AFileThatNamesNothingForbidsLabels) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   const std::string path = tree.Path("connlabel.conf");
   for (const std::string text : {"", "\n", "# 114 masq\n", "masq\n", "114\n", "114 under_score\n",
                                  "1024 above\n", "-1 below\n", "4294967297 a\n"}) {
@@ -115,7 +104,7 @@ TEST(ConnLabelNamesTest, AFileThatNamesNothingForbidsLabels) {
 }
 
 TEST(ConnLabelNamesTest, WhatElseForbidsLabelsIsWhatWouldKeepUsFromReadingThem) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   const std::string path = tree.Path("connlabel.conf");
   tree.Write("connlabel.conf", OfSize(kLargest));
   EXPECT_EQ(ConnLabelNamesProblem(path), "");
@@ -223,11 +212,11 @@ TEST(ConnLabelNamesTest, MakesOurRulesOutOfNamedOnes) {
   const std::string saved = "*nat\n:X - [0:0]\n-A X -m connlabel --label \"masq\" --set\nCOMMIT\n";
   const netlink::ChainId chain{netlink::Family::kIPv4, netlink::Table::kNat, "X"};
   const auto named = ParseSave(netlink::Family::kIPv4, saved);
-  ASSERT_THAT(named, testing::IsOk());
+  ASSERT_THAT(named, IsOk());
   EXPECT_EQ(named->at(chain).rules[0].rule(), nullptr);
   const auto numbered = ParseSave(netlink::Family::kIPv4,
                                   *WithConnLabelNumbers(saved, ConnLabelNames{{"masq", 114}}));
-  ASSERT_THAT(numbered, testing::IsOk());
+  ASSERT_THAT(numbered, IsOk());
   ASSERT_NE(numbered->at(chain).rules[0].rule(), nullptr);
   EXPECT_EQ(*numbered->at(chain).rules[0].rule(),
             (netlink::Rule{.conn_label = netlink::ConnLabelMatch{.label = 114, .set = true},
@@ -247,7 +236,7 @@ class SavingRunner : public CommandRunner {
 };
 
 TEST(ConnLabelNamesTest, ATextWithNamesThatCannotBeLookedUpIsNotHandedOut) {
-  const kipt::testing::TemporaryTree tree;
+  const TemporaryTree tree;
   tree.Write("ip_tables_names", "nat\n");
   const IptablesLegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
                                          .program_names_path = tree.Path("%s_tables_names"),

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -116,6 +117,23 @@ class LegacyFixture : public ::testing::Test {
   const std::string directory_ = tree_.root();
   FakeCommandRunner runner_;
 };
+
+// With a backend over iptables 1.8.9, on which most tests agree.
+class OpenLegacyFixture : public LegacyFixture {
+ protected:
+  void SetUp() override {
+    LegacyFixture::SetUp();
+    backend_ = Open("1.8.9");
+    ASSERT_NE(backend_, nullptr);
+  }
+
+  std::unique_ptr<netlink::Backend> backend_;
+};
+
+// A program that ends with this exit code.
+inline auto Exits(int code, std::string errors = "") {
+  return Answers({.exit_code = code, .output = "", .errors = std::move(errors)});
+}
 
 }  // namespace kipt::testing
 

@@ -2,14 +2,11 @@
 //
 // The backend of iptables-legacy: which reads a transaction may be made from, and that both
 // families are worked on at the same time.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -17,10 +14,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/iptables_legacy_backend.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/fake_command_runner.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing::iptables_legacy_generations_test {
 namespace {
@@ -28,29 +28,28 @@ namespace {
 using netlink::ChainId;
 using netlink::CreateChain;
 using netlink::Family;
+using netlink::RuleCounters;
+using netlink::Survey;
+using netlink::SurveyRule;
 using netlink::Table;
+using netlink::TableId;
 using netlink::Transaction;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
+
+using LegacyGenerationsTest = OpenLegacyFixture;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 constexpr char kNat[] = "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
 constexpr char kFilter[] = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
 constexpr char kFilterWithUser[] = "*filter\n:INPUT ACCEPT [0:0]\n:USER - [0:0]\nCOMMIT\n";
 
-using LegacyGenerationsTest = LegacyFixture;
-
 TEST_F(LegacyGenerationsTest, OnlyTheLastSixteenContentsAreKept) {
-  auto backend = Open("1.8.9");
   std::vector<uint32_t> generations;
   for (int i = 0; i < 17; ++i) {
     Saves("iptables", absl::StrCat("*filter\n:INPUT ACCEPT [0:0]\n:C", i, " - [0:0]\nCOMMIT\n"));
-    generations.push_back(Read(*backend, {kUser}).generation);
+    generations.push_back(Read(*backend_, {kUser}).generation);
   }
   const auto apply = [&](uint32_t generation) {
-    return backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}});
+    return backend_->Apply({.generation = generation, .operations = {CreateChain{kUser}}});
   };
   EXPECT_THAT(apply(generations[0]),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("was not read recently")));
@@ -60,39 +59,35 @@ TEST_F(LegacyGenerationsTest, OnlyTheLastSixteenContentsAreKept) {
 
 // It was planned from both tables.
 TEST_F(LegacyGenerationsTest, AfterAWriteTheSameReadIsNoBasisForAnotherTable) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(kNat, kFilter));
-  const uint32_t generation = Read(*backend, {kUser}).generation;
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}}),
+  const uint32_t generation = Read(*backend_, {kUser}).generation;
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{kUser}}}),
               IsOk());
   Saves("iptables", absl::StrCat(kNat, kFilterWithUser));
   const ChainId in_nat{Family::kIPv4, Table::kNat, "USER"};
-  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
               StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(LegacyGenerationsTest, NothingIsRunWhereTheChainIsThereAlready) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
-  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(backend_->Apply(CreateUser(*backend_)), IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyGenerationsTest, ATableThatIsPrintedTwiceIsNotRead) {
-  auto backend = Open("1.8.9");
   Saves("iptables", absl::StrCat(kFilter, kFilterWithUser));
   const auto twice = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("second time"));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}).status(), twice);
-  EXPECT_THAT(backend->TakeSurvey(nullptr).status(), twice);
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}).status(), twice);
+  EXPECT_THAT(backend_->TakeSurvey(nullptr).status(), twice);
 }
 
 TEST_F(LegacyGenerationsTest, TheChainsOnTheWayAreReadHoweverFarTheyAre) {
-  auto backend = Open("1.8.9");
   Saves("iptables",
         "*filter\n:INPUT ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n:USER - [0:0]\n"
         "-A INPUT -j A\n-A INPUT -j USER\n-A A -j B\n-A B -j DROP\nCOMMIT\n");
   const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
-  const auto snapshot = backend->Read({{.chain = input, .follow = true}, {.chain = kUser}});
+  const auto snapshot = backend_->Read({{.chain = input, .follow = true}, {.chain = kUser}});
   ASSERT_THAT(snapshot, IsOk());
   for (const char* name : {"A", "B"}) {
     const auto* chain = snapshot->Find({Family::kIPv4, Table::kFilter, name});
@@ -101,7 +96,9 @@ TEST_F(LegacyGenerationsTest, TheChainsOnTheWayAreReadHoweverFarTheyAre) {
   }
 }
 
-TEST_F(LegacyGenerationsTest, WithoutProgramsThereIsNoBackend) {
+using LegacyWithoutProgramsTest = LegacyFixture;
+
+TEST_F(LegacyWithoutProgramsTest, ThereIsNoBackend) {
   EXPECT_THAT(agent::NewIptablesLegacyBackend(&runner_, Options()).status(), Not(IsOk()));
 }
 
@@ -142,11 +139,146 @@ TEST_F(LegacyGenerationsTest, BothFamiliesAreReadAtTheSameTime) {
 TEST_F(LegacyGenerationsTest, BothFamiliesAreReadWhereNoThreadCanBeMade) {
   // sizeof(clone_args) of the kernel that glibc was built for.
   const FailingCall no_thread = {.number = SYS_clone3, .argument = 1, .value = 88, .error = EAGAIN};
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilter);
   Saves("ip6tables", kFilter);
-  WithFailingCall(no_thread, [&] { EXPECT_THAT(backend->Read({}), IsOk()); });
+  WithFailingCall(no_thread, [&] { EXPECT_THAT(backend_->Read({}), IsOk()); });
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), SizeIs(1));
+}
+
+// Surveys of the legacy backend over programs that are never run:
+// tests/kernel/iptables_legacy_chains_test.cc has the real ones.
+
+constexpr char kSave[] =
+    "# Generated by iptables-save v1.8.9 on Sat Nov 21 02:49:38 2026\n"
+    "*raw\n:PREROUTING ACCEPT [9:9]\n[1:2] -A PREROUTING -j NOTRACK\nCOMMIT\n"
+    "*filter\n:INPUT DROP [7:420]\n:USER - [0:0]\n[3:4] -A INPUT -p tcp -j USER\n"
+    "[0:0] -A USER -j MARK --set-xmark 0x1/0x1\nCOMMIT\n";
+constexpr char kSave6[] = "*nat\n:USER - [0:0]\n[5:6] -A USER -d fd00::1/128 -j DROP\nCOMMIT\n";
+
+const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER"};
+
+class LegacySurveyTest : public OpenLegacyFixture {
+ protected:
+  static Survey Take(netlink::Backend& backend, const netlink::SurveyFilter& keep = {}) {
+    absl::StatusOr<Survey> survey = backend.TakeSurvey(keep);
+    EXPECT_THAT(survey, IsOk());
+    return survey.ok() ? *std::move(survey) : Survey{};
+  }
+};
+
+TEST_F(LegacySurveyTest, HasAllTablesOfBothFamilies) {
+  Saves("iptables", kSave);
+  Saves("ip6tables", kSave6);
+  const Survey survey = Take(*backend_);
+  EXPECT_EQ(survey.mode, "legacy");
+  EXPECT_THAT(survey.tables,
+              UnorderedElementsAre(Key(TableId{"ip", "raw"}), Key(TableId{"ip", "filter"}),
+                                   Key(TableId{"ip6", "nat"})));
+  const netlink::SurveyChain& input = survey.tables.at({"ip", "filter"}).at("INPUT");
+  EXPECT_TRUE(input.base);
+  EXPECT_EQ(input.policy, "DROP");
+  ASSERT_THAT(input.rules, SizeIs(1));
+  EXPECT_EQ(TextOf(input.rules[0]), "-p tcp -j USER");
+  EXPECT_EQ(JumpOf(input.rules[0]), "USER");
+  EXPECT_EQ(input.rules[0].counters, (RuleCounters{.packets = 3, .bytes = 4}));
+  EXPECT_EQ(MarksSet(survey.tables.at({"ip", "filter"}).at("USER").rules.at(0)), 1U);
+  const auto& ip6 = survey.tables.at({"ip6", "nat"}).at("USER").rules;
+  ASSERT_THAT(ip6, SizeIs(1));
+  EXPECT_EQ(TextOf(ip6[0], "ip6"), "-d fd00::1/128 -j DROP");
+}
+
+TEST_F(LegacySurveyTest, HasTheGenerationThatReadHasForTheSame) {
+  Saves("iptables", kSave);
+  const uint32_t read = Read(*backend_, {kUser, kUser6}).generation;
+  EXPECT_EQ(Take(*backend_).generation, read);
+  EXPECT_EQ(Take(*backend_, [](const auto&, const auto&, const auto&) { return false; }).generation,
+            read);
+  Saves("ip6tables", kSave6);
+  const uint32_t surveyed = Take(*backend_).generation;
+  EXPECT_NE(surveyed, read);
+  EXPECT_EQ(Read(*backend_, {kUser, kUser6}).generation, surveyed);
+}
+
+TEST_F(LegacySurveyTest, KeepsTheRulesThatAreWanted) {
+  Saves("iptables", kSave);
+  Saves("ip6tables", kSave6);
+  const Survey survey =
+      Take(*backend_, [](const TableId& table, const std::string& chain, const SurveyRule& rule) {
+        return table == TableId{"ip", "filter"} && chain == "INPUT" && JumpOf(rule) == "USER";
+      });
+  EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("INPUT").rules, SizeIs(1));
+  EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("USER").rules, IsEmpty());
+  EXPECT_THAT(survey.tables.at({"ip6", "nat"}).at("USER").rules, IsEmpty());
+}
+
+TEST_F(LegacySurveyTest, RunsNoProgramWhereNoTableExists) {
+  const size_t asked = runner_.requests().size();
+  TableNames("ip6", "");
+  EXPECT_THAT(Take(*backend_).tables, IsEmpty());
+  EXPECT_THAT(runner_.requests(), SizeIs(asked));
+}
+
+// raw and security hold nothing of ours, but marks may be set there.
+TEST_F(LegacySurveyTest, LooksWhereOnlyRawExists) {
+  Saves("iptables", "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j TRACE\nCOMMIT\n");
+  TableNames("ip", "raw\n");
+  const Survey survey = Take(*backend_);
+  EXPECT_THAT(survey.tables, UnorderedElementsAre(Key(TableId{"ip", "raw"})));
+  EXPECT_EQ(Read(*backend_, {kUser, kUser6}).generation, survey.generation);
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")),
+              Each(Field(&agent::CommandRequest::arguments, ElementsAre("-c"))));
+}
+
+TEST_F(LegacySurveyTest, FailsWhereAFamilyCannotBeRead) {
+  Saves("iptables", kSave);
+  Saves("ip6tables", "*filter\n");
+  EXPECT_THAT(backend_->TakeSurvey({}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2: the end")));
+  runner_.On(Program("ip6tables", "save"), Exits(4));
+  EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kUnavailable));
+  runner_.On(Program("ip6tables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
+  EXPECT_THAT(backend_->TakeSurvey({}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("it hangs")));
+}
+
+TEST_F(LegacySurveyTest, HasNoNativeTables) {
+  Saves("iptables", kSave);
+  const netlink::NativeTable any = {.family = Family::kIPv4, .name = "any"};
+  const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read({{.chain = kUser}}, &any);
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(*snapshot, Read(*backend_, {kUser}));
+  EXPECT_FALSE(snapshot->native.has_value());
+}
+
+// What other iptables mode has chains is decided by this.
+TEST_F(LegacySurveyTest, ListsTheChainsOfAFamilyWithItsOwnProgram) {
+  Open("1.8.9");
+  Saves("iptables", kSave);
+  agent::IptablesLegacyOptions options = Options();
+  options.command_deadline = absl::Seconds(7);
+  const auto chains = agent::ListIptablesLegacyChains(Family::kIPv4, runner_, options);
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_EQ(chains->count(kUser), 1U);
+  const auto requests = runner_.RequestsOf(Program("iptables", "save"));
+  ASSERT_THAT(requests, SizeIs(1));
+  EXPECT_EQ(requests[0].deadline, absl::Seconds(7));
+  EXPECT_THAT(requests[0].environment, Contains(HasSubstr("PATH=")));
+}
+
+TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
+  Open("1.8.9");
+  Saves("iptables", "");
+  EXPECT_THAT(*agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()), IsEmpty());
+  runner_.On(Program("iptables", "save"), Exits(1, "no such table"));
+  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kUnknown,
+                       AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));
+  runner_.On(Program("iptables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
+  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  unlink(Program("iptables", "save").c_str());
+  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace

@@ -2,56 +2,58 @@
 //
 // The legacy backend where rules have labels of connections: their names, and what iptables says of
 // those on standard error.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/policy.h"
+#include "agent/xtables/iptables_legacy_backend.h"
+#include "netlink/kernel_error.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/fake_command_runner.h"
+#include "tests/support/matchers.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::testing::iptables_legacy_labels_test {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
+using agent::CommandRequest;
+using agent::CommandResult;
 using netlink::Rule;
-using netlink::Table;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
+
+using LegacyLabelsTest = OpenLegacyFixture;
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 constexpr char kFilterWithUser[] =
     "*filter\n:INPUT ACCEPT [7:420]\n:USER - [0:0]\n-A USER -j DROP\nCOMMIT\n";
 
-using LegacyLabelsTest = LegacyFixture;
-
 TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
-  auto backend = Open("1.8.9");
   Saves("iptables",
         "*filter\n:INPUT ACCEPT [0:0]\n:USER - [0:0]\n"
         "-A USER -m connlabel --label \"to drop\" -j DROP\nCOMMIT\n");
   const Rule drop{.conn_label = netlink::ConnLabelMatch{.label = 115}};
-  const auto first = [&] { return Read(*backend, {kUser}).Find(kUser)->rules.at(0); };
+  const auto first = [&] { return Read(*backend_, {kUser}).Find(kUser)->rules.at(0); };
   ASSERT_NE(first().opaque(), nullptr) << "nobody says what it means";
-  const uint32_t unnamed = Read(*backend, {kUser}).generation;
+  const uint32_t unnamed = Read(*backend_, {kUser}).generation;
   std::ofstream(directory_ + "/connlabel.conf") << "115 to drop\n";
   ASSERT_NE(first().rule(), nullptr) << first().opaque()->text;
   EXPECT_EQ(*first().rule(), drop);
-  const auto survey = backend->TakeSurvey({});
+  const auto survey = backend_->TakeSurvey({});
   ASSERT_THAT(survey, IsOk());
   const std::vector<netlink::SurveyRule>& rules = survey->Find({"ip", "filter"}, "USER")->rules;
   ASSERT_THAT(rules, SizeIs(1));
   EXPECT_EQ(TextOf(rules[0]), "-m connlabel --label \"115\" -j DROP");
   EXPECT_EQ(TextOf(rules[0]), ToString(Family::kIPv4, drop)) << "as nf_tables has it";
-  EXPECT_NE(Read(*backend, {kUser}).generation, unnamed);
+  EXPECT_NE(Read(*backend_, {kUser}).generation, unnamed);
 }
 
 TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
-  auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);
   std::string errors;
   for (int i = 0; i < 20; ++i) {
@@ -59,12 +61,120 @@ TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
   }
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 1, .output = "", .errors = errors + "the reason\n"}));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}),
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("No such file"), HasSubstr("; the reason)"))));
   runner_.On(Program("iptables", "save"),
              Answers({.exit_code = 0, .output = kFilterWithUser, .errors = errors}));
-  EXPECT_THAT(backend->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
+  EXPECT_THAT(backend_->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
+}
+
+// What iptables-legacy-restore says where the match connlabel is missing. The words and exit
+// codes of the rows are those of iptables 1.8.7, 1.8.9 and 1.8.11.
+
+constexpr char kNoNames[] = "cannot open /etc/xtables/connlabel.conf: No such file or directory\n";
+constexpr char kNoExtension[] =
+    "iptables-restore v1.8.9 (legacy): Couldn't load match `connlabel':No such file or directory\n"
+    "\nError occurred at line: 3\n";
+constexpr char kNoModule[] =
+    "Warning: Extension connlabel revision 0 not supported, missing kernel module?\n"
+    "iptables-restore: line 4 failed\n";
+constexpr char kLineFailed[] = "iptables-restore: line 4 failed\n";
+
+struct Row {
+  std::string name;
+  int exit_code;
+  std::string errors;
+  // Of the kernel's matches; nothing: there is no such file.
+  std::optional<std::string> matches;
+  bool missing;
+  bool with_label = true;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class LegacyMissingMatchTest : public LegacyFixture, public ::testing::WithParamInterface<Row> {};
+
+TEST_P(LegacyMissingMatchTest, IsToldFromOtherFailures) {
+  const Row& row = GetParam();
+  auto backend = Open("1.8.9");
+  const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
+  const uint32_t generation = Read(*backend, {chain}).generation;
+  if (row.matches) std::ofstream(tree_.Path("ip_tables_matches")) << *row.matches;
+  runner_.On(Program("iptables", "restore"), Exits(row.exit_code, row.errors));
+  Rule rule = {.target = netlink::Drop{}};
+  if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
+  const absl::Status status =
+      backend->Apply({.generation = generation,
+                      .operations = {netlink::CreateChain{chain},
+                                     netlink::AddRule{.chain = chain, .rule = rule}}});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(netlink::MissingExtension(status).value_or(""), row.missing ? "connlabel" : "")
+      << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was done"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Failures, LegacyMissingMatchTest,
+    ::testing::Values(
+        Row{"TheProgramLacksTheExtension", 2, kNoExtension, "comment\nconnlabel\n", true},
+        Row{"TheKernelLacksTheMatch", 1, kNoModule, "comment\nmark\n", true},
+        Row{"TheKernelLacksTheMatchAndItsListCannotBeRead", 1, kNoModule, std::nullopt, true},
+        Row{"TheKernelLacksTheMatchAndTheProgramDoesNotSay", 1, kLineFailed, "comment\n", true},
+        Row{"TheKernelHasTheMatchAndRefusesSomethingElse", 1, kLineFailed,
+            "comment\nconnlabel\nmark\n", false},
+        Row{"NobodyKnowsWhatTheKernelRefused", 1, kLineFailed, std::nullopt, false},
+        Row{"TheWarningOfAMissingListOfNamesIsNoSuchWord", 1,
+            absl::StrCat(kNoNames, kNoNames, kLineFailed), "connlabel\n", false},
+        Row{"TheSameWhereTheProgramLacksAnotherExtension", 2,
+            absl::StrCat(kNoNames, "Couldn't load match `comment':No such file or directory\n"), "",
+            false},
+        Row{"BothWarnings", 1, absl::StrCat(kNoNames, kNoModule), std::nullopt, true},
+        Row{"AMatchOfANameThatHasItAsAPart", 1, kLineFailed, "connlabels\nxconnlabel\n", true},
+        Row{"NoRuleAboutLabels", 1, kNoModule, "comment\n", false, /*with_label=*/false},
+        Row{"ALock", 4, kNoModule, "", false}, Row{"ASignal", 137, kNoModule, "", false},
+        Row{"AnotherVersion", 3, kNoModule, "", false}),
+    [](const auto& row) { return row.param.name; });
+
+TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
+  const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
+  const uint32_t generation = Read(*backend_, {chain}).generation;
+  std::ofstream(StatusPath()) << "CapEff:\t0000000000000000\n";
+  runner_.On(Program("iptables", "restore"),
+             Answers({.exit_code = 2, .output = "", .errors = kNoExtension}));
+  const Rule rule = {.conn_label = netlink::ConnLabelMatch{.label = 1}, .target = netlink::Drop{}};
+  const absl::Status status =
+      backend_->Apply({.generation = generation,
+                       .operations = {netlink::CreateChain{chain},
+                                      netlink::AddRule{.chain = chain, .rule = rule}}});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(netlink::MissingExtension(status), std::nullopt);
+}
+
+// Both programs refuse whatever has a label, and nothing else.
+TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
+  int refused = 0;
+  int taken = 0;
+  for (const std::string base : {"iptables", "ip6tables"}) {
+    runner_.On(Program(base, "restore"),
+               [&](const CommandRequest& request) -> absl::StatusOr<CommandResult> {
+                 const bool labels = request.input.find("connlabel") != std::string::npos;
+                 ++(labels ? refused : taken);
+                 if (!labels) return CommandResult{};
+                 return CommandResult{.exit_code = 1, .output = "", .errors = kNoModule};
+               });
+    runner_.On(
+        Program(base, "restore"), "--version",
+        Answers({.exit_code = 0, .output = base + "-restore v1.8.9 (legacy)\n", .errors = ""}));
+  }
+  const agent::SyncReport report =
+      agent::Reconciler(backend_.get(), agent::SteadyClock())
+          .Sync(Wanting(agent::Mode::kLegacy, netlink::kFamilies, {}, agent::ConnLabels{}));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_FALSE(report.labels_refused.ok());
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(taken, 2);
+  ASSERT_THAT(report.plan.diff.findings, SizeIs(1));
+  EXPECT_EQ(report.plan.diff.findings[0].condition, agent::Condition::kConnLabelsImpossible);
 }
 
 }  // namespace

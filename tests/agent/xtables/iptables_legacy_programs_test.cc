@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/iptables_legacy_programs.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -20,40 +18,32 @@ using agent::IptablesVersion;
 using agent::ParseIptablesVersion;
 using agent::RestoreWaitArguments;
 using netlink::Family;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   struct Row {
     std::string name;
-    std::string text;
-    std::optional<IptablesProgram> wanted;
-    bool legacy;
+    std::string text = {};
+    std::optional<IptablesProgram> wanted = {};
+    bool legacy = false;
   };
   const std::vector<Row> rows = {
       {"legacy", "iptables-restore v1.8.9 (legacy)\n", {{{1, 8, 9}, "legacy"}}, true},
-      {"nft", "iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}, false},
+      {"nft", "iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}},
       {"before variants", "iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
       {"four numbers", "ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
-      {"no variant in the first version that names one",
-       "iptables v1.8.0\n",
-       {{{1, 8, 0}, ""}},
-       false},
-      {"one number", "iptables v1\n", {}, false},
-      {"five numbers", "iptables v1.4.19.1.2\n", {}, false},
-      {"no v", "iptables 1.8.9 (legacy)\n", {}, false},
-      {"one word more", "iptables v1.8.9 (legacy) more\n", {}, false},
+      {"no variant in the first version that names one", "iptables v1.8.0\n", {{{1, 8, 0}, ""}}},
+      {"one number", "iptables v1\n"},
+      {"five numbers", "iptables v1.4.19.1.2\n"},
+      {"no v", "iptables 1.8.9 (legacy)\n"},
+      {"one word more", "iptables v1.8.9 (legacy) more\n"},
       {"two numbers", "iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
-      {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}, false},
-      {"nothing", "", {}, false},
-      {"no version", "iptables: unknown option\n", {}, false},
-      {"no number", "iptables vX.8.9 (legacy)\n", {}, false},
-      {"negative", "iptables v1.-8.9 (legacy)\n", {}, false},
-      {"open bracket", "iptables v1.8.9 (legacy\n", {}, false},
-      {"more words", "iptables v1.8.9 (legacy) and more\n", {}, false},
+      {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}},
+      {"nothing"},
+      {"no version", "iptables: unknown option\n"},
+      {"no number", "iptables vX.8.9 (legacy)\n"},
+      {"negative", "iptables v1.-8.9 (legacy)\n"},
+      {"open bracket", "iptables v1.8.9 (legacy\n"},
+      {"more words", "iptables v1.8.9 (legacy) and more\n"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

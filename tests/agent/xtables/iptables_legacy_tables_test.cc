@@ -2,11 +2,10 @@
 //
 // The hash of legacy rules over bytes of the test's own: what counts, what does not, and
 // what is no row of rules at all.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include "agent/xtables/iptables_legacy_monitor.h"
+#include "tests/support/matchers.h"
 
 // Need struct in6_addr to be the C library's, and so come behind it.
 #include <linux/netfilter_ipv4/ip_tables.h>
@@ -105,7 +104,7 @@ TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     EXPECT_THAT(HashEntries(Family::kIPv4, row.entries),
-                StatusIs(absl::StatusCode::kDataLoss, ::testing::HasSubstr("no whole rule")));
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no whole rule")));
   }
   EXPECT_THAT(HashEntries(Family::kIPv6, good), StatusIs(absl::StatusCode::kDataLoss));
 }

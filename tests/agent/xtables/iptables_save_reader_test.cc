@@ -2,9 +2,6 @@
 //
 // Whole saves: tables, chains, and what is not a save. iptables_save_rule_test.cc has the rules,
 // captured_save_test.cc what kube-proxy writes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <string>
@@ -12,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/iptables_save.h"
+#include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
@@ -19,22 +17,8 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
-using ::kipt::testing::IsOkAndHolds;
-using ::kipt::testing::Mangle;
-using ::kipt::testing::Nat;
-using ::kipt::testing::StatusIs;
-using netlink::ChainId;
-using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Key;
-using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 using Chains = std::map<ChainId, ObservedChain>;
 

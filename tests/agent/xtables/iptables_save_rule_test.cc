@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Single rules of a save: their words, which ones are Rules, and what is known of the others.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +9,7 @@
 
 #include "agent/xtables/saved_rule.h"
 #include "netlink/ruleset.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::agent {
 namespace {
@@ -29,8 +27,6 @@ using netlink::PrefixMatch;
 using netlink::Return;
 using netlink::Rule;
 using netlink::SetMark;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // User chains OTHER, LOG and those that nft lets have a verdict's name, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {

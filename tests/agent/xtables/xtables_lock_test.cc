@@ -2,8 +2,6 @@
 #include "agent/xtables/xtables_lock.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,6 +24,7 @@
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -53,8 +52,6 @@ extern "C" int fstat(int fd, struct stat* status) noexcept {
 namespace {
 
 using agent::AcquireXtablesLock;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class XtablesLockTest : public ::testing::Test {
  protected:
@@ -193,10 +190,9 @@ TEST_F(XtablesLockTest, SaysWhenTheProcessThatTookTheLockHasEndedAndItsChildHold
   pid_t child = 0;
   ASSERT_EQ(read(ends[0], &child, sizeof child), ssize_t{sizeof child});
   // In another PID namespace than the first one, the kernel does not list such a lock.
-  EXPECT_THAT(
-      agent::DescribeXtablesLockHolder(path_),
-      ::testing::AnyOf(absl::StrCat("held by process ", taker, " (a process that cannot be seen)"),
-                       HasSubstr("no process that can be seen")));
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_),
+              AnyOf(absl::StrCat("held by process ", taker, " (a process that cannot be seen)"),
+                    HasSubstr("no process that can be seen")));
   kill(child, SIGKILL);
   close(ends[0]);
   close(ends[1]);
