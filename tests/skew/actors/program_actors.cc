@@ -263,8 +263,6 @@ class ProgramProxy : public ServiceProxy {
                            "its canaries do not come back");
   }
 
-  Act SyncAfterAnHour() override { return Failure("an hour does not pass for a program"); }
-
  private:
   static Act Failure(std::string error) { return {.ok = false, .error = std::move(error)}; }
 

@@ -29,20 +29,18 @@ class ThirdPartiesTest : public ActorTest {
     EXPECT_TRUE(Went(kubelet->Start()));
     return kubelet;
   }
-  static Act Portmap(bool external) {
-    return AddPortmap(
-        Choice(),
-        {.external = external, .host_port = 18001, .pod_address = "10.88.1.2", .pod_port = 8053},
-        testing::Netns::Current()->Path());
+  static Act Portmap() {
+    return AddPortmap(Choice(), {.host_port = 18001, .pod_address = "10.88.1.2", .pod_port = 8053},
+                      testing::Netns::Current()->Path());
   }
 };
 
 TEST_P(ThirdPartiesTest, PortmapWithAnExternalChainNeedsKubeMarkMasq) {
-  const Act refused = Portmap(/*external=*/true);
+  const Act refused = Portmap();
   EXPECT_FALSE(refused.ok);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("unable to setup DNAT"), HasSubstr("KUBE-MARK-MASQ")));
   StartKubelet(26);
-  EXPECT_TRUE(Went(Portmap(/*external=*/true)));
+  EXPECT_TRUE(Went(Portmap()));
   const testing::SavedRules saved = Saved(V4());
   int users = 0;
   for (const auto& [table, chain] : saved.Chains()) {
@@ -56,11 +54,6 @@ TEST_P(ThirdPartiesTest, PortmapWithAnExternalChainNeedsKubeMarkMasq) {
   }
   EXPECT_EQ(users, 1);
   EXPECT_FALSE(Saved(V6()).HasChain("nat", "CNI-HOSTPORT-DNAT"));
-}
-
-TEST_P(ThirdPartiesTest, PortmapWithoutOneMarksByItself) {
-  EXPECT_TRUE(Went(Portmap(/*external=*/false)));
-  EXPECT_TRUE(Saved(V4()).HasChain("nat", "CNI-HOSTPORT-SETMARK"));
 }
 
 TEST_P(ThirdPartiesTest, AChainThatLeadsToKubeMarkDropNeedsItInEachFamily) {
