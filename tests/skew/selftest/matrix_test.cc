@@ -86,6 +86,9 @@ constexpr SampleRow kSample[] = {
     {"ACleanupThatAForeignJumpStops",
      "^proxy-cleanup/kubelet-1.27-gate-off/proxy-1.36/third-parties/nft/", "proxy-cleanup",
      "known failure", "known failure"},
+    {"AfterACleanupTheAgentPutsBackWhatItShares",
+     "^proxy-cleanup/kubelet-1.27-gate-off/proxy-1.27/nft/", "proxy-cleanup", "known failure",
+     "known failure"},
     {"MovingToNftLosesNothingWithTheAgent", "^to-nft/kubelet-1.26/proxy-1.26/nft/", "to-nft",
      nullptr, "sound"},
 };

@@ -42,8 +42,6 @@ struct Case {
   std::string rule;
 };
 
-class RuleThatCountedTest : public ::testing::TestWithParam<Case> {};
-
 // Packets of 60 bytes beside a stream's of 44.
 TEST(HookCountersTest, AreWhatWasCountedBeforeAHookAndNotAfter) {
   const std::string listing =
@@ -56,30 +54,29 @@ TEST(HookCountersTest, AreWhatWasCountedBeforeAHookAndNotAfter) {
   EXPECT_EQ(HookCountersIn(""), DropCounters());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, RuleThatCountedTest,
-    ::testing::Values(
-        Case{"NothingMoved", {{kRule, 1, 60}}, {{kRule, 1, 60}}, 1, ""},
-        Case{"OneMore", {{kRule, 1, 60}}, {{kRule, 2, 120}}, 1, kRule},
-        Case{"TooFew", {{kRule, 1, 60}}, {{kRule, 3, 180}}, 3, ""},
-        Case{"ARetransmissionToo", {{kRule, 1, 60}}, {{kRule, 3, 180}}, 1, kRule},
-        Case{"ANewRule", {}, {{kRule, 1, 60}}, 1, kRule},
-        Case{"ARuleThatWasWrittenAnew", {{kRule, 9, 540}}, {{kRule, 1, 60}}, 1, ""},
-        Case{"OnlyAStream", {{kRule, 0, 0}}, {{kRule, 50, 50 * 44}}, 1, ""},
-        Case{"AStreamAndOurs", {{kRule, 0, 0}}, {{kRule, 51, 50 * 44 + 60}}, 1, kRule},
-        Case{"AStreamAndTooFewOfOurs", {{kRule, 0, 0}}, {{kRule, 51, 50 * 44 + 60}}, 2, ""},
-        Case{"PacketsOfOthers", {{kRule, 0, 0}}, {{kRule, 1, 1500}}, 1, ""},
-        Case{"PacketsOfOthersThatAreShort", {{kRule, 0, 0}}, {{kRule, 1, 28}}, 1, ""},
-        Case{"TheSecondOfTwoAlike",
-             {{kRule, 4, 240}, {kRule, 0, 0}},
-             {{kRule, 4, 240}, {kRule, 1, 60}},
-             1,
-             kRule}),
-    [](const auto& instance) { return instance.param.name; });
+const Case kCounted[] = {
+    {"nothing moved", {{kRule, 1, 60}}, {{kRule, 1, 60}}, 1, ""},
+    {"one more", {{kRule, 1, 60}}, {{kRule, 2, 120}}, 1, kRule},
+    {"too few", {{kRule, 1, 60}}, {{kRule, 3, 180}}, 3, ""},
+    {"a retransmission too", {{kRule, 1, 60}}, {{kRule, 3, 180}}, 1, kRule},
+    {"a new rule", {}, {{kRule, 1, 60}}, 1, kRule},
+    {"a rule that was written anew", {{kRule, 9, 540}}, {{kRule, 1, 60}}, 1, ""},
+    {"only a stream", {{kRule, 0, 0}}, {{kRule, 50, 50 * 44}}, 1, ""},
+    {"a stream and ours", {{kRule, 0, 0}}, {{kRule, 51, 50 * 44 + 60}}, 1, kRule},
+    {"a stream and too few of ours", {{kRule, 0, 0}}, {{kRule, 51, 50 * 44 + 60}}, 2, ""},
+    {"packets of others", {{kRule, 0, 0}}, {{kRule, 1, 1500}}, 1, ""},
+    {"packets of others that are short", {{kRule, 0, 0}}, {{kRule, 1, 28}}, 1, ""},
+    {"the second of two alike",
+     {{kRule, 4, 240}, {kRule, 0, 0}},
+     {{kRule, 4, 240}, {kRule, 1, 60}},
+     1,
+     kRule},
+};
 
-TEST_P(RuleThatCountedTest, SolvesForOurPackets) {
-  const Case& row = GetParam();
-  EXPECT_EQ(RuleThatCounted(row.before, row.after, row.packets, 60, 44), row.rule);
+TEST(RuleThatCountedTest, SolvesForOurPackets) {
+  for (const Case& row : kCounted) {
+    EXPECT_EQ(RuleThatCounted(row.before, row.after, row.packets, 60, 44), row.rule) << row.name;
+  }
 }
 
 StreamFates Of(int sent) {
