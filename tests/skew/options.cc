@@ -63,23 +63,24 @@ class WrappingFormatter : public CLI::Formatter {
   static constexpr size_t kNames = 30;
 };
 
-std::string PathIds() {
-  std::vector<std::string> ids;
-  for (const Path path : kAllPaths) ids.emplace_back(IdOf(path));
-  return absl::StrJoin(ids, ", ");
+std::vector<Path> AllPaths() { return {std::begin(kAllPaths), std::end(kAllPaths)}; }
+
+std::string IdsOf(const std::vector<Path>& paths) {
+  return absl::StrJoin(paths, ", ",
+                       [](std::string* out, Path path) { absl::StrAppend(out, IdOf(path)); });
 }
 
 absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full) {
   if (text.empty() && !full) return MainPaths();
-  if (text.empty()) return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
+  if (text.empty()) return AllPaths();
   std::vector<Path> paths;
   for (absl::string_view id : absl::StrSplit(text, ',')) {
     const auto* path = std::find_if(std::begin(kAllPaths), std::end(kAllPaths),
                                     [id](Path each) { return id == IdOf(each); });
-    if (id == "all") return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
+    if (id == "all") return AllPaths();
     if (path == std::end(kAllPaths)) {
-      return absl::InvalidArgumentError(absl::StrCat("--paths: there is no path \"", id,
-                                                     "\"; there are ", PathIds(), ", and all"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--paths: there is no path \"", id, "\"; there are ", IdsOf(AllPaths()), ", and all"));
     }
     paths.push_back(*path);
   }
@@ -174,12 +175,8 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                    featuregates::ToString(kNewest),
                    " on every path, instead of one version of each generation. Takes hours."));
   app.add_option("--paths", words.paths,
-                 absl::StrCat("Comma-separated: ", PathIds(), ", or all. (default ",
-                              absl::StrJoin(MainPaths(), ", ",
-                                            [](std::string* out, Path path) {
-                                              absl::StrAppend(out, IdOf(path));
-                                            }),
-                              ")"))
+                 absl::StrCat("Comma-separated: ", IdsOf(AllPaths()), ", or all. (default ",
+                              IdsOf(MainPaths()), ")"))
       ->type_name("path,...");
   app.add_option("--cells", options.cells,
                  "Only cells with a name that matches this regular expression, such as "

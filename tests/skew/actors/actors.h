@@ -39,11 +39,12 @@ class NodeAgent {
   virtual Act Start() = 0;
   // A minute is over.
   virtual Act Tick() = 0;
-  // Waits until it has reacted to what others did since: nothing, for one that does not watch.
-  virtual Act Settle() = 0;
-  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows. No
-  // kubelet has such a gate: an Act that is not ok.
-  virtual Act SetConnLabels(bool on) = 0;
+  // Waits until it has reacted to what others did since. kubelet does not watch.
+  virtual Act Settle() { return {}; }
+  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows.
+  virtual Act SetConnLabels(bool /*on*/) {
+    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
+  }
   // It ends, as an upgrade makes it; its rules stay.
   virtual Act Stop() = 0;
 };

@@ -111,10 +111,6 @@ class Kubelet : public NodeAgent {
     return act;
   }
 
-  Act Settle() override { return {}; }
-  Act SetConnLabels(bool /*on*/) override {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   Act Stop() override { return {}; }
 
  private:

@@ -126,10 +126,6 @@ class ProgramKubelet : public NodeAgent {
                              "its canaries do not come back");
   }
 
-  Act Settle() override { return {}; }
-  Act SetConnLabels(bool /*on*/) override {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   Act Stop() override {
     kubelet_.Kill();
     return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/kube_proxy/layouts.h"
-
+//
+// The chains of a service, as two generations of kube-proxy lay them out.
 #include <string>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "tests/skew/kube_proxy/layouts.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {

@@ -19,8 +19,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::Each;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -121,25 +119,6 @@ TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
   EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-MASQ"));
 }
 
-TEST_P(AgentDaemonActorTest, LabelsWhileItsGateIsOnAndKeepsNothingOfItAfterwards) {
-  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(27)));
-  EXPECT_TRUE(Went(agent->Start()));
-  const testing::SavedRules before = Saved(V4());
-  const testing::SavedRules before_v6 = Saved(V6());
-  EXPECT_FALSE(before.HasChain("filter", "KUBELET-FIREWALL"));
-  EXPECT_TRUE(Went(agent->SetConnLabels(true)));
-  for (const testing::Iptables& iptables : {V4(), V6()}) {
-    for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
-      EXPECT_THAT(RulesIn(iptables, "filter", base), Contains(HasSubstr("-j KUBELET-FIREWALL")));
-    }
-    EXPECT_TRUE(Saved(iptables).HasChain("nat", "KUBELET-MARK-MASQ"));
-  }
-  EXPECT_TRUE(Went(agent->SetConnLabels(false)));
-  // Built-in chains that had not been asked for before are all that is new.
-  EXPECT_THAT(Saved(V4()).LinesMissingIn(before), Each(EndsWith(" ACCEPT")));
-  EXPECT_THAT(Saved(V6()).LinesMissingIn(before_v6), Each(EndsWith(" ACCEPT")));
-}
-
 TEST_P(AgentDaemonActorTest, StartsWithTheGateThatItIsGiven) {
   AgentDaemonSettings settings = As(KubeletOf(24));
   settings.conn_labels = true;
@@ -156,16 +135,6 @@ TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {
   EXPECT_TRUE(Went(agent->Start()));
   EXPECT_TRUE(Went(agent->Tick()));
   EXPECT_EQ(Saved(V4()), before);
-}
-
-TEST_P(AgentDaemonActorTest, ACniConfigurationKeepsTheChainThatItNames) {
-  EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(26), .iptables = Choice()})->Start()));
-  EXPECT_TRUE(Went(WriteCniConfig("/run/net.d")));
-  AgentDaemonSettings settings = As(KubeletOf(28));
-  settings.cni_conf_dir = "/run/net.d";
-  EXPECT_TRUE(Went(NewAgentDaemon(settings)->Start()));
-  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-MASQ"));
-  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
 }
 
 TEST_P(AgentDaemonActorTest, SaysWhyItDoesNotStart) {

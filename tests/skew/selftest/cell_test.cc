@@ -109,13 +109,6 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
   }
 }
 
-TEST(CellsTest, SayWhatTheyAreThereFor) {
-  const std::vector<Cell> cells = DefaultCells(MainPaths());
-  const auto told = std::count_if(cells.begin(), cells.end(),
-                                  [](const Cell& cell) { return !cell.about.empty(); });
-  EXPECT_GT(told, static_cast<std::ptrdiff_t>(cells.size() / 2));
-}
-
 TEST(PathTest, HasAnIdAndAName) {
   std::set<std::string> ids;
   for (const Path path : kAllPaths) {

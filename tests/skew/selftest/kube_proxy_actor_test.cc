@@ -244,35 +244,6 @@ TEST_P(KubeProxyActorTest, From1_27LosingFilterLosesItsJumps) {
   }
 }
 
-TEST_P(KubeProxyActorTest, AFlushIsSeenWhenASyncPeriodIsOverByItsCanaryInMangle) {
-  for (const int minor : {17, 24, 28}) {
-    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
-    const testing::SavedRules before = Saved(V4());
-    const testing::SavedRules before_v6 = Saved(V6());
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_TRUE(Went(FlushEverything(Choice())));
-      EXPECT_TRUE(Went(proxy->Tick()));
-      EXPECT_EQ(Saved(V4()), before) << minor;
-      EXPECT_EQ(Saved(V6()), before_v6) << minor;
-    }
-    EXPECT_THAT(proxy->Tick().done, IsEmpty());
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-TEST_P(KubeProxyActorTest, ANewerOneRemovesTheServiceChainsThatTheOlderOneMade) {
-  StartKubelet(23);
-  Started(23, {kFirst, Dropping()});
-  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
-  Started(24, {kFirst, Dropping()});
-  EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
-  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVL-", Dropping())));
-  Started(28);
-  for (const auto& [table, chain] : Saved(V4()).Chains()) {
-    EXPECT_THAT(chain, Not(HasSubstr(ServiceChain("", Dropping()))));
-  }
-}
-
 TEST_P(KubeProxyActorTest, From1_31ItMakesTheCountersAndCountsByThem) {
   const std::unique_ptr<ServiceProxy> proxy = Started(36, {kFirst, Dropping()});
   const testing::SavedRules full = Saved(V4());

@@ -87,15 +87,15 @@ StreamFates Of(int sent) {
 
 TEST(StreamFatesTest, CountsEveryPacketOnceAndGapsByNumber) {
   StreamFates fates = Of(10);
-  fates.Received(9, Fate::kServedMasqueraded);
-  fates.Received(0, Fate::kServed);
-  fates.Received(0, Fate::kReachedHost);
-  fates.Received(3, Fate::kServed);
+  fates.Received(9, Outcome::kServedMasqueraded);
+  fates.Received(0, Outcome::kServed);
+  fates.Received(0, Outcome::kReachedHost);
+  fates.Received(3, Outcome::kServed);
   // Received by the wrong ones: a gap nevertheless.
-  fates.Received(4, Fate::kReachedHost);
-  fates.Received(5, Fate::kForwarded);
-  fates.Received(6, Fate::kOther);
-  fates.Received(10, Fate::kServed);  // never sent
+  fates.Received(4, Outcome::kReachedHost);
+  fates.Received(5, Outcome::kForwarded);
+  fates.Received(6, Outcome::kOther);
+  fates.Received(10, Outcome::kServed);  // never sent
   const StreamCount count = fates.Take(10);
   EXPECT_EQ(count.Silent(), 4U);
   EXPECT_EQ(count, (StreamCount{.probe = "",
@@ -110,9 +110,9 @@ TEST(StreamFatesTest, CountsEveryPacketOnceAndGapsByNumber) {
 
 TEST(StreamFatesTest, GivesEachPacketToOneTaking) {
   StreamFates fates = Of(6);
-  fates.Received(5, Fate::kServed);
+  fates.Received(5, Outcome::kServed);
   EXPECT_EQ(fates.Take(4).sent, 4U);
-  fates.Received(3, Fate::kServed);  // too late
+  fates.Received(3, Outcome::kServed);  // too late
   const StreamCount rest = fates.Take(6);
   EXPECT_EQ(rest.sent, 2U);
   EXPECT_EQ(rest.served, 1U);

@@ -126,27 +126,6 @@ TEST_P(ThirdPartiesTest, AFlushOfEverythingLeavesNoRuleAndNoChainEvenWhereChains
   }
 }
 
-TEST_P(ThirdPartiesTest, AFlushOfEverythingMayFindNothing) {
-  EXPECT_TRUE(Went(FlushEverything(Choice())));
-}
-
-TEST_P(ThirdPartiesTest, AFlushGoesOnWhereSomebodyPutsRulesBack) {
-  const std::unique_ptr<NodeAgent> agent =
-      NewAgentDaemon({.program = AgentProgram(), .version = KubeletOf(24), .mode = GetParam()});
-  EXPECT_TRUE(Went(agent->Start()));
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-    EXPECT_TRUE(Went(agent->Settle()));
-  }
-}
-
-TEST_P(ThirdPartiesTest, AFlushOfOneTableLeavesTheOthers) {
-  StartKubelet(24);
-  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
-  EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-DROP"));
-  EXPECT_TRUE(Saved(V6()).HasChain("filter", "KUBE-FIREWALL"));
-}
-
 TEST_P(ThirdPartiesTest, WhatThisIptablesSavesAndRestoresIsWhatItWas) {
   StartKubelet(24);
   EXPECT_TRUE(Went(AddUserOfMarkDrop(Choice(), 7777)));
