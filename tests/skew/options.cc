@@ -343,25 +343,22 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (std::filesystem::exists(agent, error)) {
     options.harness.audit_program = std::filesystem::absolute(agent, error).string();
   }
+  // The workers' working directory is another.
+  for (std::string* path : {&options.harness.kubelet_program, &options.harness.proxy_program,
+                            &options.harness.chroot_dir}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
+  }
   if (!options.harness.kubelet_program.empty()) {
-    options.harness.kubelet_program =
-        std::filesystem::absolute(options.harness.kubelet_program, error).string();
     absl::StatusOr<KubeletVersion> version =
         ParseKubelet("--kubelet-version", words.kubelet_version);
     if (!version.ok()) return version.status();
     options.harness.kubelet_version = *version;
   }
   if (!options.harness.proxy_program.empty()) {
-    options.harness.proxy_program =
-        std::filesystem::absolute(options.harness.proxy_program, error).string();
     absl::StatusOr<Version> version =
         ParseProxyVersion(words.proxy_version, options.harness.proxy_program);
     if (!version.ok()) return version.status();
     options.harness.proxy_version = *version;
-  }
-  if (!options.harness.chroot_dir.empty()) {
-    options.harness.chroot_dir =
-        std::filesystem::absolute(options.harness.chroot_dir, error).string();
   }
   return options.command == Options::Command::kAdvise ? ParseAdvise(words, options)
                                                       : absl::OkStatus();

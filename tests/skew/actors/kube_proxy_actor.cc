@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "agent/process/files.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"

@@ -31,7 +31,6 @@ namespace {
 
 using testing::InNetns;
 using testing::IpFamily;
-using testing::Netns;
 using testing::RunProgram;
 
 std::string Name(const ::testing::TestParamInfo<IpFamily>& info) {
