@@ -63,23 +63,24 @@ class WrappingFormatter : public CLI::Formatter {
   static constexpr size_t kNames = 30;
 };
 
-std::string PathIds() {
-  std::vector<std::string> ids;
-  for (const Path path : kAllPaths) ids.emplace_back(IdOf(path));
-  return absl::StrJoin(ids, ", ");
+std::vector<Path> AllPaths() { return {std::begin(kAllPaths), std::end(kAllPaths)}; }
+
+std::string IdsOf(const std::vector<Path>& paths) {
+  return absl::StrJoin(paths, ", ",
+                       [](std::string* out, Path path) { absl::StrAppend(out, IdOf(path)); });
 }
 
 absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full) {
   if (text.empty() && !full) return MainPaths();
-  if (text.empty()) return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
+  if (text.empty()) return AllPaths();
   std::vector<Path> paths;
   for (absl::string_view id : absl::StrSplit(text, ',')) {
     const auto* path = std::find_if(std::begin(kAllPaths), std::end(kAllPaths),
                                     [id](Path each) { return id == IdOf(each); });
-    if (id == "all") return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
+    if (id == "all") return AllPaths();
     if (path == std::end(kAllPaths)) {
-      return absl::InvalidArgumentError(absl::StrCat("--paths: there is no path \"", id,
-                                                     "\"; there are ", PathIds(), ", and all"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--paths: there is no path \"", id, "\"; there are ", IdsOf(AllPaths()), ", and all"));
     }
     paths.push_back(*path);
   }
@@ -174,12 +175,8 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                    featuregates::ToString(kNewest),
                    " on every path, instead of one version of each generation. Takes hours."));
   app.add_option("--paths", words.paths,
-                 absl::StrCat("Comma-separated: ", PathIds(), ", or all. (default ",
-                              absl::StrJoin(MainPaths(), ", ",
-                                            [](std::string* out, Path path) {
-                                              absl::StrAppend(out, IdOf(path));
-                                            }),
-                              ")"))
+                 absl::StrCat("Comma-separated: ", IdsOf(AllPaths()), ", or all. (default ",
+                              IdsOf(MainPaths()), ")"))
       ->type_name("path,...");
   app.add_option("--cells", options.cells,
                  "Only cells with a name that matches this regular expression, such as "
@@ -346,25 +343,22 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (std::filesystem::exists(agent, error)) {
     options.harness.audit_program = std::filesystem::absolute(agent, error).string();
   }
+  // The workers' working directory is another.
+  for (std::string* path : {&options.harness.kubelet_program, &options.harness.proxy_program,
+                            &options.harness.chroot_dir}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
+  }
   if (!options.harness.kubelet_program.empty()) {
-    options.harness.kubelet_program =
-        std::filesystem::absolute(options.harness.kubelet_program, error).string();
     absl::StatusOr<KubeletVersion> version =
         ParseKubelet("--kubelet-version", words.kubelet_version);
     if (!version.ok()) return version.status();
     options.harness.kubelet_version = *version;
   }
   if (!options.harness.proxy_program.empty()) {
-    options.harness.proxy_program =
-        std::filesystem::absolute(options.harness.proxy_program, error).string();
     absl::StatusOr<Version> version =
         ParseProxyVersion(words.proxy_version, options.harness.proxy_program);
     if (!version.ok()) return version.status();
     options.harness.proxy_version = *version;
-  }
-  if (!options.harness.chroot_dir.empty()) {
-    options.harness.chroot_dir =
-        std::filesystem::absolute(options.harness.chroot_dir, error).string();
   }
   return options.command == Options::Command::kAdvise ? ParseAdvise(words, options)
                                                       : absl::OkStatus();

@@ -39,11 +39,12 @@ class NodeAgent {
   virtual Act Start() = 0;
   // A minute is over.
   virtual Act Tick() = 0;
-  // Waits until it has reacted to what others did since: nothing, for one that does not watch.
-  virtual Act Settle() = 0;
-  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows. No
-  // kubelet has such a gate: an Act that is not ok.
-  virtual Act SetConnLabels(bool on) = 0;
+  // Waits until it has reacted to what others did since. kubelet does not watch.
+  virtual Act Settle() { return {}; }
+  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows.
+  virtual Act SetConnLabels(bool /*on*/) {
+    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
+  }
   // It ends, as an upgrade makes it; its rules stay.
   virtual Act Stop() = 0;
 };
@@ -58,8 +59,6 @@ class ServiceProxy {
   virtual Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
   // A sync period is over: the canary is looked at, and a failed sync is retried.
   virtual Act Tick() = 0;
-  // More than an hour after its last full sync it syncs, with nothing new.
-  virtual Act SyncAfterAnHour() = 0;
 };
 
 // The iptables an actor brings along: which mode, and out of which chroot (empty: this machine's).
@@ -73,7 +72,6 @@ struct IptablesChoice {
 struct KubeletSettings {
   KubeletVersion version;
   IptablesChoice iptables = {};
-  testing::KubeletBits bits = {};
 };
 
 // A kubelet of that version: the literal sequence of its commands, both families (up to 1.19 IPv4
@@ -94,7 +92,6 @@ struct AgentDaemonSettings {
   // Versions before 1.24 cannot be emulated: 1.24 stands for them.
   KubeletVersion version;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
-  testing::KubeletBits bits = {};
   bool retire = true;
   // --cni-conf-dir.
   std::string cni_conf_dir = {};
@@ -113,24 +110,12 @@ std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 inline constexpr char kIpset[] = "/usr/sbin/ipset";
 inline constexpr char kNft[] = "/usr/sbin/nft";
 
-// What the kernel has of nfacct, as far as a kube-proxy from 1.31 on can tell.
-enum class Nfacct {
-  kAsTheKernel,
-  // No counters: rules do not name any.
-  kNone,
-  // The counters and not the match (kubernetes #142068): rules name them, and the kernel refuses
-  // each. Acted by naming counters that do not exist, which it refuses in the same way.
-  kNoMatch,
-};
-
 struct ProxyActorSettings {
   ProxyVersion version;
   IptablesChoice iptables = {};
   std::string pod_cidr_v4 = {};
   std::string pod_cidr_v6 = {};
   int masquerade_bit = 14;
-  bool localhost_node_ports = true;
-  Nfacct nfacct = Nfacct::kAsTheKernel;
   // Of nftables mode (ProxySettings).
   std::string node_ip_v4 = {};
   std::string node_ip_v6 = {};
@@ -145,7 +130,6 @@ struct ProxyActorSettings {
 // and jumps and then restores everything; from 1.27 on later syncs are partial and check no jump,
 // and one that fails is followed by a full one at the next tick; the canary in mangle, nat and
 // filter is looked at (in mangle) once per sync period, and a full sync follows where it is gone;
-// from 1.33 on a full sync comes once an hour (from 1.34 on below 1,001 endpoints);
 // each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
 // it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
 // all of them once per sync period, and has no canary. nftables mode first removes what iptables
@@ -172,9 +156,6 @@ std::unique_ptr<ServiceProxy> NewProgramProxy(const std::string& program,
 Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& settings);
 // What such a program runs too, up to 1.31.
 inline constexpr char kConntrack[] = "conntrack";
-
-// nftables mode (NewKubeProxy()).
-std::unique_ptr<ServiceProxy> NewNftablesProxy(const ProxyActorSettings& settings);
 
 }  // namespace kipt::skew
 

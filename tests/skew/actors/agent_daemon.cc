@@ -201,11 +201,6 @@ class AgentDaemon : public NodeAgent {
       flags.push_back(absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=",
                                    *emulated_.ownership_cleanup ? "true" : "false"));
     }
-    // Where the gate is on they have no effect, and are warned of; from 1.31 on they are unknown.
-    if (!CleansUp(emulated_)) {
-      flags.push_back(absl::StrCat("--iptables-masquerade-bit=", settings_.bits.masquerade));
-      flags.push_back(absl::StrCat("--iptables-drop-bit=", settings_.bits.drop));
-    }
     return flags;
   }
 

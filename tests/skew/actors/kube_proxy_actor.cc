@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // In time as the captured kube-proxies behaved (tests/skew/kube_proxy/testdata/README.md). Source:
-// syncProxyRules() and NewProxier() in Kubernetes' pkg/proxy/iptables/proxier.go, and
-// ipvs/proxier.go.
+// syncProxyRules() and NewProxier() in Kubernetes' pkg/proxy/iptables/proxier.go, ipvs/proxier.go
+// and nftables/proxier.go, and platformCleanup() in cmd/kube-proxy/app/server_linux.go.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -14,14 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "agent/process/files.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/kube_proxy/nfacct.h"
+#include "tests/skew/kube_proxy/nftables_rules.h"
 #include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
@@ -32,17 +33,13 @@ using testing::IpFamily;
 using testing::KubeletStep;
 using testing::ProgramResult;
 
-// Above it a family counts as a large cluster's.
-constexpr size_t kManyEndpoints = 1000;
-
 constexpr char kRouteLocalnet[] = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
 bool SetsRouteLocalnet(const ProxyActorSettings& settings) {
   const Version version = settings.version.version;
-  if (settings.version.mode == ProxyMode::kIpvs) return Does(version, Trait::kIpvsRouteLocalnet);
-  // Before that a list of node port addresses without a loopback address prevented it (#107684):
-  // the settings here have none.
-  return !Does(version, Trait::kRouteLocalnetOptional) || settings.localhost_node_ports;
+  if (settings.version.mode == ProxyMode::kNftables) return false;
+  // Iptables mode sets it because localhostNodePorts is true, its default.
+  return settings.version.mode == ProxyMode::kIptables || Does(version, Trait::kIpvsRouteLocalnet);
 }
 
 KubeletStep EnsureChain(const char* table, const std::string& chain) {
@@ -85,17 +82,9 @@ class Proxier {
     OnTick(notes);
   }
 
-  void SyncAfterAnHour(Act& act) {
-    if (!running_) return;
-    FamilyNotes notes(family_, act);
-    OnHour();
-    SyncRules(notes);
-  }
-
  protected:
   virtual void OnStart(FamilyNotes& notes) = 0;
   virtual void OnTick(FamilyNotes& notes) = 0;
-  virtual void OnHour() {}
   virtual void SyncRules(FamilyNotes& notes) = 0;
 
   const testing::Iptables& iptables() const { return iptables_; }
@@ -160,7 +149,6 @@ class IptablesProxier : public Proxier {
  public:
   IptablesProxier(const ProxyActorSettings& settings, IpFamily family)
       : Proxier(settings, family),
-        nfacct_(settings.nfacct),
         canary_(iptables(), "KUBE-PROXY-CANARY", wait(),
                 Does(settings.version.version, Trait::kProxyLockIsLostCanary)) {}
 
@@ -180,24 +168,7 @@ class IptablesProxier : public Proxier {
     if (failed_) SyncRules(notes);
   }
 
-  // The real one's sync loop comes round at least once an hour.
-  void OnHour() override {
-    const Version version = rules().version;
-    if (!Does(version, Trait::kHourlyFullSync)) return;
-    if (Does(version, Trait::kHourlyFullSyncBounded) && EndpointCount() > kManyEndpoints) return;
-    needs_full_sync_ = true;
-  }
-
-  size_t EndpointCount() const {
-    size_t count = 0;
-    for (const ServicePort& port : services()) count += port.endpoints.size();
-    return count;
-  }
-
-  bool HasCounters() const {
-    if (!Does(rules().version, Trait::kNfacct) || nfacct_ == Nfacct::kNone) return false;
-    return nfacct_ == Nfacct::kNoMatch || EnsureCounters();
-  }
+  bool HasCounters() const { return Does(rules().version, Trait::kNfacct) && EnsureCounters(); }
 
   void SyncRules(FamilyNotes& notes) override {
     const bool partial = Does(rules().version, Trait::kPartialSyncs) && !needs_full_sync_;
@@ -233,7 +204,6 @@ class IptablesProxier : public Proxier {
     return chains;
   }
 
-  const Nfacct nfacct_;
   Canary canary_;
   std::vector<ServicePort> synced_;
   bool needs_full_sync_ = true;
@@ -269,24 +239,63 @@ class IpvsProxier : public Proxier {
   }
 };
 
-class KubeProxy : public ServiceProxy {
+class NftablesProxier : public Proxier {
  public:
-  explicit KubeProxy(const ProxyActorSettings& settings) : version_(settings.version) {
-    for (std::unique_ptr<Proxier>* proxier : {&ipv4_, &ipv6_}) {
-      const IpFamily family = proxier == &ipv4_ ? IpFamily::kIpv4 : IpFamily::kIpv6;
-      if (version_.mode == ProxyMode::kIptables) {
-        *proxier = std::make_unique<IptablesProxier>(settings, family);
-      } else {
-        *proxier = std::make_unique<IpvsProxier>(settings, family);
-      }
-    }
+  using Proxier::Proxier;
+
+ private:
+  void OnStart(FamilyNotes& /*notes*/) override {}
+  // It has no canary, but retries a failed sync.
+  void OnTick(FamilyNotes& notes) override {
+    if (needs_full_sync_) SyncRules(notes);
   }
 
-  std::string name() const override { return absl::StrCat("kube-proxy ", ToString(version_)); }
+  void SyncRules(FamilyNotes& notes) override {
+    const std::string text = needs_full_sync_ ? NftablesSync(rules(), services())
+                                              : NftablesPartialSync(rules(), services(), synced_);
+    notes.Done(absl::StrCat(needs_full_sync_ ? "full" : "partial", " sync: nft -f with ",
+                            std::count(text.begin(), text.end(), '\n'), " lines"));
+    const ProgramResult result = testing::RunProgram({kNft, "-f", "-"}, text);
+    needs_full_sync_ = result.exit_code != 0;
+    if (needs_full_sync_) return notes.Failed("nft -f: " + WhatFailed(result));
+    synced_ = services();
+  }
+
+  std::vector<ServicePort> synced_;
+  bool needs_full_sync_ = true;
+};
+
+std::unique_ptr<Proxier> NewProxier(const ProxyActorSettings& settings, IpFamily family) {
+  switch (settings.version.mode) {
+    case ProxyMode::kIptables:
+      return std::make_unique<IptablesProxier>(settings, family);
+    case ProxyMode::kIpvs:
+      return std::make_unique<IpvsProxier>(settings, family);
+    case ProxyMode::kNftables:
+      return std::make_unique<NftablesProxier>(settings, family);
+  }
+  return nullptr;
+}
+
+class KubeProxy : public ServiceProxy {
+ public:
+  explicit KubeProxy(const ProxyActorSettings& settings)
+      : settings_(settings),
+        ipv4_(NewProxier(settings, IpFamily::kIpv4)),
+        ipv6_(NewProxier(settings, IpFamily::kIpv6)) {}
+
+  std::string name() const override {
+    return absl::StrCat("kube-proxy ", ToString(settings_.version));
+  }
 
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
-    if (Does(version_.version, Trait::kNftablesMode)) RemoveNftablesTables();
     Act act;
+    if (settings_.version.mode == ProxyMode::kNftables) {
+      // What cannot be removed is logged; it goes on.
+      act = RemoveIptablesRules(settings_);
+    } else if (Does(settings_.version.version, Trait::kNftablesMode)) {
+      RemoveNftablesTables();
+    }
     ipv4_->Start(ipv4, act);
     ipv6_->Start(ipv6, act);
     return act;
@@ -306,17 +315,10 @@ class KubeProxy : public ServiceProxy {
     return act;
   }
 
-  Act SyncAfterAnHour() override {
-    Act act;
-    ipv4_->SyncAfterAnHour(act);
-    ipv6_->SyncAfterAnHour(act);
-    return act;
-  }
-
  private:
-  const ProxyVersion version_;
-  std::unique_ptr<Proxier> ipv4_;
-  std::unique_ptr<Proxier> ipv6_;
+  const ProxyActorSettings settings_;
+  const std::unique_ptr<Proxier> ipv4_;
+  const std::unique_ptr<Proxier> ipv6_;
 };
 
 }  // namespace
@@ -327,13 +329,11 @@ ProxySettings ProxyActorSettings::RulesOf(IpFamily family) const {
           .family = family,
           .pod_cidr = four ? pod_cidr_v4 : pod_cidr_v6,
           .masquerade_bit = masquerade_bit,
-          .localhost_node_ports = localhost_node_ports,
           .node_ip = four ? node_ip_v4 : node_ip_v6,
           .service_cidr = four ? service_cidr_v4 : service_cidr_v6};
 }
 
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings) {
-  if (settings.version.mode == ProxyMode::kNftables) return NewNftablesProxy(settings);
   return std::make_unique<KubeProxy>(settings);
 }
 

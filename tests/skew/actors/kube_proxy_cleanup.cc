@@ -4,20 +4,15 @@
 // pkg/proxy/iptables/proxier.go, ipvs/proxier.go and nftables/proxier.go. Not acted: ipset, IPVS in
 // the kernel, and userspace mode (up to 1.25), whose chains no node here has. Up to 1.20 the node
 // is one that can use IPVS: elsewhere the part for IPVS fails before it begins.
-#include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
@@ -26,65 +21,26 @@
 #include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
-#include "tests/support/child.h"
 
 namespace kipt::skew {
 namespace {
 
-// No text of an act has a NUL.
-constexpr char kEnd = '\0';
-
-std::string TextOf(const Act& act) {
-  std::vector<std::string> parts = {act.ok ? "1" : "0", act.error, absl::StrCat(act.done.size())};
-  parts.insert(parts.end(), act.done.begin(), act.done.end());
-  parts.insert(parts.end(), act.calls.begin(), act.calls.end());
-  return absl::StrJoin(parts, std::string(1, kEnd));
-}
-
-Act ActOf(const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, kEnd);
-  size_t done = 0;
-  if (parts.size() < 3 || !absl::SimpleAtoi(parts[2], &done) || parts.size() < 3 + done) {
-    return {.ok = false, .error = "the process of the act died"};
+// The calling process is called `name` for as long as this object lives, because the agent reads
+// the name of the process whose iptables writes. Only the main thread's name is the process' name.
+class ProcessName {
+ public:
+  explicit ProcessName(const char* name) {
+    prctl(PR_GET_NAME, own_.data());
+    prctl(PR_SET_NAME, name);
   }
-  const auto calls = parts.begin() + 3 + static_cast<ptrdiff_t>(done);
-  return {.ok = parts[0] == "1",
-          .error = parts[1],
-          .done = {parts.begin() + 3, calls},
-          .calls = {calls, parts.end()}};
-}
+  ~ProcessName() { prctl(PR_SET_NAME, own_.data()); }
+  ProcessName(const ProcessName&) = delete;
+  ProcessName& operator=(const ProcessName&) = delete;
 
-[[noreturn]] void RunAct(const char* name, const std::function<Act()>& act, int output,
-                         pid_t parent) {
-  testing::DieWithParent(parent);
-  prctl(PR_SET_NAME, name);
-  const std::string text = TextOf(act());
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t written = write(output, text.data() + at, text.size() - at);
-    if (written <= 0) _exit(1);
-    at += static_cast<size_t>(written);
-  }
-  _exit(0);
-}
-
-// Runs `act` in a child process called `name` and waits for its end, as the agent looks at who
-// writes. The child has the calling thread's namespaces.
-Act InProcess(const char* name, const std::function<Act()>& act) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {.ok = false, .error = "pipe2 failed"};
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) RunAct(name, act, ends[1], parent);
-  close(ends[1]);
-  std::string text;
-  char part[4096];
-  for (ssize_t size = 0; (size = read(ends[0], part, sizeof(part))) > 0;) {
-    text.append(part, static_cast<size_t>(size));
-  }
-  close(ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
-  return ActOf(text);
-}
+ private:
+  // The kernel's TASK_COMM_LEN.
+  std::array<char, 16> own_ = {};
+};
 
 using testing::IpFamily;
 using testing::ProgramResult;
@@ -229,11 +185,10 @@ class Cleanup {
 }  // namespace
 
 Act RemoveIptablesRules(const ProxyActorSettings& settings) {
-  return InProcess("kube-proxy", [&settings] {
-    Act act;
-    for (const IpFamily family : testing::kBothFamilies) Cleanup(settings, family, act).CleanUp();
-    return act;
-  });
+  const ProcessName name("kube-proxy");
+  Act act;
+  for (const IpFamily family : testing::kBothFamilies) Cleanup(settings, family, act).CleanUp();
+  return act;
 }
 
 void RemoveNftablesTables() {

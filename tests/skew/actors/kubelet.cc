@@ -29,8 +29,7 @@ class KubeletFamily {
         iptables_(settings.iptables.Of(family)),
         canary_(iptables_, kCanary, wait_,
                 Does(settings.version.version, Trait::kKubeletLockIsLostCanary)) {
-    for (KubeletStep& step :
-         testing::KubeletSequence(FormOf(settings.version), family, settings.bits)) {
+    for (KubeletStep& step : testing::KubeletSequence(FormOf(settings.version), family)) {
       if (step.chain != kCanary) rules_.push_back(std::move(step));
     }
   }
@@ -112,10 +111,6 @@ class Kubelet : public NodeAgent {
     return act;
   }
 
-  Act Settle() override { return {}; }
-  Act SetConnLabels(bool /*on*/) override {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   Act Stop() override { return {}; }
 
  private:

@@ -126,10 +126,6 @@ class ProgramKubelet : public NodeAgent {
                              "its canaries do not come back");
   }
 
-  Act Settle() override { return {}; }
-  Act SetConnLabels(bool /*on*/) override {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   Act Stop() override {
     kubelet_.Kill();
     return {};
@@ -262,8 +258,6 @@ class ProgramProxy : public ServiceProxy {
     return proxy_.RunUntil([this] { return HasCanaries(); }, kSyncPatience,
                            "its canaries do not come back");
   }
-
-  Act SyncAfterAnHour() override { return Failure("an hour does not pass for a program"); }
 
  private:
   static Act Failure(std::string error) { return {.ok = false, .error = std::move(error)}; }

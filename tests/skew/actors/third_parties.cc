@@ -47,18 +47,17 @@ bool WritePrograms(const IptablesChoice& choice, const ScratchDirectory& directo
   return true;
 }
 
-json PortmapPlugin(bool external) {
-  json plugin = {{"type", "portmap"},
-                 // Newer ones may choose nftables by themselves, and refuse the next there.
-                 {"backend", "iptables"},
-                 {"capabilities", {{"portMappings", true}}}};
-  if (external) plugin["externalSetMarkChain"] = kMarkMasq;
-  return plugin;
+json PortmapPlugin() {
+  return {{"type", "portmap"},
+          // Newer ones may choose nftables by themselves, and refuse the next there.
+          {"backend", "iptables"},
+          {"capabilities", {{"portMappings", true}}},
+          {"externalSetMarkChain", kMarkMasq}};
 }
 
 // What a container runtime gives the plugin, behind what the plugin before it has answered.
 json PortmapInput(const PortMapping& mapping, const std::string& pod_netns) {
-  json config = PortmapPlugin(mapping.external);
+  json config = PortmapPlugin();
   config["cniVersion"] = "1.0.0";
   config["name"] = "podnet";
   config["prevResult"] = {{"cniVersion", "1.0.0"},
@@ -81,21 +80,19 @@ std::string PluginDirectory() {
   return "";
 }
 
-// `chain` of nat, to which packets with this destination type come, leads those to `port` to
-// `target`.
-Act AddUser(const IptablesChoice& iptables, const char* chain,
-            const std::vector<std::string>& match, int port, const char* target) {
-  using Kind = KubeletStep::Kind;
-  std::vector<KubeletStep> steps = {{Kind::kEnsureChain, "nat", chain, {}}};
+// Leads packets to these ports, "7780" or "7780:7781", from `chain` of nat to `target`.
+void LeadTo(const char* target, const char* chain, const std::string& ports,
+            std::vector<KubeletStep>& steps) {
   for (const char* protocol : {"tcp", "udp"}) {
-    steps.push_back({Kind::kEnsureAppend,
+    steps.push_back({KubeletStep::Kind::kEnsureAppend,
                      "nat",
                      chain,
-                     {"-p", protocol, "--dport", absl::StrCat(port), "-j", target}});
+                     {"-p", protocol, "--dport", ports, "-j", target}});
   }
-  std::vector<std::string> jump = match;
-  jump.insert(jump.end(), {"-j", chain});
-  steps.push_back({Kind::kEnsureAppend, "nat", "PREROUTING", std::move(jump)});
+}
+
+Act EnsureInBothFamilies(const IptablesChoice& iptables, const char* chain,
+                         const std::vector<KubeletStep>& steps) {
   Act act;
   for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
@@ -104,6 +101,17 @@ Act AddUser(const IptablesChoice& iptables, const char* chain,
     if (!run.error.empty()) notes.Failed(run.error);
   }
   return act;
+}
+
+// `chain` of nat, to which packets with this destination type come, leads those to `port` to
+// `target`.
+Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::string> match,
+            int port, const char* target) {
+  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", chain, {}}};
+  LeadTo(target, chain, absl::StrCat(port), steps);
+  match.insert(match.end(), {"-j", chain});
+  steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", "PREROUTING", std::move(match)});
+  return EnsureInBothFamilies(iptables, chain, steps);
 }
 
 Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
@@ -170,7 +178,7 @@ Act WriteCniConfig(const std::string& directory) {
   const std::string path = directory + "/10-podnet.conflist";
   const json conflist = {{"cniVersion", "1.0.0"},
                          {"name", "podnet"},
-                         {"plugins", {{{"type", "ptp"}}, PortmapPlugin(/*external=*/true)}}};
+                         {"plugins", {{{"type", "ptp"}}, PortmapPlugin()}}};
   std::error_code ignored;
   std::filesystem::create_directories(directory, ignored);
   std::ofstream file(path);
@@ -191,29 +199,15 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
 }
 
 Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports) {
-  using Kind = KubeletStep::Kind;
-  std::vector<KubeletStep> steps = {{Kind::kEnsureChain, "nat", kUserLabels, {}}};
-  const auto lead = [&steps](int first, int last, const char* target) {
-    for (const char* protocol : {"tcp", "udp"}) {
-      steps.push_back({Kind::kEnsureAppend,
-                       "nat",
-                       kUserLabels,
-                       {"-p", protocol, "--dport", absl::StrCat(first, ":", last), "-j", target}});
-    }
-  };
-  lead(ports.drop_first, ports.drop_last, "KUBELET-MARK-DROP");
-  lead(ports.masq_first, ports.masq_last, "KUBELET-MARK-MASQ");
+  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", kUserLabels, {}}};
+  LeadTo("KUBELET-MARK-DROP", kUserLabels, absl::StrCat(ports.drop_first, ":", ports.drop_last),
+         steps);
+  LeadTo("KUBELET-MARK-MASQ", kUserLabels, absl::StrCat(ports.masq_first, ":", ports.masq_last),
+         steps);
   for (const char* from : kUserLabelsFrom) {
-    steps.push_back({Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
+    steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
   }
-  Act act;
-  for (const IpFamily family : testing::kBothFamilies) {
-    FamilyNotes notes(family, act);
-    const testing::KubeletRun run = testing::RunKubelet(iptables.Of(family), steps);
-    notes.Done(absl::StrCat(kUserLabels, ": ", run.rules_added, " rules added"));
-    if (!run.error.empty()) notes.Failed(run.error);
-  }
-  return act;
+  return EnsureInBothFamilies(iptables, kUserLabels, steps);
 }
 
 Act RemoveUserOfLabels(const IptablesChoice& choice) {

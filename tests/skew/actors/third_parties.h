@@ -12,9 +12,8 @@
 namespace kipt::skew {
 
 // The real CNI plugin portmap, of /usr/lib/cni or /opt/cni/bin, maps a port of the node to a pod's
-// for TCP and UDP: IPv4 alone, with `externalSetMarkChain: KUBE-MARK-MASQ` where `external` is set.
+// for TCP and UDP: IPv4 alone, with `externalSetMarkChain: KUBE-MARK-MASQ`.
 struct PortMapping {
-  bool external = true;
   int host_port = 0;
   std::string pod_address;
   int pod_port = 0;

@@ -232,15 +232,9 @@ std::string Hanging(const std::string& first, const std::string& text) {
 }
 
 const char* VerdictOf(Advice::Kind kind) {
-  switch (kind) {
-    case Advice::Kind::kSafe:
-      return "safe";
-    case Advice::Kind::kSafeInOrder:
-      return "safeInOrder";
-    case Advice::Kind::kUnsafe:
-      return "unsafe";
-  }
-  return "";
+  // In the order of the enumeration.
+  constexpr const char* kVerdicts[] = {"safe", "safeInOrder", "unsafe"};
+  return kVerdicts[static_cast<size_t>(kind)];
 }
 
 }  // namespace

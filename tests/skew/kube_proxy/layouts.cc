@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/kube_proxy/layouts.h"
-
+//
+// The chains of a service, as two generations of kube-proxy lay them out.
 #include <string>
 #include <vector>
 
@@ -214,9 +214,8 @@ class ServiceFrom124 {
   // What comes to the node port of 127.0.0.1 is counted apart.
   void CountLocalhost() {
     const std::string counted = Counted(settings_, kAcceptedLocalhost);
-    const bool localhost =
-        settings_.family == testing::IpFamily::kIpv4 && settings_.localhost_node_ports;
-    if (counted.empty() || !localhost || endpoints_.empty()) return;
+    const bool ipv4 = settings_.family == testing::IpFamily::kIpv4;
+    if (counted.empty() || !ipv4 || endpoints_.empty()) return;
     nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), words_.OfProtocol(), "-d 127.0.0.0/8",
                                  absl::StrCat("--dport ", port_.node_port), counted, Jump(ext_)});
   }

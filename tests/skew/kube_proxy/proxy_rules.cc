@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "tests/skew/kube_proxy/layouts.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {
@@ -158,7 +157,7 @@ std::vector<ProxyJump> JumpsOf(const ProxySettings& settings) {
     jumps.AddCommented("nat", "KUBE-POSTROUTING", "POSTROUTING", postrouting);
   }
   if (Does(version, Trait::kOwnMartianRule)) {
-    // In both families, and whatever localhost_node_ports says.
+    // In both families.
     jumps.Add("filter", "KUBE-FIREWALL", "INPUT", {});
     jumps.Add("filter", "KUBE-FIREWALL", "OUTPUT", {});
   }

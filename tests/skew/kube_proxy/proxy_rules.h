@@ -16,15 +16,13 @@
 namespace kipt::skew {
 
 // Settings of one family. Those that are not here have their defaults: masqueradeAll false,
-// nodePortAddresses empty.
+// nodePortAddresses empty, localhostNodePorts true.
 struct ProxySettings {
   Version version = kNewest;
   testing::IpFamily family = testing::IpFamily::kIpv4;
   // Local traffic is what comes from this prefix (--cluster-cidr). Empty: no local detector.
   std::string pod_cidr = {};
   int masquerade_bit = 14;
-  // IPv4 only, from 1.26 on.
-  bool localhost_node_ports = true;
   // From 1.31 on: the kernel has the counters (nfacct.h), and rules name them.
   bool nfacct = false;
   // nftables mode: the address at which it serves node ports, and from 1.33 on the prefix of all

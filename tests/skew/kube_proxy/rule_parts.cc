@@ -53,10 +53,6 @@ std::string Mark(const ProxySettings& settings) {
   return absl::StrFormat("0x%08x", uint32_t{1} << settings.masquerade_bit);
 }
 
-bool IsIpv4WithLocalhost(const ProxySettings& settings) {
-  return settings.family == IpFamily::kIpv4 && settings.localhost_node_ports;
-}
-
 }  // namespace
 
 void TableText::Chain(const std::string& chain) {
@@ -247,7 +243,7 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
   if (Does(version, Trait::kHealthCheckChain)) filter.Chain("KUBE-NODEPORTS");
   if (Does(version, Trait::kProxyFirewall)) filter.Chain("KUBE-PROXY-FIREWALL");
   // Elsewhere the chain is ensured (JumpsOf) and left as it is.
-  if (Does(version, Trait::kOwnMartianRule) && IsIpv4WithLocalhost(settings)) {
+  if (Does(version, Trait::kOwnMartianRule) && settings.family == IpFamily::kIpv4) {
     filter.Chain("KUBE-FIREWALL");
     filter.Rule(
         "KUBE-FIREWALL",
@@ -260,18 +256,13 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
 }
 
 void EndSync(const ProxySettings& settings, SyncTables* tables) {
-  std::string not_loopback;
-  if (Does(settings.version, Trait::kSparesLoopback)) {
-    if (settings.family == IpFamily::kIpv6) {
-      not_loopback = "! -d ::1/128";
-    } else if (!settings.localhost_node_ports) {
-      not_loopback = "! -d 127.0.0.0/8";
-    }
-  }
-  tables->nat.Rule("KUBE-SERVICES",
-                   {Comment("kubernetes service nodeports; NOTE: this must be the last rule in "
-                            "this chain"),
-                    "-m addrtype --dst-type LOCAL", not_loopback, Jump("KUBE-NODEPORTS")});
+  const bool spares =
+      Does(settings.version, Trait::kSparesLoopback) && settings.family == IpFamily::kIpv6;
+  tables->nat.Rule(
+      "KUBE-SERVICES",
+      {Comment("kubernetes service nodeports; NOTE: this must be the last rule in "
+               "this chain"),
+       "-m addrtype --dst-type LOCAL", spares ? "! -d ::1/128" : "", Jump("KUBE-NODEPORTS")});
   // 1.29 and later leave this out where nf_conntrack_tcp_be_liberal is set; by default it is not.
   tables->filter.Rule("KUBE-FORWARD", {"-m conntrack --ctstate INVALID",
                                        Counted(settings, kDroppedInvalid), Jump("DROP")});

@@ -2,6 +2,7 @@
 #include "tests/skew/matrix/cell.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,11 @@ constexpr PathName kPathNames[] = {
     {Path::kProxyCleanup, "proxy-cleanup", "kube-proxy removed by --cleanup, and back"},
 };
 
+const PathName& RowOf(Path path) {
+  return *std::find_if(std::begin(kPathNames), std::end(kPathNames),
+                       [path](const PathName& row) { return row.path == path; });
+}
+
 constexpr CompanyTraits kCompanies[] = {
     {Company::kNobody, "", "", ""},
     {Company::kThirdParties, "third-parties", "", ""},
@@ -57,6 +63,10 @@ struct Row {
   Pair pair;
   Pair from;
   const char* about;
+  Company company = Company::kNobody;
+  // Its own; empty: those of all rows.
+  std::vector<Path> paths = {};
+  bool legacy_too = true;
 };
 
 // One pair for every two generations that the policy allows from 1.23 on ...
@@ -128,56 +138,47 @@ std::vector<Row> OtherModes() {
   };
 }
 
-struct CompanyRow {
-  Company company;
-  Pair pair;
-  Pair from;
-  std::vector<Path> paths;
-  bool legacy_too;
-  const char* about;
-};
-
-CompanyRow With(Company company, const Pair& pair, const Pair& from, std::vector<Path> paths,
-                const char* about, bool legacy_too = true) {
-  return {company, pair, from, std::move(paths), legacy_too, about};
-}
-
-std::vector<CompanyRow> CompanyRows() {
+std::vector<Row> CompanyRows() {
   const char* round_trip = "an older or newer iptables saves and restores all rules";
   const char* brought = "one of them brings its own iptables";
-  std::vector<CompanyRow> rows;
+  std::vector<Row> rows;
   const auto third = [&rows](Pair pair, Pair from, const char* about) {
     rows.push_back(
-        With(Company::kThirdParties, pair, from, {Path::kBoot, Path::kUpgradeKubeletFirst}, about));
+        {pair, from, about, Company::kThirdParties, {Path::kBoot, Path::kUpgradeKubeletFirst}});
   };
   third(Minors(24, 24), Minors(23, 23), "third parties use kubelet's chains");
   third(Minors(26, 27), Minors(26, 26), "KUBE-MARK-DROP's drop is wiped at every sync");
   third(Minors(27, 27), Minors(26, 26), "third parties find no KUBE-MARK-DROP on a fresh node");
   const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
-  rows.push_back(With(Company::kThirdParties, nftables, nftables, {Path::kBoot},
-                      "third parties find no chain of kubelet's"));
+  rows.push_back({nftables,
+                  nftables,
+                  "third parties find no chain of kubelet's",
+                  Company::kThirdParties,
+                  {Path::kBoot}});
   for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
-    rows.push_back(With(Company::kOtherBit, pair, pair, {Path::kBoot},
-                        "kubelet and kube-proxy use different mark bits"));
+    rows.push_back({pair,
+                    pair,
+                    "kubelet and kube-proxy use different mark bits",
+                    Company::kOtherBit,
+                    {Path::kBoot}});
   }
   for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
     for (const Company company : {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11}) {
-      rows.push_back(With(company, pair, pair, {Path::kBoot}, round_trip, false));
+      rows.push_back({pair, pair, round_trip, company, {Path::kBoot}, false});
     }
     for (const Company company : {Company::kKubelet1_8_7, Company::kKubelet1_8_11,
                                   Company::kProxy1_8_7, Company::kProxy1_8_11}) {
-      rows.push_back(With(company, pair, pair, {Path::kBoot}, brought, false));
+      rows.push_back({pair, pair, brought, company, {Path::kBoot}, false});
     }
   }
   return rows;
 }
 
-std::vector<CompanyRow> LabelRows() {
-  const std::vector<Path> flip = {Path::kLabelFlip};
+std::vector<Row> LabelRows() {
   const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
-  std::vector<CompanyRow> rows;
+  std::vector<Row> rows;
   const auto add = [&](Company company, const Pair& pair, const char* about) {
-    rows.push_back(With(company, pair, pair, flip, about));
+    rows.push_back({pair, pair, about, company, {Path::kLabelFlip}});
   };
   add(Company::kNobody, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy");
   add(Company::kNobody, Minors(26, 27),
@@ -191,19 +192,19 @@ std::vector<CompanyRow> LabelRows() {
 
 // kube-proxy changes its mode, or is removed: the generations of either, and a kubelet that keeps
 // KUBE-POSTROUTING too.
-std::vector<CompanyRow> ModeRows() {
+std::vector<Row> ModeRows() {
   const Pair gate_off_31 = {{{1, 27}, false}, {{1, 31}}};
   const Pair gate_off_36 = {{{1, 27}, false}, {{1, 36}}};
   const std::vector<Pair> pairs = {gate_off_31,    gate_off_36,    Minors(31, 31),
                                    Minors(33, 33), Minors(34, 34), Minors(36, 36)};
-  std::vector<CompanyRow> rows;
+  std::vector<Row> rows;
   const auto add = [&rows](Company company, const Pair& pair, const char* about) {
     Pair nftables = pair;
     nftables.proxy.mode = ProxyMode::kNftables;
-    rows.push_back(With(company, nftables, pair, {Path::kToNftables}, about));
-    rows.push_back(With(company, pair, pair, {Path::kProxyCleanup}, about));
+    rows.push_back({nftables, pair, about, company, {Path::kToNftables}});
+    rows.push_back({pair, pair, about, company, {Path::kProxyCleanup}});
     if (company == Company::kThirdParties) return;
-    rows.push_back(With(company, pair, nftables, {Path::kFromNftables}, about));
+    rows.push_back({pair, nftables, about, company, {Path::kFromNftables}});
   };
   for (const Pair& pair : pairs) {
     add(Company::kNobody, pair,
@@ -214,8 +215,11 @@ std::vector<CompanyRow> ModeRows() {
     const KubeletVersion last_with_marks = {{1, 27}, false};
     const Pair pair = {minor < 27 ? KubeletVersion{{1, minor}} : last_with_marks, {{1, minor}}};
     if (pair == gate_off_31 || pair == gate_off_36) continue;
-    rows.push_back(With(Company::kNobody, pair, pair, {Path::kProxyCleanup},
-                        "kube-proxy removes a chain that kubelet has too"));
+    rows.push_back({pair,
+                    pair,
+                    "kube-proxy removes a chain that kubelet has too",
+                    Company::kNobody,
+                    {Path::kProxyCleanup}});
   }
   for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {
     add(Company::kThirdParties, pair,
@@ -226,43 +230,20 @@ std::vector<CompanyRow> ModeRows() {
 
 class Cells {
  public:
-  void Add(Cell cell, bool legacy_too) {
-    for (const IptablesMode mode : kBothModes) {
-      if (mode == IptablesMode::kLegacy && (!legacy_too || cell.path == Path::kToNft)) continue;
-      for (const Actor actor : kBothActors) {
-        if (actor == Actor::kKubelet && IsOfTheAgentAlone(cell.path)) continue;
-        cell.mode = mode;
-        cell.actor = actor;
-        cells_.push_back(cell);
-      }
-    }
-  }
-
-  void Add(const std::vector<Row>& rows, const std::vector<Path>& paths) {
+  // Rows of all paths, path by path.
+  void AddOnEach(const std::vector<Path>& paths, const std::vector<Row>& rows) {
     for (const Path path : paths) {
       for (const Row& row : rows) {
-        if (MovesBetweenVersions(path) && row.pair == row.from) continue;
-        Cell cell;
-        cell.path = path;
-        cell.pair = row.pair;
-        cell.from = row.from;
-        cell.about = row.about;
-        Add(std::move(cell), true);
+        if (!MovesBetweenVersions(path) || row.pair != row.from) Add(row, path);
       }
     }
   }
 
-  // Of the rows' own paths those that are among `paths`.
-  void Add(const std::vector<CompanyRow>& rows, const std::vector<Path>& paths) {
-    for (const CompanyRow& row : rows) {
+  // Rows with paths of their own, row by row: those that are among `paths`.
+  void AddOwn(const std::vector<Path>& paths, const std::vector<Row>& rows) {
+    for (const Row& row : rows) {
       for (const Path path : row.paths) {
-        if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
-        Add({.path = path,
-             .pair = row.pair,
-             .from = row.from,
-             .company = row.company,
-             .about = row.about},
-            row.legacy_too);
+        if (std::find(paths.begin(), paths.end(), path) != paths.end()) Add(row, path);
       }
     }
   }
@@ -270,32 +251,36 @@ class Cells {
   std::vector<Cell> Take() && { return std::move(cells_); }
 
  private:
+  void Add(const Row& row, Path path) {
+    for (const IptablesMode mode : kBothModes) {
+      if (mode == IptablesMode::kLegacy && (!row.legacy_too || path == Path::kToNft)) continue;
+      for (const Actor actor : kBothActors) {
+        if (actor == Actor::kKubelet && IsOfTheAgentAlone(path)) continue;
+        cells_.push_back({.path = path,
+                          .pair = row.pair,
+                          .from = row.from,
+                          .mode = mode,
+                          .actor = actor,
+                          .company = row.company,
+                          .about = row.about});
+      }
+    }
+  }
+
   std::vector<Cell> cells_;
 };
 
 }  // namespace
 
-const char* IdOf(Path path) {
-  for (const PathName& row : kPathNames) {
-    if (row.path == path) return row.id;
-  }
-  return "";
-}
+const char* IdOf(Path path) { return RowOf(path).id; }
 
-const char* NameOf(Path path) {
-  for (const PathName& row : kPathNames) {
-    if (row.path == path) return row.name;
-  }
-  return "";
-}
+const char* NameOf(Path path) { return RowOf(path).name; }
 
 const char* NameOf(Actor actor) { return actor == Actor::kKubelet ? "kubelet" : "agent"; }
 
 const CompanyTraits& TraitsOf(Company company) {
-  for (const CompanyTraits& row : kCompanies) {
-    if (row.company == company) return row;
-  }
-  return kCompanies[0];
+  return *std::find_if(std::begin(kCompanies), std::end(kCompanies),
+                       [company](const CompanyTraits& row) { return row.company == company; });
 }
 
 const char* ChrootOf(Company company) {
@@ -376,14 +361,14 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   std::vector<Path> of_both = paths;
   std::erase_if(of_both, [](Path path) { return IsOfTheAgentAlone(path) || HasOwnCells(path); });
   Cells cells;
-  cells.Add(AllowedPairs(), of_both);
+  cells.AddOnEach(of_both, AllowedPairs());
   std::vector<Path> of_the_same = of_both;
   std::erase_if(of_the_same, [](Path path) { return path != Path::kBoot && path != Path::kFlush; });
-  cells.Add(PairsOfTheSameRules(), of_the_same);
-  cells.Add(OtherPairs(), of_both);
-  cells.Add(OtherModes(), of_both);
-  for (const std::vector<CompanyRow>& rows : {CompanyRows(), LabelRows(), ModeRows()}) {
-    cells.Add(rows, paths);
+  cells.AddOnEach(of_the_same, PairsOfTheSameRules());
+  cells.AddOnEach(of_both, OtherPairs());
+  cells.AddOnEach(of_both, OtherModes());
+  for (const std::vector<Row>& rows : {CompanyRows(), LabelRows(), ModeRows()}) {
+    cells.AddOwn(paths, rows);
   }
   return std::move(cells).Take();
 }
@@ -402,8 +387,8 @@ std::vector<Cell> AllCells(const std::vector<Path>& paths) {
   std::vector<Path> of_all = paths;
   std::erase_if(of_all, HasOwnCells);
   Cells cells;
-  cells.Add(rows, of_all);
-  cells.Add(ModeRows(), paths);
+  cells.AddOnEach(of_all, rows);
+  cells.AddOwn(paths, ModeRows());
   return std::move(cells).Take();
 }
 

@@ -58,9 +58,6 @@ struct FamilyFacts {
   bool label_chains = false;
   bool label_user = false;
 
-  bool DropMarkWorks() const {
-    return mark_drop_exists && mark_drop_sets && drop_rule && firewall_jumps;
-  }
   bool LabelsWork() const { return label_chains && label_user; }
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };

@@ -246,24 +246,25 @@ std::vector<Question> LabelQuestions(IpFamily family) {
   const std::string pod_a = AddressOf(Place::kPodA, family);
   const std::string pod_b = AddressOf(Place::kPodB, family);
   const std::string remote = AddressOf(Place::kRemotePod, family);
+  const Place client = Place::kRefusedClient;
+  const Place pod = Place::kPodA;
   const Outcome served = Outcome::kServed;
-  std::vector<Row> rows;
-  const auto add = [&rows](const char* name, Place from, const std::string& address, int port,
-                           Outcome sound, Outcome unlabelled) {
-    rows.push_back({name, from, address, port, About::kLabelled, sound, 1, 0, unlabelled});
-  };
-  const auto drop = [&add](const char* name, Place from, const std::string& address,
-                           Outcome unlabelled) {
-    add(name, from, address, kLabelDropPort, Outcome::kDropped, unlabelled);
-  };
-  drop("label-drop-to-node", Place::kRefusedClient, node, Outcome::kReachedHost);
-  drop("label-drop-from-node", Place::kNode, pod_a, served);
-  drop("label-drop-forwarded", Place::kRefusedClient, pod_a, served);
-  drop("label-drop-between-pods", Place::kPodA, pod_b, served);
+  const Outcome dropped = Outcome::kDropped;
   const Outcome masqueraded = Outcome::kServedMasqueraded;
-  add("label-masq-forwarded", Place::kRefusedClient, pod_a, kLabelMasqPort, masqueraded, served);
-  add("label-masq-between-pods", Place::kPodA, remote, kLabelMasqPort, masqueraded, served);
-  return Questions(rows, family);
+  const About about = About::kLabelled;
+  return Questions(
+      {
+          {"label-drop-to-node", client, node, kLabelDropPort, about, dropped, 1, 0,
+           Outcome::kReachedHost},
+          {"label-drop-from-node", Place::kNode, pod_a, kLabelDropPort, about, dropped, 1, 0,
+           served},
+          {"label-drop-forwarded", client, pod_a, kLabelDropPort, about, dropped, 1, 0, served},
+          {"label-drop-between-pods", pod, pod_b, kLabelDropPort, about, dropped, 1, 0, served},
+          {"label-masq-forwarded", client, pod_a, kLabelMasqPort, about, masqueraded, 1, 0, served},
+          {"label-masq-between-pods", pod, remote, kLabelMasqPort, about, masqueraded, 1, 0,
+           served},
+      },
+      family);
 }
 
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/node/test_node.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +39,28 @@ constexpr Link kLinks[] = {
     {6, Place::kNode, Place::kSecondNode, "second", "192.168.51.2", "fd00:51::2"},
     {7, Place::kSecondNode, Place::kRemotePod, "pod_r", "192.168.56.3", "fd00:56::3"},
 };
+
+struct PlaceRow {
+  Place place;
+  const char* name;
+  const char* v4;
+  const char* v6;
+};
+constexpr PlaceRow kPlaceRows[] = {
+    {Place::kNode, "node", "192.168.50.2", "fd00:50::2"},
+    {Place::kRefusedClient, "refused client", "192.168.50.9", "fd00:50::9"},
+    {Place::kAllowedClient, "allowed client", "203.0.113.9", "fd00:203::9"},
+    {Place::kBeyond, "beyond", "192.168.53.3", "fd00:53::3"},
+    {Place::kPodA, "pod a", "10.180.0.1", "fd00:180::1"},
+    {Place::kPodB, "pod b", "10.180.0.2", "fd00:180::2"},
+    {Place::kSecondNode, "second node", "192.168.51.3", "fd00:51::3"},
+    {Place::kRemotePod, "remote pod", "10.180.1.1", "fd00:180:1::1"},
+};
+
+const PlaceRow& RowOf(Place place) {
+  return *std::find_if(std::begin(kPlaceRows), std::end(kPlaceRows),
+                       [place](const PlaceRow& row) { return row.place == place; });
+}
 
 const Link* LinkTo(Place far) {
   for (const Link& link : kLinks) {
@@ -139,49 +163,10 @@ absl::Status RunIp(const Netns& netns, const std::string& commands) {
 
 }  // namespace
 
-const char* NameOf(Place place) {
-  switch (place) {
-    case Place::kNode:
-      return "node";
-    case Place::kRefusedClient:
-      return "refused client";
-    case Place::kAllowedClient:
-      return "allowed client";
-    case Place::kBeyond:
-      return "beyond";
-    case Place::kPodA:
-      return "pod a";
-    case Place::kPodB:
-      return "pod b";
-    case Place::kSecondNode:
-      return "second node";
-    case Place::kRemotePod:
-      return "remote pod";
-  }
-  return "?";
-}
+const char* NameOf(Place place) { return RowOf(place).name; }
 
 std::string AddressOf(Place place, IpFamily family) {
-  const bool v6 = family == IpFamily::kIpv6;
-  switch (place) {
-    case Place::kNode:
-      return v6 ? "fd00:50::2" : "192.168.50.2";
-    case Place::kRefusedClient:
-      return v6 ? "fd00:50::9" : "192.168.50.9";
-    case Place::kAllowedClient:
-      return v6 ? "fd00:203::9" : "203.0.113.9";
-    case Place::kBeyond:
-      return v6 ? "fd00:53::3" : "192.168.53.3";
-    case Place::kPodA:
-      return v6 ? "fd00:180::1" : "10.180.0.1";
-    case Place::kPodB:
-      return v6 ? "fd00:180::2" : "10.180.0.2";
-    case Place::kSecondNode:
-      return v6 ? "fd00:51::3" : "192.168.51.3";
-    case Place::kRemotePod:
-      return v6 ? "fd00:180:1::1" : "10.180.1.1";
-  }
-  return "";
+  return family == IpFamily::kIpv6 ? RowOf(place).v6 : RowOf(place).v4;
 }
 
 std::string BoundVip(IpFamily family) {
@@ -249,11 +234,6 @@ const Netns& TestNode::At(Place place) const { return places_[static_cast<size_t
 
 const std::vector<std::string>& TestNode::NodeAddresses(IpFamily family) const {
   return family == IpFamily::kIpv6 ? addresses_v6_ : addresses_v4_;
-}
-
-std::string TestNode::InterfaceTo(Place neighbour) const {
-  const Link* link = LinkTo(neighbour);
-  return link == nullptr ? "" : link->near_interface;
 }
 
 std::string TestNode::NodeMacTowards(Place neighbour) const {

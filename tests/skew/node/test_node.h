@@ -63,8 +63,7 @@ class TestNode {
   // All addresses that the node has there, as inet_ntop writes them: who sees one of them as a
   // packet's source sees a masqueraded packet.
   const std::vector<std::string>& NodeAddresses(testing::IpFamily family) const;
-  // Of the node's interface towards that neighbour, and the 6 bytes of its hardware address.
-  std::string InterfaceTo(Place neighbour) const;
+  // The 6 bytes of the hardware address of the node's interface towards that neighbour.
   std::string NodeMacTowards(Place neighbour) const;
 
  private:

@@ -2,6 +2,7 @@
 #include "tests/skew/probes/battery.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,31 +36,23 @@ std::string ErrorText(const Call& call) {
   return call.error == 0 ? "no error" : std::strerror(call.error);
 }
 
-// A pod received it.
-Verdict ServedOrNot(const Call& call, const std::vector<std::string>& node_addresses) {
+Verdict OfReceived(const Call& call, const std::vector<std::string>& node_addresses) {
   const Receipt& receipt = call.receipts.front();
+  for (const Receipt& other : call.receipts) {
+    if (other.place == receipt.place) continue;
+    return {Outcome::kOther, "more than one place received it"};
+  }
+  const Outcome outcome =
+      OutcomeAt(receipt.place, receipt.source, call.own_address, node_addresses);
+  if (!IsPod(receipt.place)) return {outcome};
   if (call.answered_by != receipt.place) {
     return {Outcome::kOther,
             absl::StrCat(NameOf(receipt.place), " received it, and its answer did not come back (",
                          ErrorText(call), ")")};
   }
-  if (receipt.source == call.own_address) return {Outcome::kServed};
-  if (std::find(node_addresses.begin(), node_addresses.end(), receipt.source) !=
-      node_addresses.end()) {
-    return {Outcome::kServedMasqueraded};
-  }
+  if (outcome != Outcome::kOther) return {outcome};
   return {Outcome::kOther,
           absl::StrCat(NameOf(receipt.place), " saw ", receipt.source, " as its source")};
-}
-
-Verdict OfReceived(const Call& call, const std::vector<std::string>& node_addresses) {
-  for (const Receipt& receipt : call.receipts) {
-    if (receipt.place == call.receipts.front().place) continue;
-    return {Outcome::kOther, "more than one place received it"};
-  }
-  const Place place = call.receipts.front().place;
-  if (IsPod(place)) return ServedOrNot(call, node_addresses);
-  return {place == Place::kNode ? Outcome::kReachedHost : Outcome::kForwarded};
 }
 
 Verdict OfCall(const Call& call, const std::vector<std::string>& node_addresses,
@@ -249,25 +243,19 @@ class RealBattery : public Battery {
 }  // namespace
 
 const char* NameOf(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kServed:
-      return "served";
-    case Outcome::kServedMasqueraded:
-      return "masqueraded";
-    case Outcome::kDropped:
-      return "dropped";
-    case Outcome::kRejected:
-      return "rejected";
-    case Outcome::kReachedHost:
-      return "reached the host";
-    case Outcome::kForwarded:
-      return "forwarded";
-    case Outcome::kLost:
-      return "lost";
-    case Outcome::kOther:
-      return "other";
-  }
-  return "?";
+  // In the order of the enumeration.
+  constexpr std::array kNames = {"served",           "masqueraded", "dropped", "rejected",
+                                 "reached the host", "forwarded",   "lost",    "other"};
+  return kNames[static_cast<size_t>(outcome)];
+}
+
+Outcome OutcomeAt(Place place, const std::string& source, const std::string& own_address,
+                  const std::vector<std::string>& node_addresses) {
+  if (place == Place::kNode) return Outcome::kReachedHost;
+  if (!IsPod(place)) return Outcome::kForwarded;
+  if (source == own_address) return Outcome::kServed;
+  const bool of_node = absl::c_linear_search(node_addresses, source);
+  return of_node ? Outcome::kServedMasqueraded : Outcome::kOther;
 }
 
 absl::StatusOr<std::unique_ptr<Battery>> Battery::Create(const TestNode& node,

@@ -5,6 +5,7 @@
 #define KIPT_TESTS_SKEW_PROBES_BATTERY_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,11 @@ struct ListenerPorts {
   Place place = Place::kNode;
   std::vector<int> ports;
 };
+
+// What became of a packet that came to `place`, where `source` was seen. `own_address`: of who sent
+// it.
+Outcome OutcomeAt(Place place, const std::string& source, const std::string& own_address,
+                  const std::vector<std::string>& node_addresses);
 
 class Battery {
  public:

@@ -40,17 +40,10 @@ struct Look {
 };
 
 Look LookOf(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kSound:
-      return {'+', "\x1b[32m"};
-    case Verdict::kKnown:
-      return {'~', "\x1b[33m"};
-    case Verdict::kUnexpected:
-      return {'!', "\x1b[1;31m"};
-    case Verdict::kBroken:
-      return {'#', "\x1b[1;35m"};
-  }
-  return {'#', ""};
+  // In the order of the enumeration: sound, known failure, unexpected, broken.
+  constexpr Look kLooks[] = {
+      {'+', "\x1b[32m"}, {'~', "\x1b[33m"}, {'!', "\x1b[1;31m"}, {'#', "\x1b[1;35m"}};
+  return kLooks[static_cast<size_t>(verdict)];
 }
 
 std::string Painted(const std::string& text, Verdict verdict, bool colour) {

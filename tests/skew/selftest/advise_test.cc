@@ -88,13 +88,8 @@ const AdviceRow kRows[] = {
         {"kube-iptables-agent audit", "Reboot one node"},
         "upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/kubelet"),
     Row("From1_27To1_28", {K(27), K(28)}, Kind::kSafe, "Safe:", {"mark bits no longer count"}),
-    Row("From1_28To1_29", {K(28), K(29)}, Kind::kSafe, "Safe:"),
-    Row("From1_29To1_30", {K(29), K(30)}, Kind::kSafe, "Safe:"),
     Row("From1_30To1_31", {K(30), K(31)}, Kind::kSafe, "Safe:", {"does not start with them"},
         {"Take --iptables-masquerade-bit and --iptables-drop-bit off"}),
-    Row("From1_31To1_32", {K(31), K(32)}, Kind::kSafe, "Safe:"),
-    Row("From1_32To1_33", {K(32), K(33)}, Kind::kSafe, "Safe:"),
-    Row("From1_33To1_34", {K(33), K(34)}, Kind::kSafe, "Safe:"),
 
     // The gate by hand.
     Row("TheGateOnByHandBeforeKubeProxy1_25", {K(24), K(25, true)}, Kind::kSafeInOrder,

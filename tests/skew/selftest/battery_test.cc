@@ -14,23 +14,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/probes/callers.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
+#include "tests/skew/selftest/node_fixture.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
-
-using testing::InNetns;
-using testing::IpFamily;
-using testing::Iptables;
-using testing::IptablesMode;
-using testing::ProgramResult;
 
 // A service at 172.30.0.41 with its pods, and ports of the node, of pods and of nobody at which
 // each rule has its own effect.
@@ -61,17 +53,11 @@ std::string ClusterIp(IpFamily family) {
   return family == IpFamily::kIpv6 ? "fd00:30::41" : "172.30.0.41";
 }
 
-class BatteryTest : public testing::NetnsTest,
-                    public ::testing::WithParamInterface<std::tuple<IptablesMode, IpFamily>> {
+class BatteryTest : public NodeTest {
  protected:
-  static IptablesMode mode() { return std::get<0>(GetParam()); }
-  static IpFamily family() { return std::get<1>(GetParam()); }
-
   void SetUp() override {
-    NetnsTest::SetUp();
-    absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
-    ASSERT_TRUE(node.ok()) << node.status();
-    node_ = *std::move(node);
+    NodeTest::SetUp();
+    ASSERT_NE(node_, nullptr);
     absl::StatusOr<std::unique_ptr<Battery>> battery =
         Battery::Create(*node_, {{Place::kNode, {80, 8092, 8096}},
                                  {Place::kPodA, {8080, 8090, 8091, 8093, 8094}},
@@ -82,18 +68,6 @@ class BatteryTest : public testing::NetnsTest,
                                  {Place::kBeyond, {80}}});
     ASSERT_TRUE(battery.ok()) << battery.status();
     battery_ = *std::move(battery);
-  }
-
-  void Run(const std::vector<std::string>& argv) {
-    const InNetns inside(node_->At(Place::kNode));
-    const ProgramResult result = testing::RunProgram(argv);
-    ASSERT_EQ(result.exit_code, 0) << absl::StrJoin(argv, " ") << ": " << result;
-  }
-
-  void Load(const std::string& text) {
-    const InNetns inside(node_->At(Place::kNode));
-    const ProgramResult loaded = Iptables{.family = family(), .mode = mode()}.Restore(text);
-    ASSERT_EQ(loaded.exit_code, 0) << loaded << text;
   }
 
   void LoadRules(Protocol protocol) {
@@ -141,20 +115,10 @@ class BatteryTest : public testing::NetnsTest,
     return text;
   }
 
-  const testing::PrivateRun own_lock_;
-  std::unique_ptr<TestNode> node_;
   std::unique_ptr<Battery> battery_;
 };
 
-std::string Name(const ::testing::TestParamInfo<std::tuple<IptablesMode, IpFamily>>& info) {
-  return absl::StrCat(testing::NameOf(std::get<0>(info.param)),
-                      std::get<1>(info.param) == IpFamily::kIpv6 ? "Ipv6" : "Ipv4");
-}
-INSTANTIATE_TEST_SUITE_P(All, BatteryTest,
-                         ::testing::Combine(::testing::Values(IptablesMode::kNft,
-                                                              IptablesMode::kLegacy),
-                                            ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6)),
-                         Name);
+INSTANTIATE_TEST_SUITE_P(All, BatteryTest, EveryModeAndFamily(), NameOfRow);
 
 struct Expected {
   Place from;
@@ -283,7 +247,7 @@ class SlowBatteryTest : public BatteryTest {};
 INSTANTIATE_TEST_SUITE_P(All, SlowBatteryTest,
                          ::testing::Values(std::tuple(IptablesMode::kNft, IpFamily::kIpv4),
                                            std::tuple(IptablesMode::kLegacy, IpFamily::kIpv6)),
-                         Name);
+                         NameOfRow);
 
 // The kernel repeats a SYN after a second, and gives up one or two later.
 TEST_P(SlowBatteryTest, TakesAConnectionThatTimedOutForASilentOne) {
@@ -373,22 +337,14 @@ class MartianTest : public BatteryTest {
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, MartianTest,
-                         ::testing::Combine(::testing::Values(IptablesMode::kNft,
-                                                              IptablesMode::kLegacy),
-                                            ::testing::Values(IpFamily::kIpv4)),
-                         Name);
+                         ::testing::Combine(InModes(), ::testing::Values(IpFamily::kIpv4)),
+                         NameOfRow);
 
 TEST_P(MartianTest, ReachesTheHostOnlyWithRouteLocalnetAndNoRule) {
   for (const ProbeResult& result : AskMartians()) {
     EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
   }
-  {
-    const InNetns inside(node_->At(Place::kNode));
-    ASSERT_EQ(
-        testing::RunProgram({"sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet"})
-            .exit_code,
-        0);
-  }
+  SetRouteLocalnet();
   for (const ProbeResult& result : AskMartians()) {
     EXPECT_EQ(result.outcome, Outcome::kReachedHost) << Shown(result);
     EXPECT_EQ(result.seen_source, AddressOf(Place::kRefusedClient, IpFamily::kIpv4));

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -107,13 +106,6 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
     EXPECT_LE(cells.size(), cleanup ? 112U : 40U) << IdOf(path);
     EXPECT_EQ(AllCells({path}).size(), cells.size()) << IdOf(path);
   }
-}
-
-TEST(CellsTest, SayWhatTheyAreThereFor) {
-  const std::vector<Cell> cells = DefaultCells(MainPaths());
-  const auto told = std::count_if(cells.begin(), cells.end(),
-                                  [](const Cell& cell) { return !cell.about.empty(); });
-  EXPECT_GT(told, static_cast<std::ptrdiff_t>(cells.size() / 2));
 }
 
 TEST(PathTest, HasAnIdAndAName) {

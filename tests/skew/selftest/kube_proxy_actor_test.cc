@@ -13,7 +13,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
@@ -108,6 +107,7 @@ TEST_P(KubeProxyActorTest, WritesBothFamiliesAndItsCanaries) {
     EXPECT_TRUE(saved.HasChain("nat", "KUBE-SERVICES"));
   }
   EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+  EXPECT_EQ(RouteLocalnet(), '1');
   EXPECT_TRUE(Went(proxy->Tick()));
 }
 
@@ -168,15 +168,12 @@ TEST_P(KubeProxyActorTest, From1_27EverySyncWipesTheMarkDropRuleOfIpv4AndLeavesT
   }
 }
 
-TEST_P(KubeProxyActorTest, KeepsForeignRulesOfKubeFirewallUntil1_26OrWithoutLocalhostNodePorts) {
-  ProxyActorSettings without = As(27);
-  without.localhost_node_ports = false;
-  for (const ProxyActorSettings& settings : {As(26), without, As(27)}) {
+TEST_P(KubeProxyActorTest, From1_27ItRemovesForeignRulesOfKubeFirewall) {
+  for (const int minor : {26, 27}) {
     StartKubelet(26);
     Run(V4(), {"-I", "KUBE-FIREWALL", "-s", "192.0.2.1", "-j", "DROP"});
-    EXPECT_TRUE(Went(NewKubeProxy(settings)->Start({kFirst}, {})));
-    const bool wipes = settings.version.version >= Version{1, 27} && settings.localhost_node_ports;
-    EXPECT_THAT(Firewall(V4()), SizeIs(wipes ? 1 : 3)) << ToString(settings.version);
+    Started(minor);
+    EXPECT_THAT(Firewall(V4()), SizeIs(minor == 27 ? 1 : 3)) << minor;
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
 }
@@ -247,102 +244,13 @@ TEST_P(KubeProxyActorTest, From1_27LosingFilterLosesItsJumps) {
   }
 }
 
-TEST_P(KubeProxyActorTest, AFlushIsSeenWhenASyncPeriodIsOverByItsCanaryInMangle) {
-  for (const int minor : {17, 24, 28}) {
-    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
-    const testing::SavedRules before = Saved(V4());
-    const testing::SavedRules before_v6 = Saved(V6());
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_TRUE(Went(FlushEverything(Choice())));
-      EXPECT_TRUE(Went(proxy->Tick()));
-      EXPECT_EQ(Saved(V4()), before) << minor;
-      EXPECT_EQ(Saved(V6()), before_v6) << minor;
-    }
-    EXPECT_THAT(proxy->Tick().done, IsEmpty());
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-TEST_P(KubeProxyActorTest, ANewerOneRemovesTheServiceChainsThatTheOlderOneMade) {
-  StartKubelet(23);
-  Started(23, {kFirst, Dropping()});
-  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
-  Started(24, {kFirst, Dropping()});
-  EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
-  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVL-", Dropping())));
-  Started(28);
-  for (const auto& [table, chain] : Saved(V4()).Chains()) {
-    EXPECT_THAT(chain, Not(HasSubstr(ServiceChain("", Dropping()))));
-  }
-}
-
-// kubernetes #142068. Jumps are ensured before, so all that they lead to is empty.
-TEST_P(KubeProxyActorTest, From1_31WithTheCountersAndWithoutTheMatchEverySyncFails) {
-  for (const int minor : {31, 36}) {
-    ProxyActorSettings settings = As(minor);
-    settings.nfacct = Nfacct::kNoMatch;
-    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(settings);
-    for (const Act& act : {proxy->Start({kFirst}, {}), proxy->Sync({kFirst}, {}), proxy->Tick()}) {
-      EXPECT_FALSE(act.ok);
-      EXPECT_THAT(act.error, AllOf(HasSubstr("ipv4: failed to execute iptables-restore"),
-                                   HasSubstr("ipv6: failed to execute iptables-restore")));
-    }
-    EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
-    EXPECT_THAT(RulesIn(V4(), "filter", "KUBE-FORWARD"), IsEmpty());
-    EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), SizeIs(1));
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-  ProxyActorSettings older = As(30);
-  older.nfacct = Nfacct::kNoMatch;
-  EXPECT_TRUE(Went(NewKubeProxy(older)->Start({kFirst}, {})));
-}
-
 TEST_P(KubeProxyActorTest, From1_31ItMakesTheCountersAndCountsByThem) {
-  for (const Nfacct nfacct : {Nfacct::kNone, Nfacct::kAsTheKernel}) {
-    ProxyActorSettings settings = As(36);
-    settings.nfacct = nfacct;
-    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(settings);
-    EXPECT_TRUE(Went(proxy->Start({kFirst, Dropping()}, {})));
-    const testing::SavedRules full = Saved(V4());
-    EXPECT_EQ(absl::StrContains(absl::StrJoin(full.Rules("filter", "KUBE-FORWARD"), " "),
-                                "ct_state_invalid_dropped_pkts"),
-              nfacct == Nfacct::kAsTheKernel);
-    EXPECT_TRUE(Went(proxy->Sync({kFirst, Dropping()}, {})));
-    EXPECT_EQ(Saved(V4()), full) << "a partial sync names them too";
-  }
-}
-
-struct HourRow {
-  int minor;
-  int endpoints;
-  bool repairs;
-};
-
-// The strongest reason for repairs that answer events: elsewhere nothing brings a lost jump back.
-TEST_P(KubeProxyActorTest, From1_33AJumpComesBackWithinAnHourFrom1_34OnlyInSmallClusters) {
-  for (const HourRow& row : {HourRow{32, 1, false},
-                             {33, 1, true},
-                             {33, 1001, true},
-                             {34, 1, true},
-                             {36, 1000, true},
-                             {36, 1001, false}}) {
-    SCOPED_TRACE(absl::StrCat(row.minor, " with ", row.endpoints));
-    ServicePort port = kFirst;
-    port.endpoints.clear();
-    for (int i = 0; i < row.endpoints; ++i) {
-      port.endpoints.push_back(
-          {.address = absl::StrCat("10.180.", i / 250, ".", i % 250 + 1), .port = 80});
-    }
-    const std::unique_ptr<ServiceProxy> proxy = New(row.minor);
-    EXPECT_TRUE(Went(proxy->Start({port}, {})));
-    Run(V4(), {"-t", "nat", "-F", "PREROUTING"});
-    EXPECT_TRUE(Went(proxy->Tick()));
-    EXPECT_TRUE(Went(proxy->Sync({port}, {})));
-    EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), IsEmpty());
-    EXPECT_TRUE(Went(proxy->SyncAfterAnHour()));
-    EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), SizeIs(row.repairs ? 1 : 0));
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
+  const std::unique_ptr<ServiceProxy> proxy = Started(36, {kFirst, Dropping()});
+  const testing::SavedRules full = Saved(V4());
+  EXPECT_THAT(full.Rules("filter", "KUBE-FORWARD"),
+              Contains(HasSubstr("ct_state_invalid_dropped_pkts")));
+  EXPECT_TRUE(Went(proxy->Sync({kFirst, Dropping()}, {})));
+  EXPECT_EQ(Saved(V4()), full) << "a partial sync names them too";
 }
 
 TEST_P(KubeProxyActorTest, ItsCallsHaveTheWaitFlagsOfTheirVersion) {
@@ -396,16 +304,6 @@ TEST_P(KubeProxyActorTest, From1_34ALockThatIsNotToBeHadIsALostCanary) {
     EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), SizeIs(repairs ? 1 : 0)) << minor;
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
-}
-
-TEST_P(KubeProxyActorTest, SetsRouteLocalnetUnlessThereAreNoLocalhostNodePorts) {
-  ProxyActorSettings without = As(26);
-  without.localhost_node_ports = false;
-  EXPECT_TRUE(Went(NewKubeProxy(without)->Start({}, {})));
-  EXPECT_EQ(RouteLocalnet(), '0');
-  without.version.version = {1, 25};
-  EXPECT_TRUE(Went(NewKubeProxy(without)->Start({}, {})));
-  EXPECT_EQ(RouteLocalnet(), '1');
 }
 
 TEST_P(KubeProxyActorTest, AFailedJumpEndsTheSync) {

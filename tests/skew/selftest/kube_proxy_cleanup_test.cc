@@ -26,11 +26,7 @@
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using Arguments = std::vector<std::string>;
 
@@ -293,44 +289,7 @@ class CleanupNextToTheAgentTest : public KubeProxyCleanupTest {
     return NewAgentDaemon(
         {.program = AgentProgram(), .version = KubeletOf(27, false), .mode = GetParam()});
   }
-  static void ExpectItEndsAsWithoutIt(const std::vector<int>& minors);
 };
-
-class EveryVersionNextToTheAgentTest : public CleanupNextToTheAgentTest {};
-
-// While a jump leads to KUBE-POSTROUTING, the kernel refuses to delete the chain, and with it all
-// others of the table.
-void CleanupNextToTheAgentTest::ExpectItEndsAsWithoutIt(const std::vector<int>& minors) {
-  for (const int minor : minors) {
-    SCOPED_TRACE(minor);
-    const std::unique_ptr<NodeAgent> agent = GateOff();
-    ASSERT_TRUE(Went(agent->Start()));
-    const testing::SavedRules before = Saved(V4());
-    const testing::SavedRules before_v6 = Saved(V6());
-    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor));
-    EXPECT_TRUE(Went(proxy->Start(ServicesOf(Fixture::kA), {})));
-    const Act act = CleanUpKubeProxy(As(minor));
-    EXPECT_EQ(act.ok, minor != 27) << act.error;
-    EXPECT_TRUE(Went(agent->Settle()));
-    const auto back = [minor](const testing::SavedRules& now, const testing::SavedRules& then) {
-      EXPECT_THAT(then.LinesMissingIn(now), IsEmpty());
-      if (minor == 27) return;
-      EXPECT_THAT(now.LinesMissingIn(then), Each(HasSubstr("KUBE-PROXY-CANARY")));
-    };
-    back(Saved(V4()), before);
-    if (minor >= 20) back(Saved(V6()), before_v6);
-    EXPECT_TRUE(Went(agent->Stop()));
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-// On iptables-legacy each takes the 5 s that the agent waits at most.
-TEST_P(CleanupNextToTheAgentTest, EndsAsWithoutItAndThenKubeletsChainsAreBack) {
-  ExpectItEndsAsWithoutIt({27, 36});
-}
-TEST_P(EveryVersionNextToTheAgentTest, EndsAsWithoutItAndThenKubeletsChainsAreBack) {
-  ExpectItEndsAsWithoutIt({17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35});
-}
 
 // Of kube-proxy nothing is left that could announce it. On nft the agent knows the writer, unless
 // it has ended before the agent reads its parent: often, where the processors are busy.
@@ -366,26 +325,10 @@ TEST_P(CleanupNextToTheAgentTest, LeavesAClaimUpTo1_33AndNoneLater) {
   }
 }
 
-// From 1.34 on such a cleanup fails, whatever we do.
-TEST_P(CleanupNextToTheAgentTest, ThatFailsForAForeignJumpLeavesTheMarkedPacketsToTheAgent) {
-  const std::unique_ptr<NodeAgent> agent = GateOff();
-  ASSERT_TRUE(Went(agent->Start()));
-  const std::vector<std::string> jump = RulesIn(V4(), "nat", "POSTROUTING");
-  const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(34));
-  EXPECT_TRUE(Went(proxy->Start(ServicesOf(Fixture::kA), {})));
-  const Neighbour neighbour = Neighbours()[1];
-  for (const Arguments& rule : neighbour.rules) Run(rule);
-  EXPECT_FALSE(CleanUpKubeProxy(As(34)).ok);
-  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
-  EXPECT_TRUE(testing::WaitUntil([&] { return RulesIn(V4(), "nat", "POSTROUTING") == jump; }));
-}
-
 INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyCleanupTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 INSTANTIATE_TEST_SUITE_P(Modes, EveryVersionCleanupTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
-INSTANTIATE_TEST_SUITE_P(Modes, EveryVersionNextToTheAgentTest,
-                         ::testing::ValuesIn(testing::kBothModes), ModeName);
 INSTANTIATE_TEST_SUITE_P(Modes, CleanupNextToTheAgentTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 

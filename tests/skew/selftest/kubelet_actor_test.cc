@@ -63,42 +63,6 @@ TEST_P(KubeletActorTest, ItsGateDecidesWhatItWrites) {
   EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-MASQ"));
 }
 
-TEST_P(KubeletActorTest, ItsMonitorDoesNotSeeThatNatAndFilterAreEmpty) {
-  const std::unique_ptr<NodeAgent> kubelet = New(24);
-  EXPECT_TRUE(Went(kubelet->Start()));
-  for (const char* table : {"nat", "filter"}) EXPECT_TRUE(Went(FlushTable(Choice(), table)));
-  const Act act = kubelet->Tick();
-  EXPECT_TRUE(Went(act));
-  EXPECT_THAT(act.done, IsEmpty());
-  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
-}
-
-TEST_P(KubeletActorTest, ItsMonitorStartsOverWhenMangleIsEmptyAndThenLooksOn) {
-  const std::unique_ptr<NodeAgent> kubelet = New(24);
-  EXPECT_TRUE(Went(kubelet->Start()));
-  const testing::SavedRules before = Saved(V4());
-  const testing::SavedRules before_v6 = Saved(V6());
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-    EXPECT_FALSE(Saved(V4()).HasChain("mangle", kCanary));
-    EXPECT_TRUE(Went(kubelet->Tick()));
-    EXPECT_EQ(Saved(V4()), before);
-    EXPECT_EQ(Saved(V6()), before_v6);
-  }
-  EXPECT_THAT(kubelet->Tick().done, IsEmpty());
-}
-
-TEST_P(KubeletActorTest, ANewerOneLeavesWhatTheOlderOneMade) {
-  const std::unique_ptr<NodeAgent> old = New(26);
-  EXPECT_TRUE(Went(old->Start()));
-  EXPECT_TRUE(Went(old->Stop()));
-  const testing::SavedRules before = Saved(V4());
-  EXPECT_TRUE(Went(New(28)->Start()));
-  EXPECT_EQ(Saved(V4()), before);
-}
-
-TEST_P(KubeletActorTest, HasNoGateForLabels) { EXPECT_FALSE(New(28)->SetConnLabels(true).ok); }
-
 TEST_P(KubeletActorTest, From1_21ItGivesUpOnAFamilyWhoseFirstSyncFailed) {
   const IptablesChoice missing = {.mode = GetParam(), .chroot_dir = "/nonexistent"};
   const std::unique_ptr<NodeAgent> newer =

@@ -90,44 +90,43 @@ struct HostileRow {
   // As the page's script sees it.
   std::string read;
 };
-void PrintTo(const HostileRow& row, std::ostream* out) { *out << row.name; }
+const HostileRow kHostile[] = {
+    {"end of the script", "x</script><script>alert(1)</script>",
+     "x</script><script>alert(1)</script>"},
+    {"comment and script", "<!--<script>", "<!--<script>"},
+    {"element", "<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"},
+    {"end of a string", "\";alert(1)//\\", "\";alert(1)//\\"},
+    {"entity", "&lt;b&gt;", "&lt;b&gt;"},
+    {"line separator", "a\xE2\x80\xA8\xE2\x80\xA9z", "a\xE2\x80\xA8\xE2\x80\xA9z"},
+    {"invalid UTF-8", "a\xFF\xC0z", "a\xEF\xBF\xBD\xEF\xBF\xBDz"},
+    {"control characters", std::string("a\0\x1B\x7F", 4), std::string("a\0\x1B\x7F", 4)},
+    {"marks of the frame", "@SCRIPT@ @DATA@", "@SCRIPT@ @DATA@"},
+};
 
-class HostileTextTest : public ::testing::TestWithParam<HostileRow> {};
-
-TEST_P(HostileTextTest, StaysText) {
-  const std::string& text = GetParam().text;
+TEST(HostileTextTest, StaysText) {
   const std::string harmless = MatrixHtml(OneCell());
-  MatrixReport report = OneCell();
-  CellReport& cell = report.cells[0];
-  cell.id = cell.path = cell.kubelet = cell.about = text;
-  cell.steps[0].name = cell.steps[0].rules = text;
-  cell.steps[0].checks[0].probe.name = cell.steps[0].checks[0].result.detail = text;
-  report.problems = {text};
-  const std::string page = MatrixHtml(report);
-  for (const char* part : {"<", ">", "&"}) EXPECT_EQ(CountOf(page, part), CountOf(harmless, part));
-  const std::string data = DataOf(page);
-  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](char c) { return c >= 0x20 && c < 0x7F; }));
-  const Json json = Json::parse(data);
-  EXPECT_EQ(json["cells"][0]["about"], GetParam().read);
-  EXPECT_EQ(json["problems"][0], GetParam().read);
-  EXPECT_EQ(json["grids"][0]["path"], GetParam().read);
-  EXPECT_EQ(json["probes"][0][0], GetParam().read);
+  for (const auto& [name, text, read] : kHostile) {
+    SCOPED_TRACE(name);
+    MatrixReport report = OneCell();
+    CellReport& cell = report.cells[0];
+    cell.id = cell.path = cell.kubelet = cell.about = text;
+    cell.steps[0].name = cell.steps[0].rules = text;
+    cell.steps[0].checks[0].probe.name = cell.steps[0].checks[0].result.detail = text;
+    report.problems = {text};
+    const std::string page = MatrixHtml(report);
+    for (const char* part : {"<", ">", "&"}) {
+      EXPECT_EQ(CountOf(page, part), CountOf(harmless, part)) << part;
+    }
+    const std::string data = DataOf(page);
+    EXPECT_TRUE(
+        std::all_of(data.begin(), data.end(), [](char c) { return c >= 0x20 && c < 0x7F; }));
+    const Json json = Json::parse(data);
+    EXPECT_EQ(json["cells"][0]["about"], read);
+    EXPECT_EQ(json["problems"][0], read);
+    EXPECT_EQ(json["grids"][0]["path"], read);
+    EXPECT_EQ(json["probes"][0][0], read);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Rows, HostileTextTest,
-    ::testing::ValuesIn(std::vector<HostileRow>{
-        {"end of the script", "x</script><script>alert(1)</script>",
-         "x</script><script>alert(1)</script>"},
-        {"comment and script", "<!--<script>", "<!--<script>"},
-        {"element", "<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"},
-        {"end of a string", "\";alert(1)//\\", "\";alert(1)//\\"},
-        {"entity", "&lt;b&gt;", "&lt;b&gt;"},
-        {"line separator", "a\xE2\x80\xA8\xE2\x80\xA9z", "a\xE2\x80\xA8\xE2\x80\xA9z"},
-        {"invalid UTF-8", "a\xFF\xC0z", "a\xEF\xBF\xBD\xEF\xBF\xBDz"},
-        {"control characters", std::string("a\0\x1B\x7F", 4), std::string("a\0\x1B\x7F", 4)},
-        {"marks of the frame", "@SCRIPT@ @DATA@", "@SCRIPT@ @DATA@"},
-    }));
 
 TEST(PageDataTest, SaysEachThingOnce) {
   MatrixReport report = OneCell();

@@ -48,15 +48,12 @@ class Matrix {
   // Of a cell, the names of the probes and streams that went otherwise than expected.
   std::set<std::string> Unexpected(const std::string& id) const {
     std::set<std::string> names;
-    for (const auto& cell : report_["cells"]) {
-      if (cell["id"] != id) continue;
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          if (check["result"]["outcome"] != check["expected"]) names.insert(check["probe"]["name"]);
-        }
-        for (const auto& stream : step["streams"]) {
-          if (stream["bad"] > stream["allowed"]) names.insert(stream["count"]["probe"]);
-        }
+    for (const auto& step : StepsOf(id)) {
+      for (const auto& check : step["checks"]) {
+        if (check["result"]["outcome"] != check["expected"]) names.insert(check["probe"]["name"]);
+      }
+      for (const auto& stream : step["streams"]) {
+        if (stream["bad"] > stream["allowed"]) names.insert(stream["count"]["probe"]);
       }
     }
     return names;
@@ -64,9 +61,7 @@ class Matrix {
   // What actors, or judges of steps, said.
   std::set<std::string> Errors() const {
     std::set<std::string> errors;
-    for (const auto& cell : report_["cells"]) {
-      for (const auto& step : cell["steps"]) errors.insert(step["error"]);
-    }
+    for (const auto& step : StepsOf("")) errors.insert(step["error"]);
     return errors;
   }
   // What is wrong with it as a whole.
@@ -74,12 +69,9 @@ class Matrix {
   // Of a cell, what became of each probe, step by step.
   std::map<std::string, std::vector<std::string>> Outcomes(const std::string& id) const {
     std::map<std::string, std::vector<std::string>> outcomes;
-    for (const auto& cell : report_["cells"]) {
-      if (cell["id"] != id) continue;
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          outcomes[check["probe"]["name"]].push_back(check["result"]["outcome"]);
-        }
+    for (const auto& step : StepsOf(id)) {
+      for (const auto& check : step["checks"]) {
+        outcomes[check["probe"]["name"]].push_back(check["result"]["outcome"]);
       }
     }
     return outcomes;
@@ -88,18 +80,26 @@ class Matrix {
   std::pair<uint64_t, uint64_t> Packets() const {
     uint64_t sent = 0;
     uint64_t received = 0;
-    for (const auto& cell : report_["cells"]) {
-      for (const auto& step : cell["steps"]) {
-        for (const auto& check : step["checks"]) {
-          sent += check["result"]["sent"].get<uint64_t>();
-          received += check["result"]["received"].get<uint64_t>();
-        }
+    for (const auto& step : StepsOf("")) {
+      for (const auto& check : step["checks"]) {
+        sent += check["result"]["sent"].get<uint64_t>();
+        received += check["result"]["received"].get<uint64_t>();
       }
     }
     return {sent, received};
   }
 
  private:
+  // Of the cell of this id, or of all cells where it is empty.
+  std::vector<nlohmann::json> StepsOf(const std::string& id) const {
+    std::vector<nlohmann::json> steps;
+    for (const auto& cell : report_["cells"]) {
+      if (!id.empty() && cell["id"] != id) continue;
+      steps.insert(steps.end(), cell["steps"].begin(), cell["steps"].end());
+    }
+    return steps;
+  }
+
   int exit_code_ = -1;
   std::string output_;
   nlohmann::json report_;

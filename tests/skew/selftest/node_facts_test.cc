@@ -208,7 +208,7 @@ TEST(NodeFactsTest, LeaveNothingToRetireBesideAKubeletThatKeepsItsChains) {
   FamilyFacts facts;
   AgentSyncs({{1, 26}, {}}, facts);
   AgentRetires({{1, 26}, {}}, facts);
-  EXPECT_TRUE(facts.DropMarkWorks());
+  EXPECT_TRUE(facts.mark_drop_sets && facts.drop_rule && facts.firewall_jumps);
   AgentSyncs({{1, 27}, {}}, facts);
   AgentRetires({{1, 27}, {}}, facts);
   EXPECT_FALSE(facts.mark_drop_exists);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "agent/audit/kube_proxy_facts.h"
 #include "agent/config/config.h"
 #include "agent/detect/capabilities.h"
@@ -94,45 +92,6 @@ TEST(ProductVersionsTest, AsksForWhatEachReleaseNeedsOfTheKernel) {
   EXPECT_EQ(releases["kube-proxy-nftables nf_tables"], Texts{since(Trait::kNftablesMode)});
 }
 
-// What iptables-save prints of a node with that kube-proxy alone: comments are quoted, and a chain
-// is declared once.
-std::string SavedRules(const ProxySettings& settings) {
-  std::map<std::string, std::set<std::string>> chains = {{"mangle", {"KUBE-PROXY-CANARY"}}};
-  std::map<std::string, std::vector<std::string>> rules;
-  const std::string text = FullSync(settings, ServicesOf(Fixture::kA));
-  std::string table;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    if (line[0] == '*') {
-      table = std::string(line.substr(1));
-      chains[table] = {"KUBE-PROXY-CANARY"};
-    } else if (line[0] == ':') {
-      chains[table].emplace(line.substr(1, line.find(' ') - 1));
-    } else if (line[0] == '-') {
-      static const std::regex unquoted("--comment ([^\" ]+)");
-      rules[table].push_back(std::regex_replace(std::string(line), unquoted, "--comment \"$1\""));
-    }
-  }
-  for (const ProxyJump& jump : JumpsOf(settings)) {
-    chains[jump.table].insert({jump.chain, jump.base_chain});
-    std::string rule = absl::StrCat("-A ", jump.base_chain);
-    for (const std::string& word : jump.match) {
-      const bool quoted = absl::EndsWith(rule, "--comment");
-      absl::StrAppend(&rule, " ", quoted ? absl::StrCat("\"", word, "\"") : word);
-    }
-    rules[jump.table].push_back(absl::StrCat(rule, " -j ", jump.chain));
-  }
-  std::string saved;
-  for (const auto& [name, declared] : chains) {
-    absl::StrAppend(&saved, "*", name, "\n");
-    for (const std::string& chain : declared) {
-      const bool own = absl::StartsWith(chain, "KUBE-");
-      absl::StrAppend(&saved, ":", chain, own ? " - [0:0]\n" : " ACCEPT [0:0]\n");
-    }
-    absl::StrAppend(&saved, absl::StrJoin(rules[name], "\n"), "\nCOMMIT\n");
-  }
-  return saved;
-}
-
 // Whether some row of kube-proxy's iptables mode has its first release here, or its last one
 // before.
 bool ChangesAt(int minor) {
@@ -143,19 +102,21 @@ bool ChangesAt(int minor) {
   });
 }
 
-// The range of releases that audit reads from each release's rules has that one in it, and begins
-// and ends where the table has a change.
+// The range of releases that audit reads from the rules that each release left has that one in it,
+// and begins and ends where the table has a change.
 TEST(ProductVersionsTest, AuditReadsTheReleaseFromWhatEachWrites) {
   std::set<std::pair<int, int>> ranges;
-  for (const int minor : Minors(kOldest)) {
-    SCOPED_TRACE(minor);
+  for (const CapturedVersion& captured : CapturedVersions()) {
+    const int minor = captured.version.minor;
+    SCOPED_TRACE(captured.name);
+    // Its jumps are another version's, or the kernel has no counters.
+    if (captured.jumps != captured.version) continue;
+    if (captured.nfacct != Does(captured.version, Trait::kNfacct)) continue;
     netlink::Survey survey;
     for (const IpFamily family : testing::kBothFamilies) {
-      ProxySettings settings = CapturedSettings({1, minor}, family);
-      settings.nfacct = Does({1, minor}, Trait::kNfacct);
       const auto parsed = agent::ParseSurvey(
           "nft", family == IpFamily::kIpv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6,
-          SavedRules(settings), {});
+          ReadCapturedSave(captured, Fixture::kA, family), {});
       ASSERT_TRUE(parsed.ok()) << parsed.status();
       survey.tables.insert(parsed->tables.begin(), parsed->tables.end());
     }

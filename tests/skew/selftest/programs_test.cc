@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -29,51 +28,41 @@ struct ProgramRow {
   Cell cell;
 };
 
-ProgramRow Row(const char* name, const char* missing, std::vector<const char*> message,
-               Company company = Company::kNobody, ProxyMode proxy = ProxyMode::kIptables,
-               IptablesMode mode = IptablesMode::kNft, Path path = Path::kBoot) {
-  Cell cell;
-  cell.path = path;
-  cell.mode = mode;
-  cell.company = company;
-  cell.pair.proxy.mode = proxy;
-  return {name, missing, std::move(message), cell};
-}
-
-ProgramRow OfProxy(const char* name, const char* missing, std::vector<const char*> message,
-                   ProxyMode proxy) {
-  return Row(name, missing, std::move(message), Company::kNobody, proxy);
-}
-
-ProgramRow OfMode(const char* name, const char* missing, std::vector<const char*> message,
-                  IptablesMode mode, Path path) {
-  return Row(name, missing, std::move(message), Company::kNobody, ProxyMode::kIptables, mode, path);
-}
+Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
 
 const ProgramRow kPrograms[] = {
-    Row("all is there", "nothing", {}),
-    Row("ip", "ip", {"ip (Debian package iproute2)"}),
-    Row("iptables of nf_tables", "ip6tables-nft-save",
-        {"/usr/sbin/ip6tables-nft-save (Debian package iptables)"}),
-    OfMode("legacy iptables", "-legacy",
-           {"/usr/sbin/iptables-legacy, ", "ip6tables-legacy-restore"}, IptablesMode::kLegacy,
-           Path::kBoot),
-    OfMode("legacy iptables for nft alone", "-legacy", {}, IptablesMode::kNft, Path::kBoot),
-    OfMode("legacy iptables for a move to nft", "-legacy", {"Debian package iptables"},
-           IptablesMode::kNft, Path::kToNft),
-    OfProxy("ipset", "ipset", {"/usr/sbin/ipset (Debian package ipset)"}, ProxyMode::kIpvs),
-    OfProxy("nft", "sbin/nft", {"/usr/sbin/nft (Debian package nftables)"}, ProxyMode::kNftables),
-    OfProxy("ipset where nobody names sets", "ipset", {}, ProxyMode::kIptables),
-    Row("portmap", "portmap",
-        {"/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
-         "containernetworking-plugins)"},
-        Company::kThirdParties),
-    Row("portmap in its first place", "/opt/cni", {}, Company::kThirdParties),
-    Row("portmap in its second", "/usr/lib/cni", {}, Company::kThirdParties),
-    Row("another Debian release", "/chroots/bullseye",
-        {"/chroots/bullseye/usr/sbin/iptables-nft, ", "Debian's release bullseye there"},
-        Company::kProxy1_8_7),
-    Row("the other one", "/chroots/trixie", {}, Company::kProxy1_8_7),
+    {"all is there", "nothing", {}, {}},
+    {"ip", "ip", {"ip (Debian package iproute2)"}, {}},
+    {"iptables of nf_tables",
+     "ip6tables-nft-save",
+     {"/usr/sbin/ip6tables-nft-save (Debian package iptables)"},
+     {}},
+    {"legacy iptables",
+     "-legacy",
+     {"/usr/sbin/iptables-legacy, ", "ip6tables-legacy-restore"},
+     {.mode = IptablesMode::kLegacy}},
+    {"legacy iptables for nft alone", "-legacy", {}, {}},
+    {"legacy iptables for a move to nft",
+     "-legacy",
+     {"Debian package iptables"},
+     {.path = Path::kToNft}},
+    {"ipset", "ipset", {"/usr/sbin/ipset (Debian package ipset)"}, WithProxy(ProxyMode::kIpvs)},
+    {"nft",
+     "sbin/nft",
+     {"/usr/sbin/nft (Debian package nftables)"},
+     WithProxy(ProxyMode::kNftables)},
+    {"ipset where nobody names sets", "ipset", {}, {}},
+    {"portmap",
+     "portmap",
+     {"/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package containernetworking-plugins)"},
+     {.company = Company::kThirdParties}},
+    {"portmap in its first place", "/opt/cni", {}, {.company = Company::kThirdParties}},
+    {"portmap in its second", "/usr/lib/cni", {}, {.company = Company::kThirdParties}},
+    {"another Debian release",
+     "/chroots/bullseye",
+     {"/chroots/bullseye/usr/sbin/iptables-nft, ", "Debian's release bullseye there"},
+     {.company = Company::kProxy1_8_7}},
+    {"the other one", "/chroots/trixie", {}, {.company = Company::kProxy1_8_7}},
 };
 
 TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {

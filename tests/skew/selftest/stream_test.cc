@@ -5,46 +5,21 @@
 
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
+#include "tests/skew/selftest/node_fixture.h"
 
 namespace kipt::skew {
 namespace {
 
-using testing::InNetns;
-using testing::IpFamily;
-using testing::Iptables;
-using testing::IptablesMode;
-
 constexpr int kPerSecond = 500;
 
-class StreamTest : public testing::NetnsTest,
-                   public ::testing::WithParamInterface<std::tuple<IptablesMode, IpFamily>> {
+class StreamTest : public NodeTest {
  protected:
-  static IptablesMode mode() { return std::get<0>(GetParam()); }
-  static IpFamily family() { return std::get<1>(GetParam()); }
-
-  void SetUp() override {
-    NetnsTest::SetUp();
-    absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
-    ASSERT_TRUE(node.ok()) << node.status();
-    node_ = *std::move(node);
-  }
-
-  void Load(const std::string& text, IpFamily of) {
-    const InNetns inside(node_->At(Place::kNode));
-    const testing::ProgramResult loaded = Iptables{.family = of, .mode = mode()}.Restore(text);
-    ASSERT_EQ(loaded.exit_code, 0) << loaded << text;
-  }
-  void Load(const std::string& text) { Load(text, family()); }
-
   void Start(const std::vector<Probe>& probes, int per_second = kPerSecond) {
     absl::StatusOr<std::unique_ptr<Streams>> streams = Streams::Start(*node_, probes,
                                                                       {{Place::kPodA, {9000, 9001}},
@@ -66,20 +41,10 @@ class StreamTest : public testing::NetnsTest,
             .port = port};
   }
 
-  const testing::PrivateRun own_lock_;
-  std::unique_ptr<TestNode> node_;
   std::unique_ptr<Streams> streams_;
 };
 
-std::string Name(const ::testing::TestParamInfo<std::tuple<IptablesMode, IpFamily>>& info) {
-  return absl::StrCat(testing::NameOf(std::get<0>(info.param)),
-                      std::get<1>(info.param) == IpFamily::kIpv6 ? "Ipv6" : "Ipv4");
-}
-INSTANTIATE_TEST_SUITE_P(All, StreamTest,
-                         ::testing::Combine(::testing::Values(IptablesMode::kNft,
-                                                              IptablesMode::kLegacy),
-                                            ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6)),
-                         Name);
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, EveryModeAndFamily(), NameOfRow);
 
 uint64_t Received(const StreamCount& count) {
   return count.served + count.served_masqueraded + count.reached_host + count.forwarded;
@@ -189,13 +154,7 @@ TEST_P(StreamTest, CountsMartians) {
   Start({martian});
   absl::SleepFor(absl::Milliseconds(100));
   EXPECT_EQ(Received(streams_->Take()[0]), 0U);
-  {
-    const InNetns inside(node_->At(Place::kNode));
-    ASSERT_EQ(
-        testing::RunProgram({"sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet"})
-            .exit_code,
-        0);
-  }
+  SetRouteLocalnet();
   streams_->Take();
   absl::SleepFor(absl::Milliseconds(100));
   const StreamCount open = streams_->Take()[0];

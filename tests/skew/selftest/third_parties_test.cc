@@ -29,20 +29,18 @@ class ThirdPartiesTest : public ActorTest {
     EXPECT_TRUE(Went(kubelet->Start()));
     return kubelet;
   }
-  static Act Portmap(bool external) {
-    return AddPortmap(
-        Choice(),
-        {.external = external, .host_port = 18001, .pod_address = "10.88.1.2", .pod_port = 8053},
-        testing::Netns::Current()->Path());
+  static Act Portmap() {
+    return AddPortmap(Choice(), {.host_port = 18001, .pod_address = "10.88.1.2", .pod_port = 8053},
+                      testing::Netns::Current()->Path());
   }
 };
 
 TEST_P(ThirdPartiesTest, PortmapWithAnExternalChainNeedsKubeMarkMasq) {
-  const Act refused = Portmap(/*external=*/true);
+  const Act refused = Portmap();
   EXPECT_FALSE(refused.ok);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("unable to setup DNAT"), HasSubstr("KUBE-MARK-MASQ")));
   StartKubelet(26);
-  EXPECT_TRUE(Went(Portmap(/*external=*/true)));
+  EXPECT_TRUE(Went(Portmap()));
   const testing::SavedRules saved = Saved(V4());
   int users = 0;
   for (const auto& [table, chain] : saved.Chains()) {
@@ -56,11 +54,6 @@ TEST_P(ThirdPartiesTest, PortmapWithAnExternalChainNeedsKubeMarkMasq) {
   }
   EXPECT_EQ(users, 1);
   EXPECT_FALSE(Saved(V6()).HasChain("nat", "CNI-HOSTPORT-DNAT"));
-}
-
-TEST_P(ThirdPartiesTest, PortmapWithoutOneMarksByItself) {
-  EXPECT_TRUE(Went(Portmap(/*external=*/false)));
-  EXPECT_TRUE(Saved(V4()).HasChain("nat", "CNI-HOSTPORT-SETMARK"));
 }
 
 TEST_P(ThirdPartiesTest, AChainThatLeadsToKubeMarkDropNeedsItInEachFamily) {
@@ -131,27 +124,6 @@ TEST_P(ThirdPartiesTest, AFlushOfEverythingLeavesNoRuleAndNoChainEvenWhereChains
       EXPECT_THAT(saved.Rules(table, chain), IsEmpty()) << table;
     }
   }
-}
-
-TEST_P(ThirdPartiesTest, AFlushOfEverythingMayFindNothing) {
-  EXPECT_TRUE(Went(FlushEverything(Choice())));
-}
-
-TEST_P(ThirdPartiesTest, AFlushGoesOnWhereSomebodyPutsRulesBack) {
-  const std::unique_ptr<NodeAgent> agent =
-      NewAgentDaemon({.program = AgentProgram(), .version = KubeletOf(24), .mode = GetParam()});
-  EXPECT_TRUE(Went(agent->Start()));
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-    EXPECT_TRUE(Went(agent->Settle()));
-  }
-}
-
-TEST_P(ThirdPartiesTest, AFlushOfOneTableLeavesTheOthers) {
-  StartKubelet(24);
-  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
-  EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-DROP"));
-  EXPECT_TRUE(Saved(V6()).HasChain("filter", "KUBE-FIREWALL"));
 }
 
 TEST_P(ThirdPartiesTest, WhatThisIptablesSavesAndRestoresIsWhatItWas) {

@@ -202,21 +202,6 @@ TEST(TraitsTest, TheNewestDoesAsTheNewestThatWasRun) {
   }
 }
 
-// A generation is a run of versions of which none begins or ends to do anything.
-TEST(TraitsTest, GenerationsBeginWhereTheRowsSay) {
-  for (int minor = kOldest.minor + 1; minor <= kNewest.minor; ++minor) {
-    for (const Component component :
-         {Component::kKubelet, Component::kIptablesProxy, Component::kIpvsProxy}) {
-      bool differs = false;
-      for (const TraitRow& row : Traits()) {
-        if (row.component != component || !row.begins_generation) continue;
-        differs |= Does({1, minor}, row.trait) != Does({1, minor - 1}, row.trait);
-      }
-      EXPECT_EQ(FirstLike(component, {1, minor}) == (Version{1, minor}), differs) << minor;
-    }
-  }
-}
-
 }  // namespace
 
 }  // namespace kipt::skew

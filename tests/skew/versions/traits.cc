@@ -105,8 +105,6 @@ constexpr TraitRow kRows[] = {
      "#110289, captures", "-A KUBE-PROXY-FIREWALL .*-j DROP",
      "skew/kube_proxy/testdata/kube-proxy-1.25-A-v4.input",
      "interop/testdata/kube-proxy/1.24.input"},
-    {kRouteLocalnetOptional, kIptablesProxy, 26, kEver, false,
-     "sets route_localnet only with localhostNodePorts", "#108250"},
     {kSparesLoopback, kIptablesProxy, 26, kEver, true,
      "leads no packets to a loopback address without localhost node ports to KUBE-NODEPORTS",
      "#108250, captures", "! -d ::1/128", "skew/kube_proxy/testdata/kube-proxy-1.26-A-v6.save",

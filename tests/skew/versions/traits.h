@@ -59,7 +59,6 @@ enum class Trait {
   kExtChains,
   kKnowsXlbChains,
   kProxyFirewall,
-  kRouteLocalnetOptional,
   kSparesLoopback,
   kOwnMartianRule,
   kPartialSyncs,
