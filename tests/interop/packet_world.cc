@@ -79,16 +79,16 @@ bool PacketWorld::Reaches(PacketTaker& taker, uint32_t destination, uint16_t por
   path.destination = destination;
   taker.Forget();
   // On a busy machine the sender may not run for a while: no packet sent is no answer.
-  constexpr uint64_t kEnough = 20;
+  constexpr uint64_t kEnoughSent = 20;
   uint64_t sent = 0;
   for (const absl::Time end = absl::Now() + absl::Seconds(5);
-       sent < kEnough && absl::Now() < end;) {
+       sent < kEnoughSent && absl::Now() < end;) {
     const InNetns outside(client_);
     PacketSender sender(path, /*per_second=*/2000);
     absl::SleepFor(absl::Milliseconds(30));
     sent += sender.Stop();
   }
-  EXPECT_GE(sent, kEnough) << "to " << path.interface;
+  EXPECT_GE(sent, kEnoughSent) << "to " << path.interface;
   return WaitUntil([&] { return taker.received().packets > 0; }, absl::Milliseconds(100));
 }
 
