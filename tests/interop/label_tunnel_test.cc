@@ -181,8 +181,8 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereKubeletPostrouting
 INSTANTIATE_TEST_SUITE_P(On, LabelTunnelTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
-// Labels beside other users of the node: a second component that has its own, and one that uses all
-// of the mark.
+// Labels next to other users of the node: a second component that has its own, and one that uses
+// all of the mark.
 
 constexpr uint16_t kOthersMasqueradedPort = 7004;
 constexpr uint16_t kOthersDroppedPort = 7005;

@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(All, RetireClaimsTest,
                                                TestNameOf(std::get<1>(row.param)));
                          });
 
-// ---- The gate ConnLabelMarking goes off: its chains go, but for what somebody uses ----
+// ---- The gate ConnLabelMarking is turned off: its chains are removed, except those in use ----
 
 constexpr char kGateOn[] = "--feature-gates=ConnLabelMarking=true";
 

@@ -33,6 +33,7 @@ inline netlink::Survey SurveyOfText(absl::string_view mode, netlink::Family fami
                                     absl::string_view text) {
   absl::StatusOr<netlink::Survey> survey = ParseSurvey(mode, family, text, {});
   if (survey.ok()) return *std::move(survey);
+  ADD_FAILURE() << survey.status();
   netlink::Survey nothing;
   nothing.mode = std::string(mode);
   return nothing;

@@ -107,7 +107,7 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
       {"AKubeletConfigurationCanTurnTheGateOff", Flags(),
        Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\niptablesDropBit: 9\n"),
        Mode::kLegacy, MarkBits{14, 9}},
-      // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
+      // kubelet 1.30 refuses such a file; an agent that emulates it must report that the gate does
       // nothing.
       {"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns", At("1.30"),
        Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"), Mode::kCleanup,

@@ -126,7 +126,7 @@ TEST(CapturedSavesTest, AreAllThere) { EXPECT_THAT(CapturedSaves(), SizeIs(30));
 
 // The output of iptables-save, sifted piece by piece, is what it is when it is read whole.
 
-// Keeps rules of chains that begin with a letter up to `last`, and notes what it is told.
+// Keeps rules of chains that begin with a letter up to `last`, and notes each call.
 class LetterSieve : public netlink::SurveySieve {
  public:
   explicit LetterSieve(char last, bool bare) : last_(last), bare_(bare) {}

@@ -80,7 +80,7 @@ struct TextRow {
 };
 
 const TextRow kTexts[] = {
-    {"what no kubelet has is told from what was not run",
+    {"what no kubelet has differs from what was not run",
      [](MatrixReport& report) {
        report.cells = {SampleCell("label-flip/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound),
                        SampleCell("boot/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound)};
