@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
+#include "agent/audit/explain_sieve.h"
 #include "agent/audit/mark_map.h"
 #include "agent/confinement.h"
 #include "agent/detect/host_files.h"
@@ -43,26 +45,48 @@ absl::Status About(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
-// The rules of the node's iptables modes, or of a file.
-absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
-                                                        const ModeSources& sources) {
-  if (flags.from_file) {
-    const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file, kMostRulesBytes);
-    if (!text.ok()) return text.status();
-    if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
-    absl::StatusOr<netlink::Survey> survey = ParseSavedFile(*text);
-    if (!survey.ok()) return About(*flags.from_file, survey.status());
-    return std::vector<netlink::Survey>{*std::move(survey)};
-  }
+// The rules of each iptables mode, or of a file: those that explain a chain, and what was seen of
+// it.
+struct Explained {
+  std::vector<netlink::Survey> surveys;
+  std::vector<ExplainSieve> sieves;  // of `surveys`, in their order
+};
+
+absl::StatusOr<Explained> ExplainedOfFile(const std::string& path, const std::string& chain) {
+  const absl::StatusOr<std::string> text = ReadFileOrInput(path, kMostRulesBytes);
+  if (!text.ok()) return text.status();
+  if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
+  absl::StatusOr<netlink::Survey> whole = ParseSavedFile(*text);
+  if (!whole.ok()) return About(path, whole.status());
+  ExplainSieve sieve(chain);
+  absl::StatusOr<netlink::Survey> survey = netlink::Sifted(*std::move(whole), sieve);
+  if (!survey.ok()) return survey.status();
+  Explained explained;
+  explained.surveys.push_back(*std::move(survey));
+  explained.sieves.push_back(std::move(sieve));
+  return explained;
+}
+
+absl::StatusOr<Explained> ExplainedOfNode(const ModeSources& sources, const std::string& chain) {
   absl::Status confined = ConfineToReading({.routes = true}, sources);
   if (!confined.ok()) return confined;
-  NodeView view = GatherNodeView(sources, CniConfigs(), std::nullopt);
+  std::map<std::string, ExplainSieve> sieves;
+  NodeView view = GatherRules(sources, [&](netlink::Backend& backend) {
+    ExplainSieve sieve(chain);
+    absl::StatusOr<netlink::Survey> survey = backend.SiftSurvey(sieve);
+    if (survey.ok()) sieves.insert_or_assign(survey->mode, std::move(sieve));
+    return survey;
+  });
   if (view.surveys.empty()) {
     return absl::NotFoundError(view.problems.empty()
                                    ? "this network namespace has no iptables rules at all"
                                    : absl::StrCat("no rules can be seen: ", view.problems.front()));
   }
-  return std::move(view.surveys);
+  Explained explained = {.surveys = std::move(view.surveys), .sieves = {}};
+  for (const netlink::Survey& survey : explained.surveys) {
+    explained.sieves.push_back(std::move(sieves.at(survey.mode)));
+  }
+  return explained;
 }
 
 }  // namespace
@@ -123,16 +147,19 @@ ExitOrError RunMarks(const Flags& flags, const Node& node) {
 }
 
 ExitOrError RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
-  const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, node.sources());
-  if (!surveys.ok()) return Fail(surveys.status(), flags.from_file ? kExitUsage : kExitFailed);
+  const absl::StatusOr<Explained> explained = flags.from_file
+                                                  ? ExplainedOfFile(*flags.from_file, chain)
+                                                  : ExplainedOfNode(node.sources(), chain);
+  if (!explained.ok()) return Fail(explained.status(), flags.from_file ? kExitUsage : kExitFailed);
   std::vector<netlink::Family> families = node.config().families;
   if (flags.from_file) families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
   std::vector<std::string> explanations;
   absl::Status first_error;
   const bool json = flags.output == OutputFormat::kJson;
-  for (const netlink::Survey& survey : *surveys) {
+  for (size_t mode = 0; mode < explained->surveys.size(); ++mode) {
     for (const netlink::Family family : families) {
-      const absl::StatusOr<Explanation> explanation = Explain(survey, family, chain, *surveys);
+      const absl::StatusOr<Explanation> explanation =
+          Explain(explained->surveys[mode], explained->sieves[mode], family, explained->surveys);
       // That a table is missing says more than that a chain is.
       if (absl::IsFailedPrecondition(explanation.status()) &&
           !absl::IsFailedPrecondition(first_error)) {

@@ -286,7 +286,8 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
                                                         attempt, " attempts to read it"));
 }
 
-absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
+absl::StatusOr<std::vector<ListedChain>> ListNftChains(
+    Family family, const std::function<bool(const ListedChain&)>& is_last) {
   const absl::StatusOr<std::unique_ptr<Socket>> socket = Socket::Open();
   if (!socket.ok()) return socket.status();
   std::vector<ListedChain> chains;
@@ -299,6 +300,7 @@ absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
     chains.push_back({.id = {.family = family, .table = *table, .name = *name},
                       .base = attributes.Bytes(NFTA_CHAIN_HOOK).has_value(),
                       .use = attributes.U32(NFTA_CHAIN_USE).value_or(0)});
+    if (is_last && is_last(chains.back())) (*socket)->Abandon();
     return absl::OkStatus();
   };
   absl::StatusOr<int> error = absl::AbortedError("");

@@ -252,6 +252,12 @@ absl::StatusOr<size_t> Socket::TakeArrived(int flags,
   return datagrams->size();
 }
 
+void Socket::Abandon() {
+  asked_.ended.assign(asked_.ended.size(), true);
+  asked_.left = 0;
+  asked_.interrupted = false;
+}
+
 absl::StatusOr<bool> Socket::Continue(const std::function<void(const Reply&)>& handle) {
   if (absl::Status status = TakeArrived(MSG_DONTWAIT, handle).status(); !status.ok()) return status;
   return asked_.left == 0;

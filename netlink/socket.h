@@ -117,6 +117,9 @@ class Socket {
   // no answer for 5 seconds. DataLoss: an answer is malformed, or to no request; what `handle` has
   // seen is worth nothing.
   absl::Status Ask(const Requests& requests, const std::function<void(const Reply&)>& handle);
+  // Within Ask's `handle`: Ask returns without the rest of the answers, so the kernel need not make
+  // them, nor does it matter that the rules changed meanwhile. The socket must then be closed.
+  void Abandon();
 
   // Ask in pieces that do not wait, for a dump of many megabytes: Begin sends, and Continue hands
   // over what has arrived, sixteen datagrams at most; true when each request is answered. Until

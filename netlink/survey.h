@@ -128,11 +128,14 @@ struct ListedChain {
 };
 
 // The chains of the tables mangle, nat and filter of `family` in the calling thread's network
-// namespace, in the kernel's order, without rules. Creates nothing, but the kernel loads nf_tables.
+// namespace, in the kernel's order, without rules; up to the first that `is_last`, because the
+// kernel takes seconds for tens of thousands of chains. Creates nothing, but the kernel loads
+// nf_tables.
 //
 // Unavailable: this kernel has no nf_tables. Aborted: other programs kept changing the ruleset.
 // PermissionDenied: CAP_NET_ADMIN is missing. Other codes as kernel_error.h maps them.
-absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family);
+absl::StatusOr<std::vector<ListedChain>> ListNftChains(
+    Family family, const std::function<bool(const ListedChain&)>& is_last = {});
 
 }  // namespace kipt::netlink
 

@@ -32,7 +32,7 @@ class AuditSieve : public netlink::SurveySieve {
   // Keeps so many jumps between chains of other programs.
   static constexpr size_t kMostJumps = 1000;
 
-  explicit AuditSieve(const SiftOptions& options) : options_(options) {}
+  explicit AuditSieve(SiftOptions options) : options_(std::move(options)) {}
 
   absl::Status Begin(const netlink::TableId& table, const std::string& chain, bool base) override;
   bool Keep(const netlink::SurveyRule& rule) override;
@@ -53,7 +53,7 @@ class AuditSieve : public netlink::SurveySieve {
   bool HasRoom(Need need, const netlink::Marks& marks = {});
   void Count(Owner owner, const netlink::SurveyRule& rule);
 
-  const SiftOptions& options_;
+  SiftOptions options_;
   // The chain that is read.
   netlink::TableId table_;
   std::string chain_;

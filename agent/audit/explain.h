@@ -5,8 +5,6 @@
 #define KIPT_AGENT_AUDIT_EXPLAIN_H_
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,22 +12,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/chain_owner.h"
+#include "agent/audit/explain_sieve.h"
 #include "agent/audit/finding.h"
 #include "netlink/ruleset.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
-
-// Rules that lead to the chain for one reason.
-struct PurposeGroup {
-  absl::string_view id = {};  // "OutsidePodRange", "Hairpin", ...
-  std::string title = {};
-  absl::string_view reason = {};  // may be empty
-  Owner owner = Owner::kUnknown;
-  size_t count = 0;
-  std::optional<uint64_t> packets = {};  // as AuditFinding::packets
-  std::vector<AuditedRule> examples = {};
-};
 
 struct Explanation {
   std::string iptables_mode = {};
@@ -46,11 +34,15 @@ struct Explanation {
   std::vector<std::string> next = {};   // where packets go from here
 };
 
-// `chain` is TABLE/CHAIN, or a name that only one table has. `surveys` are all of the network
-// namespace, whose rules may act on a mark; empty: `survey` alone.
+// `survey` is what `sieve` kept. `surveys` are all of the network namespace, whose rules may act on
+// a mark; empty: `survey` alone.
 //
 // NotFound: no such chain; the message names similar chains. InvalidArgument: several tables have
 // the name. FailedPrecondition: the survey is of a text that lacks the table.
+absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, const ExplainSieve& sieve,
+                                    netlink::Family family,
+                                    absl::Span<const netlink::Survey> surveys = {});
+// The same of a survey with every rule. `chain` is TABLE/CHAIN, or a name that only one table has.
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
                                     absl::string_view chain,
                                     absl::Span<const netlink::Survey> surveys = {});

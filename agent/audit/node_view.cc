@@ -21,17 +21,12 @@ using netlink::Survey;
 constexpr std::array<absl::string_view, 4> kChangeNames = {
     "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
 
-// One attempt to read the rules of a mode.
-using TakeOne = std::function<absl::StatusOr<Survey>(netlink::Backend& backend, NodeView& view)>;
+absl::StatusOr<Survey> TakeAll(netlink::Backend& backend) { return backend.TakeSurvey({}); }
 
-absl::StatusOr<Survey> TakeAll(netlink::Backend& backend, NodeView& /*view*/) {
-  return backend.TakeSurvey({});
-}
-
-void SurveyModes(const ModeSources& sources, const TakeOne& take, NodeView& view) {
+void SurveyModes(const ModeSources& sources, const TakeSurvey& take, NodeView& view) {
   const auto survey_of = [&](const BackendOrError& backend) -> absl::StatusOr<Survey> {
     if (!backend.ok()) return backend.status();
-    absl::StatusOr<Survey> survey = TakeSettled([&] { return take(**backend, view); });
+    absl::StatusOr<Survey> survey = TakeSettled([&] { return take(**backend); });
     view.torn |= absl::IsAborted(survey.status());
     return survey;
   };
@@ -67,7 +62,7 @@ bool HasMartianRule(const NodeView& view) {
   });
 }
 
-NodeView Gather(const ModeSources& sources, const TakeOne& take = TakeAll) {
+NodeView Gather(const ModeSources& sources, const TakeSurvey& take = TakeAll) {
   NodeView view;
   SurveyModes(sources, take, view);
   absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
@@ -102,6 +97,12 @@ std::optional<NodeChange> ChangeFromName(absl::string_view name) {
   return static_cast<NodeChange>(found - kChangeNames.begin());
 }
 
+NodeView GatherRules(const ModeSources& sources, const TakeSurvey& take) {
+  NodeView view;
+  SurveyModes(sources, take, view);
+  return view;
+}
+
 NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
                         std::optional<NodeChange> change) {
   NodeView view = Gather(sources);
@@ -112,12 +113,14 @@ NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
 
 NodeView SiftedNodeView(const ModeSources& sources, const CniConfigs& cni,
                         absl::Span<const NodeChange> changes, const SiftOptions& options) {
-  NodeView view = Gather(sources, [&](netlink::Backend& backend, NodeView& of) {
+  std::map<std::string, LeftOut> left;
+  NodeView view = Gather(sources, [&](netlink::Backend& backend) {
     AuditSieve sieve(options);
     absl::StatusOr<Survey> survey = backend.SiftSurvey(sieve);
-    if (survey.ok()) of.left_out[survey->mode] = sieve.left_out();
+    if (survey.ok()) left[survey->mode] = sieve.left_out();
     return survey;
   });
+  view.left_out = std::move(left);
   for (const auto& [mode, left_out] : view.left_out) {
     if (left_out.too_many == 0) continue;
     view.problems.push_back(

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/chain_owner.h"
@@ -23,6 +24,7 @@
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/policy/claims.h"
+#include "netlink/backend.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
@@ -127,6 +129,13 @@ struct NodeView {
 
   bool operator==(const NodeView&) const = default;
 };
+
+// One attempt to read the rules of a mode.
+using TakeSurvey = std::function<absl::StatusOr<netlink::Survey>(netlink::Backend& backend)>;
+
+// The rules of the calling thread's network namespace, as `take` reads them, and nothing else.
+// Leaves no trace, as GatherNodeView.
+NodeView GatherRules(const ModeSources& sources, const TakeSurvey& take);
 
 // The calling thread's network namespace. Leaves no trace: creates no table and chain, loads no
 // module, and runs no program where there are no tables of iptables-legacy. Without a change

@@ -312,4 +312,8 @@ absl::string_view ServiceInComment(absl::string_view comment) {
   return named ? comment : absl::string_view();
 }
 
+std::string AboutService(absl::string_view service, absl::string_view sentence) {
+  return absl::StrCat(service, service.empty() ? "" : ": ", sentence);
+}
+
 }  // namespace kipt::agent

@@ -58,6 +58,9 @@ absl::string_view SingleHost(absl::string_view prefix);
 // it names none. A view of `comment`.
 absl::string_view ServiceInComment(absl::string_view comment);
 
+// "default/web: a packet from ...".
+std::string AboutService(absl::string_view service, absl::string_view sentence);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_AUDIT_RULE_WORDS_H_

@@ -101,15 +101,17 @@ ModeTraces LegacyMarks(Family family, const ModeSources& sources, bool kubelets)
   return status.ok() || !has(Table::kMangle) ? traces : Unreadable(status);
 }
 
+// Base chains alone are no trace: iptables-nft makes all of a table that it touches.
+bool ShowsUse(const netlink::ListedChain& chain) {
+  return chain.use > 0 || (!chain.base && !IsMark(chain.id));
+}
+
 void FindRules(const ChainsOrError& chains, ModeTraces& traces) {
   if (!chains.ok()) {
     traces.problem = std::string(chains.status().message());
     return;
   }
-  // Base chains alone are no trace: iptables-nft makes all of a table that it touches.
-  traces.rules = absl::c_any_of(*chains, [](const netlink::ListedChain& chain) {
-    return chain.use > 0 || (!chain.base && !IsMark(chain.id));
-  });
+  traces.rules = absl::c_any_of(*chains, ShowsUse);
 }
 
 bool IsMarked(const ModeTraces& traces) { return traces.hint == true || traces.canary == true; }
@@ -156,7 +158,7 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
     return ReadConnLabelMatch(kernel, names, symbols);
   };
   sources.open_nft = netlink::NewNftBackend;
-  sources.list_nft = netlink::ListNftChains;
+  sources.list_nft = [](Family family) { return netlink::ListNftChains(family, ShowsUse); };
   sources.open_legacy = [runner, legacy] { return NewIptablesLegacyBackend(runner, legacy); };
   sources.list_legacy = [runner, legacy = std::move(legacy)](Family family) -> ChainsOrError {
     const auto chains = ListIptablesLegacyChains(family, *runner, legacy);

@@ -44,6 +44,7 @@ struct ModeSources {
   // As IptablesLegacyOptions::table_names_path.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
   std::function<BackendOrError()> open_nft;
+  // The chains of nf_tables, at least up to the first that shows that the mode is in use.
   std::function<ChainsOrError(netlink::Family)> list_nft;
   std::function<BackendOrError()> open_legacy;
   // ReadXtCompat and ReadConnLabelMatch.

@@ -460,6 +460,9 @@ TEST_F(NftChainListTest, ADumpOfManyDatagramsIsWhole) {
   ASSERT_THAT(chains, IsOk());
   EXPECT_THAT(*chains, SizeIs(5000));
   EXPECT_THAT(*chains, Each(Field(&ListedChain::base, false)));
+  const auto first = ListNftChains(Family::kIPv4, [](const ListedChain&) { return true; });
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(*first, SizeIs(1));
 }
 
 }  // namespace

@@ -166,6 +166,17 @@ TEST(NftChainAnswersTest, AListThatWasTornIsReadAgainFromTheBeginning) {
   EXPECT_FALSE((*others)[0].base);
 }
 
+TEST(NftChainAnswersTest, TheRestOfTheListIsNotReadAfterTheLastChain) {
+  const Bytes used = Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, 5)});
+  const Bytes unused = Chain({kOfFilter, kNamed});
+  // The kernel would refuse to go on.
+  const ScriptedKernel kernel(Script({{FromKernel(Join({unused, used, unused})), Fails(ENOBUFS)}}));
+  const auto chains =
+      ListNftChains(Family::kIPv4, [](const ListedChain& chain) { return chain.use > 0; });
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, SizeIs(2));
+}
+
 TEST(NftChainAnswersTest, WhatHasNoNameOrIsInNoTableOfOursIsLeftOut) {
   const auto chains = Listed({Dumped({Chain({kOfFilter}), Chain({kNamed}),
                                       Chain({Attr(NFTA_CHAIN_TABLE, Text("else")), kNamed}),

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
+#include "agent/audit/explain_sieve.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/kube_proxy_facts.h"
 #include "agent/audit/mark_map.h"
@@ -82,6 +83,31 @@ TEST_P(AuditSieveTest, AnAuditOfWhatIsKeptSaysTheSame) {
   }
 }
 
+std::string TextOf(const absl::StatusOr<Explanation>& explanation) {
+  return explanation.ok() ? ExplainText(*explanation) : std::string(explanation.status().message());
+}
+
+// What `explain` prints of a node's rules.
+std::string ExplainSifted(const Survey& whole, const std::string& chain, Family family) {
+  ExplainSieve sieve(chain);
+  const absl::StatusOr<Survey> kept = netlink::Sifted(whole, sieve);
+  return kept.ok() ? TextOf(Explain(*kept, sieve, family)) : std::string(kept.status().message());
+}
+
+TEST_P(AuditSieveTest, AnExplanationOfWhatIsKeptSaysTheSame) {
+  const Family family = absl::StrContains(GetParam(), "-v6") ? Family::kIPv6 : Family::kIPv4;
+  const Survey whole = SurveyOfText("nft", family, ReadTestdata(GetParam()));
+  for (const auto& [table, chains] : whole.tables) {
+    for (const auto& [name, unused] : chains) {
+      const std::string chain = absl::StrCat(table.name, "/", name);
+      EXPECT_EQ(ExplainSifted(whole, chain, family), TextOf(Explain(whole, family, chain)));
+    }
+  }
+  for (const std::string chain : {"nat/KUBE-MARK-NONE", "KUBE-SEP-AAAA", "POSTROUTING"}) {
+    EXPECT_EQ(ExplainSifted(whole, chain, family), TextOf(Explain(whole, family, chain)));
+  }
+}
+
 std::vector<std::string> Rulesets() {
   std::vector<std::string> names;
   for (const char* room : {"rulesets", "audited"}) {
@@ -130,6 +156,32 @@ TEST(AuditSieveManyTest, KeepsAFewServicesAndCountsTheOthers) {
               AuditText(Audit(ViewOf(whole), {.change = change})))
         << ChangeName(change);
   }
+}
+
+TEST(ExplainSieveTest, KeepsAFewOfTheRulesThatLeadToTheChainAndCountsAll) {
+  const Survey whole = ManyServices(2000);
+  for (const std::string chain : {"nat/KUBE-MARK-MASQ", "nat/KUBE-SERVICES"}) {
+    ExplainSieve sieve(chain);
+    const absl::StatusOr<Survey> kept = netlink::Sifted(whole, sieve);
+    ASSERT_THAT(kept, IsOk());
+    EXPECT_LT(RulesIn(*kept), 250U);
+    EXPECT_LT(ChainsIn(*kept), 250U);
+    const absl::StatusOr<Explanation> explanation = Explain(*kept, sieve, Family::kIPv4);
+    EXPECT_EQ(TextOf(explanation), TextOf(Explain(whole, Family::kIPv4, chain)));
+    if (sieve.chain() == "KUBE-SERVICES") {
+      EXPECT_GT(explanation->rule_count, 2000U);
+    } else {
+      EXPECT_GT(explanation->users, 2000U);
+      EXPECT_THAT(TextOf(explanation), HasSubstr("6000 packets"));
+    }
+  }
+}
+
+TEST(ExplainSieveTest, KeepsEmptyChainsOfOthersForTheirNames) {
+  const Survey whole = SurveyOf("nft", NatText({"OFFICE-EAST"}, {}));
+  EXPECT_THAT(ExplainSifted(whole, "nat/OFFICE-EAST", Family::kIPv4), HasSubstr("No rule jumps"));
+  EXPECT_THAT(ExplainSifted(whole, "nat/OFFICE-WEST", Family::kIPv4),
+              HasSubstr("there is nat/OFFICE-EAST"));
 }
 
 TEST(AuditSieveManyTest, FindsWhatIsForeignAmongThem) {
