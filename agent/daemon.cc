@@ -248,8 +248,11 @@ class Daemon {
 
   void Use(Config config, absl::string_view why) {
     const bool same = config == config_;
-    // If it is refused, Publish reports why and ends the daemon.
-    if (!same && !agent_->SetConfig(config).ok()) return;
+    const absl::Status taken = same ? absl::OkStatus() : agent_->SetConfig(config);
+    if (!taken.ok()) {
+      must_restart_ = std::string(taken.message());
+      return;
+    }
     config_problem_.clear();
     const std::vector<ConfigChange> changes = WhatChanges(config_, config);
     config_ = std::move(config);
@@ -319,6 +322,7 @@ class Daemon {
       service_manager_.Status(status_line_);
     }
     service_manager_.NotifyRest();
+    if (state.must_restart.empty()) state.must_restart = must_restart_;
     if (Audits() && !may_audit_ && state.must_restart.empty()) {
       state.must_restart = "audit-period: 0s at start, which gave up what an audit reads";
     }
@@ -336,6 +340,8 @@ class Daemon {
   ServiceManager service_manager_;
 
   std::string config_problem_;
+  // Why the configuration on disk needs another start; empty where it needs none.
+  std::string must_restart_;
   std::string conntrack_report_;
   // Whether the system call filter lets an audit read everything.
   bool may_audit_ = true;

@@ -65,6 +65,10 @@ struct NodeAgent::Inside {
       handlers.notice(severity, text);
     }
   }
+  void GiveEarlyNotices() {
+    made = true;
+    for (const auto& [severity, text] : std::exchange(early_notices, {})) Notice(severity, text);
+  }
   void NoticeRetired(const RetireReport& other) {
     if (!other.status.ok()) {
       Notice(absl::LogSeverity::kWarning,
@@ -117,11 +121,17 @@ int NodeAgent::fd() const { return inside_->loop->fd(); }
 
 absl::Status NodeAgent::Dispatch() {
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
-  inside_->made = true;
-  for (const auto& [severity, text] : std::exchange(inside_->early_notices, {})) {
-    inside_->Notice(severity, text);
-  }
+  inside_->GiveEarlyNotices();
   return inside_->loop->Dispatch();
+}
+
+absl::StatusOr<Diff> NodeAgent::Plan() const { return inside_->agent->Plan(); }
+
+absl::StatusOr<std::vector<Change>> NodeAgent::Sync() {
+  if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
+  inside_->GiveEarlyNotices();
+  inside_->agent->Sync();
+  return inside_->agent->last_report()->applied;
 }
 
 absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {

@@ -11,14 +11,15 @@
 // Threads. An agent is made, used and destroyed on one thread, and calls its handlers there. Any
 // number of agents, of different namespaces and iptables modes, may share a thread.
 //
-// Time. Only Create and Dispatch wait. Dispatch does at most one round for each thing that
-// happened. In nf_tables mode a round waits for each of the kernel's answers for 5 s at most; where
-// other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry at
-// most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
+// Time. Only Create, Dispatch, Plan and Sync wait. Dispatch does at most one round for each thing
+// that happened. In nf_tables mode a round waits for each of the kernel's answers for 5 s at most;
+// where other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry
+// at most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
 // most, and for each program that it runs, for NodeAgentOptions::program_deadline at most.
 //
 // Network namespaces. Without NodeAgentOptions::netns the agent works in the one that the thread is
-// in at Create. The thread must stay there: Dispatch and SetOptions are refused in another one. A
+// in at Create. The thread must stay there: Dispatch, Plan, Sync and SetOptions are refused in
+// another one. A
 // namespace that NodeAgentOptions::netns names is entered by a thread that works there and has
 // ended before the call returns; the caller's thread never leaves its own. That happens while an
 // agent is made; later only when a broken socket is opened anew, and in iptables-legacy mode
@@ -44,6 +45,7 @@
 #include "absl/time/time.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/events.h"
+#include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "featuregates/feature.h"
@@ -91,8 +93,8 @@ struct NodeAgentOptions {
   absl::Duration program_deadline = absl::Seconds(20);
 };
 
-// Called by Dispatch, and never by Create: they may call every member of the agent but Dispatch,
-// and must not destroy it. May be empty.
+// Called by Dispatch and Sync, and never by Create: they may call every member of the agent but
+// those two, and must not destroy it. May be empty.
 struct NodeAgentHandlers {
   // At the end of every round.
   std::function<void(const Event&)> round = {};
@@ -130,13 +132,23 @@ class NodeAgent {
   //
   // InvalidArgument: as Create; this agent goes on as before.
   // FailedPrecondition: an option that is fixed at start has another value, which needs another
-  // agent; this one goes on as before. After another iptables_mode, host_root or watch it is not
-  // ready until a SetOptions succeeds; the earlier options do. After another netns,
-  // longest_retry or program_deadline it is as ready as before.
+  // agent; this one goes on as before.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
-  // A copy. must_restart is not empty where only a new agent can go on: the last SetOptions was
-  // refused, or the node has changed its iptables mode.
+  // Reads the kernel, and changes nothing: what is there, and what Sync would change. The agent
+  // does not notice.
+  //
+  // FailedPrecondition: as Dispatch. Other errors are those of reading: PermissionDenied,
+  // Unavailable, Aborted, ...
+  absl::StatusOr<Diff> Plan() const;
+  // One round now, with its handlers, whatever is due: what it changed, in order. What is fought
+  // over, and a family whose next attempt is due later, wait all the same.
+  //
+  // FailedPrecondition: as Dispatch. What the kernel refused is in state().
+  absl::StatusOr<std::vector<Change>> Sync();
+
+  // A copy. must_restart is not empty where only a new agent can go on, because the node has
+  // changed its iptables mode.
   AgentState state() const;
   // Fixed once it was found out; nothing before.
   std::optional<IptablesMode> iptables_mode() const;

@@ -142,6 +142,23 @@ absl::Status Dispatch(kube_iptables_agent* handle, int64_t timeout_ms) {
   return handle->agent->Dispatch();
 }
 
+absl::Status Store(const absl::StatusOr<std::string>& text, char** json) {
+  if (!text.ok()) return text.status();
+  char* const copy = CopyText(*text);
+  if (copy == nullptr) throw std::bad_alloc();
+  *json = copy;
+  return absl::OkStatus();
+}
+
+absl::Status Sync(kube_iptables_agent* handle, char** json) {
+  if (absl::Status status = Handles::Of().CheckOwned(handle); !status.ok()) return status;
+  if (json == nullptr) return absl::InvalidArgumentError("json: NULL");
+  if (absl::Status status = NotDispatching(*handle); !status.ok()) return status;
+  handle->dispatching = true;
+  const absl::Cleanup ended = [handle] { handle->dispatching = false; };
+  return Store(SyncJsonOf(*handle->agent), json);
+}
+
 absl::Status Free(kube_iptables_agent* handle) {
   if (handle == nullptr) return absl::OkStatus();
   if (absl::Status status = Handles::Of().CheckOwned(handle); !status.ok()) return status;
@@ -173,12 +190,7 @@ int GiveJson(kube_iptables_agent* handle, char** json, kube_iptables_agent_error
   return Guarded(error, [&]() -> absl::Status {
     if (absl::Status status = Handles::Of().CheckOwned(handle); !status.ok()) return status;
     if (json == nullptr) return absl::InvalidArgumentError("json: NULL");
-    const absl::StatusOr<std::string> text = make(*handle->agent);
-    if (!text.ok()) return text.status();
-    char* const copy = CopyText(*text);
-    if (copy == nullptr) throw std::bad_alloc();
-    *json = copy;
-    return absl::OkStatus();
+    return Store(make(*handle->agent), json);
   });
 }
 
@@ -262,6 +274,11 @@ int kube_iptables_agent_state_json(kube_iptables_agent* agent, char** json,
 int kube_iptables_agent_report_json(kube_iptables_agent* agent, char** json,
                                     kube_iptables_agent_error* error) {
   return GiveJson(agent, json, error, ReportJsonOf);
+}
+
+int kube_iptables_agent_sync_json(kube_iptables_agent* agent, char** json,
+                                  kube_iptables_agent_error* error) {
+  return Guarded(error, [&] { return Sync(agent, json); });
 }
 
 int kube_iptables_agent_plan_json(kube_iptables_agent* agent, char** json,

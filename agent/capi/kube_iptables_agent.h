@@ -25,8 +25,8 @@
  * FAILED_PRECONDITION and change nothing. A runtime that moves tasks between threads (Go) must
  * lock the task to its thread first. With options.netns the thread's own namespace does not matter.
  *
- * Waiting. kube_iptables_agent_create, _dispatch, _plan_json and _audit_json wait, for at most the
- * times that agent/node_agent.h documents. All other functions return at once.
+ * Waiting. kube_iptables_agent_create, _dispatch, _sync_json, _plan_json and _audit_json wait, for
+ * at most the times that agent/node_agent.h documents. All other functions return at once.
  *
  * Errors. Functions that can fail return 0 or a kube_iptables_agent_code. They also fill in
  * `error`, if it is not NULL. What `error` held before is overwritten without being freed. On
@@ -164,10 +164,10 @@ enum kube_iptables_agent_severity {
 
 /* `severity` is an enum kube_iptables_agent_severity.
  *
- * Called by kube_iptables_agent_dispatch, never by another function. Callbacks may call every
- * function with this agent except _dispatch and _free, which are refused. Each _set_options is
- * followed by a round, and so by an event. They must not throw or longjmp(3). Texts are the
- * library's and end with the callback. */
+ * Called by kube_iptables_agent_dispatch and _sync_json, never by another function. Callbacks may
+ * call every function with this agent except those two and _free, which are refused. Each
+ * _set_options is followed by a round, and so by an event. They must not throw or longjmp(3). Texts
+ * are the library's and end with the callback. */
 struct kube_iptables_agent_handlers {
   size_t size;   /* sizeof(struct kube_iptables_agent_handlers) */
   void* context; /* the first argument of the callbacks; the library never reads it */
@@ -244,6 +244,12 @@ int kube_iptables_agent_state_json(struct kube_iptables_agent* agent, char** jso
  * FAILED_PRECONDITION also before the first round. */
 int kube_iptables_agent_report_json(struct kube_iptables_agent* agent, char** json,
                                     struct kube_iptables_agent_error* error);
+
+/* One round now, whatever is due, with its callbacks: what it found and did, as above.
+ * FAILED_PRECONDITION also in another network namespace, and within a callback. What the kernel
+ * refuses is no error: the report has it. */
+int kube_iptables_agent_sync_json(struct kube_iptables_agent* agent, char** json,
+                                  struct kube_iptables_agent_error* error);
 
 /* Reads the kernel, and changes nothing: what would be done, as `kube-iptables-agent plan
  * --output=json`. Other codes are those of reading: PERMISSION_DENIED, UNAVAILABLE, ... */

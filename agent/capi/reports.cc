@@ -25,6 +25,11 @@ absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent) {
   return SyncJson(SubjectOf(hosted.node()), *hosted.last_report());
 }
 
+absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent) {
+  if (absl::Status status = agent.Sync().status(); !status.ok()) return status;
+  return ReportJsonOf(agent);
+}
+
 absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent) {
   absl::StatusOr<std::string> json = absl::UnknownError("");
   absl::Status status = HostedBy(agent).Ask([&](Node& node) { json = PlanReport(node); });

@@ -18,6 +18,8 @@ absl::Status CheckNamespace(NodeAgent& agent);
 absl::StatusOr<std::string> StateJsonOf(NodeAgent& agent);
 // SyncJson of the last round. FailedPrecondition: there was none.
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent);
+// SyncJson of a round that is done now. Errors are NodeAgent::Sync's.
+absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent);
 // PlanJson. Errors are HostedAgent::Ask's and Backend::Read's.
 absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent);
 // AuditJson. Errors are HostedAgent::Ask's.

@@ -101,6 +101,11 @@ void Agent::SetDesired(AgentOptions options) {
   Rearm();
 }
 
+void Agent::CheckNow() {
+  Turn(next_trigger_ == Trigger::kTimer && pace_.change_pending() ? Trigger::kChange
+                                                                  : next_trigger_);
+}
+
 void Agent::ForgetRepairs() {
   records_.clear();
   for (FamilyState& state : state_.families) state.key.clear();

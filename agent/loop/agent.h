@@ -78,6 +78,8 @@ class Agent {
 
   // Holds from the next turn of the loop on, except `watch`. What it adds is no incident.
   void SetDesired(AgentOptions options);
+  // One round now, whatever is due. Not for the observer.
+  void CheckNow();
 
   const AgentState& state() const { return state_; }
 

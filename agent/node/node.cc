@@ -334,18 +334,32 @@ absl::Status HostedAgent::Start(EventLoop& loop) {
 absl::Status HostedAgent::SetConfig(Config config) {
   const std::vector<std::string> fixed = WhatNeedsARestart(node_.config(), config);
   if (!fixed.empty()) {
-    refused_config_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
-    return absl::FailedPreconditionError(refused_config_);
+    return absl::FailedPreconditionError(
+        absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", ")));
   }
-  refused_config_.clear();
   node_.SetConfig(std::move(config));
   agent_->SetDesired(MakeOptions());
   return absl::OkStatus();
 }
 
+absl::StatusOr<Diff> HostedAgent::Plan() const {
+  absl::StatusOr<Diff> found = absl::UnknownError("");
+  const absl::Status status = Ask([&](Node& node) {
+    const BackendOrError backend = node.Open(/*read_only=*/true);
+    if (!backend.ok()) {
+      found = backend.status();
+      return;
+    }
+    Reconciler reconciler(backend->get(), SteadyClock(), &node.support());
+    absl::StatusOr<agent::Plan> plan = reconciler.Check(node.Input());
+    found = plan.ok() ? absl::StatusOr<Diff>(std::move(plan->diff)) : plan.status();
+  });
+  return status.ok() ? found : status;
+}
+
 AgentState HostedAgent::state() const {
   AgentState state = agent_->state();
-  state.must_restart = refused_config_.empty() ? changed_mode_ : refused_config_;
+  state.must_restart = changed_mode_;
   return state;
 }
 

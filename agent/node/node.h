@@ -155,6 +155,9 @@ class HostedAgent {
   const Config& config() const { return node_.config(); }
 
   // As NodeAgent's.
+  absl::StatusOr<Diff> Plan() const;
+  // The caller has checked the namespace.
+  void Sync() { agent_->CheckNow(); }
   AgentState state() const;
   // What the last round found and did; nothing before the first.
   const std::optional<SyncReport>& last_report() const { return last_report_; }
@@ -191,7 +194,6 @@ class HostedAgent {
   // Until the agent takes it.
   std::unique_ptr<netlink::Backend> early_backend_;
   // Why another agent is needed; empty where it is not.
-  std::string refused_config_;
   std::string changed_mode_;
   // Why the mode would be unknown at a start now.
   std::string doubted_mode_;

@@ -265,23 +265,9 @@ TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
   EXPECT_THAT(hosted->agent->SetConfig(other),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("iptablesMode: nft now, legacy desired")));
-  EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("iptablesMode"));
-  EXPECT_FALSE(IsReady(hosted->agent->state()));
-  EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
-}
-
-TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefused) {
-  const Netns served = NewNetns();
-  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  const Config before = hosted->agent->config();
-  const Config other = *ResolveConfigIn(served.Path(), FlagsFor("legacy"));
-  ASSERT_FALSE(hosted->agent->SetConfig(other).ok());
-  ASSERT_FALSE(IsReady(hosted->agent->state()));
-  ASSERT_THAT(hosted->agent->SetConfig(before), IsOk());
   EXPECT_EQ(hosted->agent->state().must_restart, "");
-  EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
+  EXPECT_TRUE(IsReady(hosted->agent->state()));
+  EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
 }
 
 // To write in the other mode, too, would leave two hints.
@@ -371,6 +357,33 @@ TEST_F(FrontDoorTest, KeepsANamespaceAndTellsInTheHosts) {
   EXPECT_EQ(told_in, std::set<ino_t>{home_});
 }
 
+TEST_F(FrontDoorTest, PlansWithoutAChangeAndSyncsAtOnce) {
+  const Netns served = NewNetns();
+  std::vector<Event> events;
+  auto agent = NodeAgent::Create(In(served),
+                                 {.round = [&](const Event& event) { events.push_back(event); }});
+  ASSERT_THAT(agent, IsOk());
+  const absl::StatusOr<Diff> plan = (*agent)->Plan();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->changes, Not(IsEmpty()));
+  EXPECT_EQ((*agent)->Plan()->changes, plan->changes) << "the first changed nothing";
+  EXPECT_THAT(events, IsEmpty());
+
+  const absl::StatusOr<std::vector<Change>> made = (*agent)->Sync();
+  ASSERT_THAT(made, IsOk());
+  EXPECT_EQ(*made, plan->changes);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].trigger, Trigger::kStart);
+  EXPECT_THAT((*agent)->Plan()->changes, IsEmpty());
+  EXPECT_THAT(*(*agent)->Sync(), IsEmpty());
+
+  // Who did it is known as in Dispatch.
+  Printed(served, {"iptables-nft", "-F", "KUBE-FIREWALL"});
+  EXPECT_THAT(*(*agent)->Sync(), SizeIs(1));
+  EXPECT_TRUE(events.back().incident.has_value());
+  ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
+}
+
 TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
   const Netns served = NewNetns();
   std::unique_ptr<NodeAgent> agent;
@@ -407,7 +420,7 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndGoesOn) {
   other.iptables_mode = IptablesMode::kLegacy;
   EXPECT_THAT((*agent)->SetOptions(other),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("iptablesMode")));
-  EXPECT_THAT((*agent)->state().must_restart, HasSubstr("iptablesMode"));
+  EXPECT_TRUE(IsReady((*agent)->state()));
   other = options;
   other.feature_gates.clear();
   EXPECT_THAT((*agent)->SetOptions(other), IsOk());

@@ -44,7 +44,8 @@ static void expect_code(int line, int code, int wanted, Error* error) {
   kube_iptables_agent_error_clear(error);
   expect(line, error->code == 0 && error->message == NULL, "cleared");
 }
-#define EXPECT_CODE(wanted, call) expect_code(__LINE__, (call), KUBE_IPTABLES_AGENT_##wanted, &error)
+#define EXPECT_CODE(wanted, call) \
+  expect_code(__LINE__, (call), KUBE_IPTABLES_AGENT_##wanted, &error)
 
 static Options defaults(void) {
   Options options = {.size = sizeof options, .iptables_mode = KUBE_IPTABLES_AGENT_MODE_NFT};
@@ -88,6 +89,7 @@ static int json_of(Json function, Agent* a, Error* e) {
 }
 static int do_state(Agent* a, Error* e) { return json_of(kube_iptables_agent_state_json, a, e); }
 static int do_report(Agent* a, Error* e) { return json_of(kube_iptables_agent_report_json, a, e); }
+static int do_sync(Agent* a, Error* e) { return json_of(kube_iptables_agent_sync_json, a, e); }
 static int do_plan(Agent* a, Error* e) { return json_of(kube_iptables_agent_plan_json, a, e); }
 static int do_audit(Agent* a, Error* e) { return json_of(kube_iptables_agent_audit_json, a, e); }
 
@@ -102,6 +104,7 @@ static const struct {
     {"set_options", do_set_options, 0, 0, 1},
     {"state_json", do_state, 0, 1, 1},
     {"report_json", do_report, 0, 1, 1},
+    {"sync_json", do_sync, 0, 0, 0},
     {"plan_json", do_plan, 0, 0, 1},
     {"audit_json", do_audit, 0, 0, 1},
     {"wake", kube_iptables_agent_wake, 1, 1, 1},
@@ -128,8 +131,10 @@ static void null_is_refused(void) {
   kube_iptables_agent_string_free(NULL);
   Agent* const agent = create_default();
   Json functions[] = {kube_iptables_agent_state_json, kube_iptables_agent_report_json,
-                      kube_iptables_agent_plan_json, kube_iptables_agent_audit_json};
-  for (int i = 0; i < 4; ++i) EXPECT_CODE(INVALID_ARGUMENT, functions[i](agent, NULL, &error));
+                      kube_iptables_agent_sync_json, kube_iptables_agent_plan_json,
+                      kube_iptables_agent_audit_json};
+  for (size_t i = 0; i < sizeof functions / sizeof functions[0]; ++i)
+    EXPECT_CODE(INVALID_ARGUMENT, functions[i](agent, NULL, &error));
   free_agent(agent);
 }
 

@@ -156,6 +156,13 @@ func (a *Agent) Report(ctx context.Context) (json.RawMessage, error) {
 	})
 }
 
+// Sync does one round now, whatever is due, and returns what it found and did.
+func (a *Agent) Sync(ctx context.Context) (json.RawMessage, error) {
+	return a.report(ctx, func(json **C.char, failure *C.struct_kube_iptables_agent_error) C.int {
+		return C.kube_iptables_agent_sync_json(a.handle, json, failure)
+	})
+}
+
 // Plan is what would be done now. Reads the kernel, and changes nothing.
 func (a *Agent) Plan(ctx context.Context) (json.RawMessage, error) {
 	return a.report(ctx, func(json **C.char, failure *C.struct_kube_iptables_agent_error) C.int {

@@ -164,6 +164,9 @@ func TestAnotherNamespaceOfTheCallersThreadIsRefusedOrNamed(t *testing.T) {
 		if _, err := agent.Plan(context.Background()); err != nil {
 			t.Error(err)
 		}
+		if report, err := agent.Sync(context.Background()); err != nil || len(report) == 0 {
+			t.Error(err)
+		}
 	}()
 	<-ended
 }
