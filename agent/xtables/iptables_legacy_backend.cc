@@ -136,8 +136,11 @@ class IptablesLegacyBackend : public netlink::Backend {
       : runner_(runner), options_(std::move(options)) {}
 
   absl::Status Open() {
+    const IptablesLegacyPrograms* first = nullptr;
     for (const Family family : netlink::kFamilies) {
-      programs_.emplace(family, FindIptablesLegacyPrograms(*runner_, family, options_.directories));
+      const auto& [at, added] = programs_.emplace(
+          family, FindIptablesLegacyPrograms(*runner_, family, options_.directories, first));
+      if (at->second.ok()) first = &*at->second;
     }
     return programs_.at(Family::kIPv4).status();
   }

@@ -70,12 +70,23 @@ absl::StatusOr<IptablesProgram> AskVersion(CommandRunner& runner, const std::str
   return failure;
 }
 
+bool IsSameFile(const std::string& path, const std::string& other) {
+  struct stat one = {};
+  struct stat two = {};
+  return stat(path.c_str(), &one) == 0 && stat(other.c_str(), &two) == 0 &&
+         one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 // The programs called STEM-save and STEM-restore, where they are iptables-legacy's; else why not,
 // which is empty where they do not exist.
-absl::StatusOr<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std::string& stem) {
+absl::StatusOr<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std::string& stem,
+                                               const IptablesLegacyPrograms* other) {
   const std::string save = stem + "-save";
   const std::string restore = stem + "-restore";
   if (!IsExecutable(save) || !IsExecutable(restore)) return absl::NotFoundError("");
+  if (other != nullptr && IsSameFile(restore, other->restore)) {
+    return IptablesLegacyPrograms{save, restore, other->version};
+  }
   const absl::StatusOr<IptablesProgram> found = AskVersion(runner, restore, stem);
   if (!found.ok()) return found.status();
   if (found->legacy()) return IptablesLegacyPrograms{save, restore, found->version};
@@ -207,12 +218,13 @@ std::vector<std::string> RestoreWaitArguments(const IptablesVersion& version, ab
 }
 
 absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
-    CommandRunner& runner, Family family, const std::vector<std::string>& directories) {
+    CommandRunner& runner, Family family, const std::vector<std::string>& directories,
+    const IptablesLegacyPrograms* other) {
   std::vector<std::string> seen;
   for (const char* suffix : {"-legacy", ""}) {
     for (const std::string& directory : directories) {
       const std::string stem = absl::StrCat(directory, "/", BaseName(family), suffix);
-      absl::StatusOr<IptablesLegacyPrograms> programs = TryStem(runner, stem);
+      absl::StatusOr<IptablesLegacyPrograms> programs = TryStem(runner, stem, other);
       if (programs.ok()) return programs;
       if (!programs.status().message().empty()) seen.emplace_back(programs.status().message());
     }

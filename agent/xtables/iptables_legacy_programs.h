@@ -72,9 +72,13 @@ struct IptablesLegacyPrograms {
 // both; else iptables-save and -restore of the first directory where --version reports that these
 // are iptables-legacy's.
 //
+// Those that are the same file as `other`'s are not asked for their version: Debian's iptables has
+// one program for both families.
+//
 // NotFound: there are none; the message lists the directories and what was found instead.
 absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
-    CommandRunner& runner, netlink::Family family, const std::vector<std::string>& directories);
+    CommandRunner& runner, netlink::Family family, const std::vector<std::string>& directories,
+    const IptablesLegacyPrograms* other = nullptr);
 
 // Runs `program` with the environment that all of them get.
 CommandRequest IptablesLegacyRequest(const std::string& program, std::vector<std::string> arguments,

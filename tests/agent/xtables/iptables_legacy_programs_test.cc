@@ -152,6 +152,23 @@ TEST_F(FindLegacyProgramsTest, AsksForTheVersionForALimitedTimeAndOutput) {
   EXPECT_EQ(asked.output_limit, size_t{64} << 10);
 }
 
+TEST_F(FindLegacyProgramsTest, AsksTheProgramOfBothFamiliesOnce) {
+  InstallStem("iptables-legacy", "iptables-restore v1.8.9 (legacy)\n", "");
+  InstallStem("ip6tables-legacy", "ip6tables-restore v1.6.2\n", "");
+  const auto ipv4 = Find();
+  ASSERT_THAT(ipv4, IsOk());
+  const auto find_ipv6 = [&] {
+    return FindIptablesLegacyPrograms(runner_, Family::kIPv6, {directory_}, &*ipv4);
+  };
+  EXPECT_EQ(find_ipv6()->version, (IptablesVersion{1, 6, 2})) << "another program";
+  tree_.Remove("ip6tables-legacy-restore");
+  tree_.Link("ip6tables-legacy-restore", "iptables-legacy-restore");
+  runner_.On(directory_ + "/ip6tables-legacy-restore", Fails(absl::UnknownError("asked")));
+  ASSERT_THAT(find_ipv6(), IsOk());
+  EXPECT_EQ(find_ipv6()->version, (IptablesVersion{1, 8, 9}));
+  EXPECT_EQ(find_ipv6()->restore, directory_ + "/ip6tables-legacy-restore");
+}
+
 TEST_F(FindLegacyProgramsTest, PassesOverWhatCannotBeExecuted) {
   InstallStem("iptables", "iptables-restore v1.6.2\n", "");
   for (const std::string verb : {"save", "restore"}) {
