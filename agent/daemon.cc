@@ -168,7 +168,7 @@ class Daemon {
                          .flags = flags_,
                          .config = config_,
                          .metrics = [this] { return metrics_.Serialize(); }},
-        agent_->state());
+        Shown(agent_->state()));
     served_->Serve();
     // For claims on marks, and audits.
     may_audit_ = Audits();
@@ -272,6 +272,7 @@ class Daemon {
 
   void OnRound(const Round& round) {
     AgentState state = agent_->state();
+    recent_.Note(absl::Now(), round);
     LogRound(round, state);
     if (round.foreign_rules) LogForeignRules(*round.foreign_rules);
     if (state.watching != watching_) {
@@ -307,15 +308,19 @@ class Daemon {
                                    : absl::StrCat(" (", left_out, " such lines were left out)"));
   }
 
-  void Publish(AgentState state) {
-    state.config_problem = config_problem_;
-    state.listen_problem = served_->problem();
-    state.conntrack_report = conntrack_report_;
+  DaemonState Shown(AgentState of_agent) const {
+    DaemonState state = {std::move(of_agent), recent_, config_problem_, served_->problem(),
+                         conntrack_report_};
     for (const std::string& line : earlier_incidents_) {
-      if (state.recent_incidents.size() < RecordFile::kRecords) {
-        state.recent_incidents.push_back(line);
+      if (state.recent.incidents.size() < RecordFile::kRecords) {
+        state.recent.incidents.push_back(line);
       }
     }
+    return state;
+  }
+
+  void Publish(AgentState of_agent) {
+    DaemonState state = Shown(std::move(of_agent));
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
@@ -355,7 +360,8 @@ class Daemon {
   std::unique_ptr<RecordFile> incidents_;
   // Unknown: it cannot be read.
   std::optional<Origin> origin_;
-  // Those of earlier processes in this boot and network namespace, newest first.
+  RecentEvents recent_;
+  // Incidents of earlier processes in this boot and network namespace, newest first.
   std::vector<std::string> earlier_incidents_;
 
   std::unique_ptr<EventLoop> loop_;

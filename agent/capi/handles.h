@@ -16,11 +16,13 @@
 #include "agent/capi/kube_iptables_agent.h"
 #include "agent/node_agent.h"
 #include "agent/process/files.h"
+#include "agent/report/daemon_state.h"
 
 // What a handle is.
 struct kube_iptables_agent {
   kube_iptables_agent_handlers handlers = {};
   std::unique_ptr<kipt::agent::NodeAgent> agent;
+  kipt::agent::RecentEvents recent = {};
   // An eventfd: readable where a wait is to end.
   kipt::agent::OwnedFd wake;
   // Something is due that does not make the descriptor readable.

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -82,12 +83,12 @@ absl::Status Create(const kube_iptables_agent_options* given,
   made->wake = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made->wake.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   NodeAgentHandlers ours;
-  if (made->handlers.event != nullptr) {
-    ours.round = [self = made.get()](const Event& event) {
-      const std::string json = EventJson(absl::Now(), event);
-      self->handlers.event(self->handlers.context, json.c_str(), json.size());
-    };
-  }
+  ours.round = [self = made.get()](const Event& event) {
+    self->recent.Note(absl::Now(), event);
+    if (self->handlers.event == nullptr) return;
+    const std::string json = EventJson(absl::Now(), event);
+    self->handlers.event(self->handlers.context, json.c_str(), json.size());
+  };
   if (made->handlers.notice != nullptr) {
     ours.notice = [self = made.get()](absl::LogSeverity severity, absl::string_view text) {
       const std::string line = featuregates::Printable(text);
@@ -184,7 +185,7 @@ absl::Status Wake(kube_iptables_agent* handle) {
   });
 }
 
-using MakeReport = absl::StatusOr<std::string> (*)(NodeAgent&);
+using MakeReport = absl::FunctionRef<absl::StatusOr<std::string>(NodeAgent&)>;
 int GiveJson(kube_iptables_agent* handle, char** json, kube_iptables_agent_error* error,
              MakeReport make) {
   return Guarded(error, [&]() -> absl::Status {
@@ -268,7 +269,9 @@ int kube_iptables_agent_set_options(kube_iptables_agent* agent,
 
 int kube_iptables_agent_state_json(kube_iptables_agent* agent, char** json,
                                    kube_iptables_agent_error* error) {
-  return GiveJson(agent, json, error, StateJsonOf);
+  return GiveJson(agent, json, error, [agent](NodeAgent& inside) -> absl::StatusOr<std::string> {
+    return DaemonStateJson({inside.state(), agent->recent});
+  });
 }
 
 int kube_iptables_agent_report_json(kube_iptables_agent* agent, char** json,

@@ -15,8 +15,6 @@ namespace kipt::agent {
 
 absl::Status CheckNamespace(NodeAgent& agent) { return HostedBy(agent).CheckNamespace(); }
 
-absl::StatusOr<std::string> StateJsonOf(NodeAgent& agent) { return AgentStateJson(agent.state()); }
-
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent) {
   const HostedAgent& hosted = HostedBy(agent);
   if (!hosted.last_report()) {

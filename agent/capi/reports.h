@@ -14,8 +14,6 @@ namespace kipt::agent {
 // HostedAgent::CheckNamespace.
 absl::Status CheckNamespace(NodeAgent& agent);
 
-// AgentStateJson.
-absl::StatusOr<std::string> StateJsonOf(NodeAgent& agent);
 // SyncJson of the last round. FailedPrecondition: there was none.
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent);
 // SyncJson of a round that is done now. Errors are NodeAgent::Sync's.

@@ -124,16 +124,16 @@ void AppendFamilies(const AgentState& state, std::string& out) {
   }
 }
 
-void AppendFindings(const AgentState& state, std::string& out) {
+void AppendFindings(const DaemonState& state, std::string& out) {
   absl::StrAppend(&out, "\nFindings: ", state.findings.size(), "\n");
   for (const Finding& finding : state.findings) {
     AppendLine(out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
                ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
                finding.repaired ? " (repaired): " : ": ", finding.message);
   }
-  if (!state.recent_blockers.empty())
+  if (!state.recent.blockers.empty())
     out += "Who wrote the last of other programs' rules among them:\n";
-  for (const std::string& blocker : state.recent_blockers) AppendLine(out, "  ", blocker);
+  for (const std::string& blocker : state.recent.blockers) AppendLine(out, "  ", blocker);
 }
 
 void AppendFights(const AgentState& state, std::string& out) {
@@ -171,7 +171,7 @@ void AppendStale(const AgentState& state, std::string& out) {
                   " (kube-iptables-agent status lists them)\n");
 }
 
-void AppendConntrack(const AgentState& state, const std::optional<ConntrackCounters>& counters,
+void AppendConntrack(const DaemonState& state, const std::optional<ConntrackCounters>& counters,
                      std::string& out) {
   if (!counters) return;
   absl::StrAppend(&out, "\nConnection tracking: ", counters->entries, " of ", counters->limit,
@@ -179,7 +179,7 @@ void AppendConntrack(const AgentState& state, const std::optional<ConntrackCount
   if (!state.conntrack_report.empty()) AppendLine(out, "  ", state.conntrack_report);
 }
 
-std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now,
+std::string StatuszText(const DaemonState& state, absl::string_view version, absl::Time now,
                         const std::optional<ConntrackCounters>& conntrack) {
   std::string out = absl::StrCat(
       "kube-iptables-agent statusz\n", kForPeople, "Started: ", TimeText(state.started),
@@ -204,9 +204,9 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendConntrack(state, conntrack, out);
   absl::StrAppend(&out, "\nUnexpected rules of other programs: ",
                   state.foreign_rules ? absl::StrCat(*state.foreign_rules) : "not reported", "\n");
-  for (const std::string& news : state.recent_foreign_rules) AppendLine(out, "  ", news);
+  for (const std::string& news : state.recent.foreign_rules) AppendLine(out, "  ", news);
   absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
-  for (const std::string& incident : state.recent_incidents) AppendLine(out, "  ", incident);
+  for (const std::string& incident : state.recent.incidents) AppendLine(out, "  ", incident);
   return out;
 }
 
@@ -219,7 +219,7 @@ std::string FlagzText(const Flags& flags) {
   return out;
 }
 
-HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl::Duration silence,
+HttpReply ReadyzReply(const HttpRequest& request, const DaemonState& state, absl::Duration silence,
                       absl::Duration limit) {
   std::vector<Check> checks = {LoopCheck(silence, limit),
                                // The agent keeps the configuration that it had.
@@ -240,11 +240,11 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
 
 }  // namespace
 
-Endpoints::Endpoints(Setup setup, AgentState state) : setup_(std::move(setup)) {
+Endpoints::Endpoints(Setup setup, DaemonState state) : setup_(std::move(setup)) {
   Publish(std::move(state));
 }
 
-void Endpoints::Publish(AgentState state) {
+void Endpoints::Publish(DaemonState state) {
   // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
   for (Fight& fight : state.fights) fight.by = WithoutCommandLines(std::move(fight.by));
   const absl::Duration age = std::max(absl::ZeroDuration(), setup_.now() - state.heartbeat);
@@ -293,7 +293,7 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
   std::unique_lock<std::mutex> lock(mutex_);
   if (request.path == "/statusz") {
     // A copy, so that Publish need not wait while it is formatted.
-    const AgentState state = state_;
+    const DaemonState state = state_;
     lock.unlock();
     return {.body = StatuszText(state, setup_.version, setup_.now(), setup_.conntrack())};
   }

@@ -28,10 +28,10 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/http_server.h"
-#include "agent/loop/agent_state.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
 #include "agent/process/files.h"
+#include "agent/report/daemon_state.h"
 
 namespace kipt::agent {
 
@@ -49,11 +49,11 @@ class Endpoints {
     std::function<std::optional<ConntrackCounters>()> conntrack = [] { return ReadConntrack(); };
   };
 
-  Endpoints(Setup setup, AgentState state);
+  Endpoints(Setup setup, DaemonState state);
 
   // Call it soon after the heartbeat moves: the steady clock then measures its age, so that setting
   // the time ends no process.
-  void Publish(AgentState state);
+  void Publish(DaemonState state);
   // The configuration as reloaded.
   void SetConfig(Config config);
   // The last audit, for /auditz; null: none.
@@ -77,7 +77,7 @@ class Endpoints {
 
   mutable std::mutex mutex_;  // guards all below, except the functions of `setup_`
   Setup setup_;
-  AgentState state_;
+  DaemonState state_;
   SteadyTime heartbeat_;
   std::shared_ptr<const NodeAudit> audit_;
 };

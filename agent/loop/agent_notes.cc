@@ -19,18 +19,8 @@
 namespace kipt::agent {
 namespace {
 
-constexpr size_t kRecent = 10;
-
 Item ItemOf(const Finding& finding) {
   return {finding.chain, std::string(ConditionName(finding.condition))};
-}
-
-// An Incident, NewForeignRules or Blocker.
-template <typename Noted>
-void NoteRecent(Noted noted, std::vector<std::string>& lines) {
-  noted.by = WithoutCommandLines(std::move(noted.by));
-  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", ToString(noted)));
-  if (lines.size() > kRecent) lines.pop_back();
 }
 
 }  // namespace
@@ -84,7 +74,6 @@ void Agent::NoteBlockers(Round& round) {
   for (Finding& finding : NewBlockersIn(round.report.plan)) {
     const Item item = ItemOf(finding);
     round.new_blockers.push_back({std::move(finding), attribution_.Of({&item, 1})});
-    NoteRecent(round.new_blockers.back(), state_.recent_blockers);
   }
 }
 
@@ -121,7 +110,6 @@ void Agent::NoteForeignRules(Round& round) {
     round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
                                           .counts = foreign_rules_->counts(),
                                           .by = attribution_.Of(ForeignItems())};
-    NoteRecent(*round.foreign_rules, state_.recent_foreign_rules);
   }
   foreign_rules_->Take();
   attribution_.ForgetAppeared();
@@ -203,7 +191,6 @@ void Agent::NoteState(const Round& round) {
   }
   if (!round.incident) return;
   ++state_.incidents;
-  NoteRecent(*round.incident, state_.recent_incidents);
 }
 
 }  // namespace kipt::agent

@@ -44,7 +44,7 @@ bool IsReady(const AgentState& state) {
                         [](const FamilyState& family) { return RowOf(family.phase).ready; });
 }
 
-std::string StatusLine(const AgentState& state) {
+std::string StatusLine(const AgentState& state, absl::Span<const std::string> problems) {
   std::string line;
   const auto add = [&line](absl::string_view subject, absl::string_view reason) {
     absl::StrAppend(&line, line.empty() ? "" : "; ", subject, reason.empty() ? "" : ": ", reason);
@@ -58,8 +58,7 @@ std::string StatusLine(const AgentState& state) {
   if (const std::string exposed = ExposedBecause(state); !exposed.empty()) {
     add("exposed", exposed);
   }
-  if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
-  if (!state.listen_problem.empty()) add(state.listen_problem, "");
+  for (const std::string& problem : problems) add(problem, "");
   if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
   return featuregates::Printable(line);
 }

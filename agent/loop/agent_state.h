@@ -13,6 +13,7 @@
 #include "absl/base/log_severity.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "agent/loop/incident.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
@@ -92,22 +93,9 @@ struct AgentState {
   absl::Time heartbeat = absl::InfinitePast();
   uint64_t checks = 0;
   uint64_t incidents = 0;
-  // The last ten, newest first, one line each, with the time, without the writers' arguments.
-  std::vector<std::string> recent_incidents;
   // Rules of other programs that drop, reject or redirect packets or set the whole mark, in the
-  // base chains that are read, without the expected ones; nothing: these are not reported. And the
-  // last ten new ones, as the incidents.
+  // base chains that are read, without the expected ones; nothing: these are not reported.
   std::optional<uint64_t> foreign_rules;
-  std::vector<std::string> recent_foreign_rules;
-  // The last ten Blockers, as the incidents.
-  std::vector<std::string> recent_blockers;
-  // Why the running configuration is not the one on disk, and why an address is not served. The
-  // program fills these in.
-  std::string config_problem;
-  std::string listen_problem;
-  // Who held the entries of connection tracking when it was last nearly full, with the time. The
-  // program fills it in.
-  std::string conntrack_report;
   // Why the agent must be restarted, or empty.
   std::string must_restart;
 
@@ -122,8 +110,8 @@ bool IsReady(const AgentState& state);
 // Why `family` keeps the agent from being ready; empty where it does not.
 std::string NotReadyBecause(const FamilyState& family);
 
-// "in place" or "ip degraded: ...; ip6 failed: ...": for the service manager, one line.
-std::string StatusLine(const AgentState& state);
+// "in place" or "ip degraded: ...; ip6 failed: ...; PROBLEM": for the service manager, one line.
+std::string StatusLine(const AgentState& state, absl::Span<const std::string> problems = {});
 
 }  // namespace kipt::agent
 

@@ -37,6 +37,8 @@ struct Event {
   std::vector<Fight> fights_begun = {};
   std::vector<Fight> fights_ended = {};
   std::optional<NewForeignRules> foreign_rules = {};
+  // Findings about rules of other programs that the round before did not have.
+  std::vector<Blocker> new_blockers = {};
   // Whose phase or reason changed.
   std::vector<FamilyState> changed_families = {};
 };

@@ -28,8 +28,6 @@ struct Round : Event {
   uint64_t lost_events = 0;
   // status is not OK where there is no backend yet, too.
   SyncReport report = {};
-  // New since the last round.
-  std::vector<Blocker> new_blockers = {};
   // What was retired, and what is claimed; where that was checked.
   std::optional<RetireReport> retirement = {};
 };

@@ -19,6 +19,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
+#include "agent/report/daemon_state.h"
 #include "agent/report/incident_records.h"
 #include "featuregates/feature_gates.h"
 
@@ -55,9 +56,9 @@ std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
 // know.
 inline constexpr absl::string_view kReportApiVersion = "kube-iptables-agent/v1";
 
-// What the agent knows, in one line, without the writers' arguments. A copy of the lists in
+// What a running agent knows, in one line, without the writers' arguments. A copy of the lists in
 // `state`, which are as long as what they report.
-std::string AgentStateJson(const AgentState& state);
+std::string DaemonStateJson(const DaemonState& state);
 // A round that ended at `time`, likewise. Lists are cut until it fits into `most_bytes`.
 std::string EventJson(absl::Time time, const Event& event, size_t most_bytes = size_t{64} << 10);
 

@@ -120,7 +120,7 @@ Json IncidentJson(absl::Time time, const Incident& incident, size_t most) {
   return json;
 }
 
-std::string AgentStateJson(const AgentState& state) {
+std::string DaemonStateJson(const DaemonState& state) {
   constexpr size_t kAll = static_cast<size_t>(-1);
   const auto family_json = [](const FamilyState& family) {
     Json json = FamilyStateJson(family);
@@ -154,10 +154,10 @@ std::string AgentStateJson(const AgentState& state) {
                {"heartbeat", TimeJson(state.heartbeat)},
                {"checks", state.checks},
                {"incidentCount", state.incidents},
-               {"recentIncidents", state.recent_incidents},
+               {"recentIncidents", state.recent.incidents},
                {"foreignRuleCount", state.foreign_rules},
-               {"recentForeignRules", state.recent_foreign_rules},
-               {"recentBlockers", state.recent_blockers},
+               {"recentForeignRules", state.recent.foreign_rules},
+               {"recentBlockers", state.recent.blockers},
                {"configProblem", state.config_problem},
                {"listenProblem", state.listen_problem},
                {"conntrackReport", state.conntrack_report},

@@ -146,7 +146,7 @@ void CheckDetection(const Hostile& hostile) {
 }
 
 void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
-  agent::AgentState state;
+  agent::DaemonState state;
   state.watching = state.config_problem = state.must_restart = hostile.message;
   state.families = {{.phase = agent::FamilyPhase::kFailed, .reason = hostile.message},
                     {.family = Family::kIPv6, .phase = agent::FamilyPhase::kDegraded}};
@@ -157,8 +157,8 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
                    .by = {.writers = {WriterOf(hostile)}, .others = false}}};
   if (plan.retirement) state.claimed = plan.retirement->kept;
   state.route_localnet.interfaces = {hostile.name};
-  state.recent_incidents = {hostile.comment};
-  state.recent_foreign_rules = state.recent_blockers = {hostile.comment};
+  state.recent.incidents = {hostile.comment};
+  state.recent.foreign_rules = state.recent.blockers = {hostile.comment};
   RequireLine(agent::StatusLine(state));
   agent::Flags flags;
   flags.config = flags.netns = flags.cni_conf_dir = hostile.name;

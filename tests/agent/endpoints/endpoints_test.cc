@@ -52,8 +52,8 @@ Config MakeConfig(const std::string& emulated = "1.27") {
   return *std::move(config);
 }
 
-AgentState MakeState(FamilyState ipv4, FamilyState ipv6) {
-  AgentState state;
+DaemonState MakeState(FamilyState ipv4, FamilyState ipv6) {
+  DaemonState state;
   state.started = kStart;
   state.heartbeat = kStart;
   state.emulated_version = {1, 27};
@@ -75,11 +75,11 @@ FamilyState Degraded(Family family) {
   return {.family = family, .phase = FamilyPhase::kDegraded, .since = kStart, .reason = "a fight"};
 }
 
-AgentState Fine() { return MakeState(InPlace(Family::kIPv4), InPlace(Family::kIPv6)); }
+DaemonState Fine() { return MakeState(InPlace(Family::kIPv4), InPlace(Family::kIPv6)); }
 
 class EndpointsTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Endpoints> Make(AgentState state) {
+  std::unique_ptr<Endpoints> Make(DaemonState state) {
     Endpoints::Setup setup{.version = "0.1.0", .flags = {}, .config = MakeConfig(), .metrics = [] {
                              return std::string("some_metric 1\n");
                            }};
@@ -106,34 +106,34 @@ struct HealthRow {
   std::string name;
   HttpRequest request;
   std::string body;
-  AgentState state = Fine();
+  DaemonState state = Fine();
   int status = 200;
   absl::Duration silence = absl::Seconds(1);
 };
 
-AgentState WithConfigProblem() {
-  AgentState state = Fine();
+DaemonState WithConfigProblem() {
+  DaemonState state = Fine();
   state.config_problem = "line 3";
   return state;
 }
-AgentState WithRestart() {
-  AgentState state = Fine();
+DaemonState WithRestart() {
+  DaemonState state = Fine();
   state.must_restart = "--netns";
   return state;
 }
 
-AgentState Exposed() {
-  AgentState state = Fine();
+DaemonState Exposed() {
+  DaemonState state = Fine();
   state.route_localnet.interfaces = {"eth0", "eth1"};
   return state;
 }
-AgentState WithListenProblem() {
-  AgentState state = Fine();
+DaemonState WithListenProblem() {
+  DaemonState state = Fine();
   state.listen_problem = "127.0.0.1:10271 is in use";
   return state;
 }
-AgentState WithoutFamilies() {
-  AgentState state = Fine();
+DaemonState WithoutFamilies() {
+  DaemonState state = Fine();
   state.families.clear();
   return state;
 }
@@ -233,7 +233,7 @@ TEST_F(EndpointsTest, AHeartbeatThatWasOldWhenPublishedIsOld) {
   time_.Pass(absl::Minutes(5));
   endpoints->Publish(Fine());
   EXPECT_EQ(endpoints->Health({"/livez"}).status, 500);
-  AgentState state = Fine();
+  DaemonState state = Fine();
   state.heartbeat = time_.now;
   endpoints->Publish(state);
   EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
@@ -245,7 +245,7 @@ TEST_F(EndpointsTest, AHeartbeatThatWasOldWhenPublishedIsOld) {
 // The time of day was set back after the loop had turned.
 TEST_F(EndpointsTest, AHeartbeatInTheFutureHidesNoDeadLoop) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
-  AgentState state = Fine();
+  DaemonState state = Fine();
   state.heartbeat = time_.now + absl::Hours(1);
   endpoints->Publish(state);
   time_.Pass(absl::Seconds(180));
@@ -262,7 +262,7 @@ TEST_F(EndpointsTest, IsReadyExactlyWhereTheStateIs) {
     time_ = Time();
     EXPECT_EQ(Make(row.state)->Health({"/readyz"}).status == 200, IsReady(row.state)) << row.name;
   }
-  EXPECT_EQ(Make(AgentState())->Health({"/readyz"}).status, 503);
+  EXPECT_EQ(Make(DaemonState())->Health({"/readyz"}).status, 503);
 }
 
 // ---- paths ----
@@ -339,7 +339,7 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
 // ---- statusz ----
 
 TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
-  AgentState state = MakeState(Degraded(Family::kIPv4), Failed(Family::kIPv6));
+  DaemonState state = MakeState(Degraded(Family::kIPv4), Failed(Family::kIPv6));
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below\n-j DROP", false}};
   state.fights = {{.chain = Filter("INPUT"),
                    .item = "-A INPUT -j KUBE-FIREWALL",
@@ -352,7 +352,7 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
   state.of_kube_proxy = state.stale;
   state.incidents = 7;
-  state.recent_incidents = {"what happened last"};
+  state.recent.incidents = {"what happened last"};
   const std::unique_ptr<Endpoints> endpoints = Make(state);
   time_.Pass(absl::Hours(27) + absl::Minutes(3) + absl::Seconds(4));
   const std::string body = endpoints->Inspect({"/statusz"}).body;
@@ -377,7 +377,7 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
 
 TEST_F(EndpointsTest, StatuszTellsHowFullConnectionTrackingIsAndWhoFilledIt) {
   conntrack_ = ConntrackCounters{.entries = 240000, .limit = 262144};
-  AgentState state = Fine();
+  DaemonState state = Fine();
   EXPECT_THAT(Make(state)->Inspect({"/statusz"}).body,
               HasSubstr("\nConnection tracking: 240000 of 262144 entries\n\nUnexpected"));
   state.conntrack_report = "then: 192.0.2.1";
@@ -421,34 +421,35 @@ TEST_F(EndpointsTest, TheLoopNeedNotWaitWhileStatuszIsFormatted) {
 TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
   struct Row {
     std::string name;
-    std::function<void(AgentState&)> change;
+    std::function<void(DaemonState&)> change;
     std::string line;
   };
   for (const Row& row : std::vector<Row>{
-           {"an hour", [](AgentState& state) { state.started -= absl::Hours(1); },
+           {"an hour", [](DaemonState& state) { state.started -= absl::Hours(1); },
             "Up: 1 hr 00 min 00 sec"},
-           {"a clock that was set back", [](AgentState& state) { state.started += absl::Hours(1); },
-            "Up: 0 hr 00 min 00 sec"},
+           {"a clock that was set back",
+            [](DaemonState& state) { state.started += absl::Hours(1); }, "Up: 0 hr 00 min 00 sec"},
            {"martian packets that are dropped",
-            [](AgentState& state) {
+            [](DaemonState& state) {
               state.martian_protection = true;
               state.martians_dropped = 7;
               state.route_localnet.interfaces = {"eth0", "eth1"};
             },
             "Martian packets: a rule drops them, 7 dropped since the start, route_localnet is 1 "
             "for eth0, eth1"},
-           {"martian packets that pass", [](AgentState& state) { state = Exposed(); },
+           {"martian packets that pass", [](DaemonState& state) { state = Exposed(); },
             "Martian packets: EXPOSED: route_localnet is 1 for eth0, eth1 and no rule keeps "
             "neighbours from 127.0.0.1 (CVE-2020-8558)"},
-           {"a restart", [](AgentState& state) { state = WithRestart(); }, "Must restart: --netns"},
+           {"a restart", [](DaemonState& state) { state = WithRestart(); },
+            "Must restart: --netns"},
            {"a claimed chain",
-            [](AgentState& state) {
+            [](DaemonState& state) {
               state.claimed = {{{Filter("KUBE-X"), ":KUBE-X", "why"},
                                 {{ClaimKind::kForeignJump, "jumped to by ip filter Y"}}}};
             },
             "  ip filter KUBE-X: :KUBE-X: jumped to by ip filter Y"}}) {
     SCOPED_TRACE(row.name);
-    AgentState state = Fine();
+    DaemonState state = Fine();
     row.change(state);
     const std::string text = Make(state)->Inspect({"/statusz"}).body;
     EXPECT_THAT(std::vector<std::string>(absl::StrSplit(text, '\n')), Contains(row.line));
@@ -458,7 +459,7 @@ TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
 // ---- flagz ----
 
 std::string FlagzText(const Flags& flags) {
-  const Endpoints endpoints({.flags = flags, .config = MakeConfig()}, AgentState());
+  const Endpoints endpoints({.flags = flags, .config = MakeConfig()}, DaemonState());
   return endpoints.Inspect({.path = "/flagz"}).body;
 }
 

@@ -18,20 +18,6 @@ namespace {
 
 // ---- what it remembers ----
 
-TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  for (uint32_t i = 1; i <= 12; ++i) {
-    kernel_.ActAs(4'194'305 + i, absl::StrCat("writer-", i, ";"));
-    // Two by turns: ten times running the same would be a fight.
-    kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", i % 2 == 0 ? Family::kIPv4 : Family::kIPv6));
-    ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == i; }));
-  }
-  const std::vector<std::string>& recent = agent_->state().recent_incidents;
-  ASSERT_THAT(recent, SizeIs(10));
-  EXPECT_THAT(recent.front(), HasSubstr("writer-12;"));
-  EXPECT_THAT(recent.back(), HasSubstr("writer-3;"));
-}
-
 TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("CNI-HOSTPORT-DNAT"));
   ASSERT_TRUE(Started(Mode::kLegacy));
@@ -69,23 +55,6 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
   ASSERT_TRUE(rounds_[1].incident.has_value());
   EXPECT_THAT(rounds_[1].incident->damage,
               ElementsAre(Field(&DamagedItem::kind, DamageKind::kRuleUnwanted)));
-}
-
-TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
-  const TemporaryTree tree;
-  tree.Link("pid_namespace", "pid:[4026531836]");
-  tree.Write("proc/4242/comm", "nft\n");
-  tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
-  AgentOptions options = Options(Mode::kCleanup);
-  options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
-  ASSERT_TRUE(StartedWith(options));
-  kernel_.ActAs(4242, "nft");
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->by.writers,
-              ElementsAre(Field(&Writer::command_line, "nft --token=secret")));
-  EXPECT_THAT(agent_->state().recent_incidents,
-              ElementsAre(AllOf(HasSubstr("nft (PID 4242)"), Not(HasSubstr("secret")))));
 }
 
 // ---- what it says of itself ----

@@ -246,18 +246,6 @@ AgentState WithRestart() {
   return state;
 }
 
-AgentState WithConfigProblem() {
-  AgentState state = State({kIpInPlace});
-  state.config_problem = "config.yaml:3: wrong";
-  return state;
-}
-
-AgentState WithListenProblem() {
-  AgentState state = State({kIpInPlace});
-  state.listen_problem = "127.0.0.1:10356 is in use";
-  return state;
-}
-
 struct Row {
   std::string name;
   AgentState state;
@@ -277,9 +265,6 @@ const Row kRows[] = {
     {"degraded", State({kIpDegraded}), "ip degraded: a finding", true},
     {"both", State({kIpDegraded, kIp6Failed}), "ip degraded: a finding; ip6 failed: not permitted"},
     {"a restart is due", WithRestart(), "must restart: --iptables-mode"},
-    {"the configuration is not the one on disk", WithConfigProblem(),
-     "configuration not reloaded: config.yaml:3: wrong", true},
-    {"an address is not served", WithListenProblem(), "127.0.0.1:10356 is in use", true},
     {"a reason of several lines",
      State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}),
      "ip failed: a\\nb\\tc", false, "a\nb\tc"},

@@ -34,7 +34,7 @@ Suspected By() {
 }
 
 // With something in every list.
-AgentState FullState() {
+AgentState FullAgentState() {
   const ExistingItem standing = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
   return {.started = kNoon,
           .emulated_version = {1, 27},
@@ -64,11 +64,15 @@ AgentState FullState() {
           .last_check = kNoon,
           .checks = 5,
           .incidents = 1,
-          .recent_incidents = {"then it was repaired"},
-          .foreign_rules = 7,
-          .recent_foreign_rules = {"-j DROP"},
-          .recent_blockers = {"ShadowedJump"},
-          .config_problem = "a typo"};
+          .foreign_rules = 7};
+}
+
+DaemonState FullState() {
+  return {FullAgentState(),
+          {.incidents = {"then it was repaired"},
+           .foreign_rules = {"-j DROP"},
+           .blockers = {"ShadowedJump"}},
+          "a typo"};
 }
 
 Event FullEvent(int damage) {
@@ -88,8 +92,8 @@ Event FullEvent(int damage) {
   return event;
 }
 
-TEST(AgentStateJsonTest, HasEveryValue) {
-  const std::string line = AgentStateJson(FullState());
+TEST(DaemonStateJsonTest, HasEveryValue) {
+  const std::string line = DaemonStateJson(FullState());
   EXPECT_THAT(line, Not(HasSubstr("\n")));
   EXPECT_THAT(line, Not(HasSubstr("hunter2"))) << "arguments may hold secrets";
   const Json json = Json::parse(line);
@@ -125,13 +129,44 @@ TEST(AgentStateJsonTest, HasEveryValue) {
   EXPECT_EQ(json["mustRestart"], "");
 }
 
-TEST(AgentStateJsonTest, NothingKnownIsNullOrEmptyAndEveryFieldIsThere) {
-  const Json empty = Json::parse(AgentStateJson({}));
-  const Json full = Json::parse(AgentStateJson(FullState()));
+TEST(DaemonStateJsonTest, NothingKnownIsNullOrEmptyAndEveryFieldIsThere) {
+  const Json empty = Json::parse(DaemonStateJson({}));
+  const Json full = Json::parse(DaemonStateJson(FullState()));
   for (const auto& [name, value] : full.items()) EXPECT_TRUE(empty.contains(name)) << name;
   EXPECT_EQ(empty["foreignRuleCount"], nullptr);
   EXPECT_EQ(empty["started"], nullptr);
   EXPECT_EQ(empty["families"], Json::array());
+}
+
+TEST(RecentEventsTest, AreTheLastTenNewestFirstWithoutTheWritersArguments) {
+  RecentEvents recent;
+  for (int i = 1; i <= 12; ++i) {
+    Event event = FullEvent(1);
+    event.incident->by.writers[0].command = absl::StrCat("writer-", i, ";");
+    event.new_blockers = {{.finding = FullState().findings[0], .by = By()}};
+    recent.Note(kNoon, event);
+  }
+  ASSERT_THAT(recent.incidents, SizeIs(10));
+  EXPECT_THAT(recent.incidents.front(), AllOf(HasSubstr("2027-01-15"), HasSubstr("writer-12;")));
+  EXPECT_THAT(recent.incidents.back(), HasSubstr("writer-3;"));
+  EXPECT_THAT(recent.foreign_rules.front(), HasSubstr("-s 10.0.0.0/8 -j DROP"));
+  EXPECT_THAT(recent.blockers.front(), HasSubstr("BitConflict"));
+  for (const auto* lines : {&recent.incidents, &recent.foreign_rules, &recent.blockers}) {
+    EXPECT_THAT(*lines, ::testing::Each(Not(HasSubstr("hunter2"))));
+  }
+  recent.Note(kNoon, {});
+  EXPECT_THAT(recent.incidents.front(), HasSubstr("writer-12;")) << "a quiet round";
+}
+
+TEST(DaemonStateTest, TheStatusLineHasTheProgramsProblemsToo) {
+  DaemonState state;
+  EXPECT_EQ(StatusLine(state), "in place");
+  state.config_problem = "config.yaml:3: wrong\n";
+  state.listen_problem = "127.0.0.1:10356 is in use";
+  EXPECT_EQ(StatusLine(state),
+            R"(configuration not reloaded: config.yaml:3: wrong\n; 127.0.0.1:10356 is in use)");
+  state.must_restart = "--iptables-mode";
+  EXPECT_THAT(StatusLine(state), StartsWith("must restart: --iptables-mode; configuration"));
 }
 
 TEST(EventJsonTest, HasEveryValue) {
@@ -145,7 +180,7 @@ TEST(EventJsonTest, HasEveryValue) {
   EXPECT_EQ(json["incident"]["damage"], Json::parse(R"([{"family": "ip6", "table": "filter",
       "chain": "INPUT", "kind": "jump_missing", "text": "-A INPUT 0"}])"));
   EXPECT_EQ(json["incident"]["repairMicroseconds"], 900);
-  EXPECT_EQ(json["fightsBegun"], Json::parse(AgentStateJson(FullState()))["fights"]);
+  EXPECT_EQ(json["fightsBegun"], Json::parse(DaemonStateJson(FullState()))["fights"]);
   EXPECT_EQ(json["fightsEnded"], Json::array());
   EXPECT_EQ(json["newForeignRules"]["rules"][0]["text"], "-s 10.0.0.0/8 -j DROP");
   EXPECT_EQ(json["newForeignRules"]["counts"][0]["count"], 1);
@@ -169,9 +204,9 @@ TEST(EventJsonTest, ListsAreCutUntilTheyFit) {
 }
 
 TEST(StateJsonTest, BytesOfOthersAreEscaped) {
-  AgentState state = FullState();
+  DaemonState state = FullState();
   state.fights[0].by.writers[0].command = "a\xff\x1b[31m\u202e";
-  const std::string line = AgentStateJson(state);
+  const std::string line = DaemonStateJson(state);
   for (const char byte : line) ASSERT_TRUE(byte >= ' ' && byte < 0x7f) << line;
 }
 
@@ -191,7 +226,7 @@ TEST(StateJsonTest, EveryFieldIsInTheReference) {
       if (inner.is_structured()) self(self, inner);
     }
   };
-  visit(visit, Json::parse(AgentStateJson(FullState())));
+  visit(visit, Json::parse(DaemonStateJson(FullState())));
   visit(visit, Json::parse(EventJson(kNoon, FullEvent(1))));
   EXPECT_EQ(missing, std::set<std::string>());
 }
