@@ -238,12 +238,6 @@ TEST_F(SaveParserTest, AgreesOnRulesOfOurOwn) {
   EXPECT_EQ(opaque_, 0);
 }
 
-TEST_F(SaveParserTest, CountersChangeNothing) {
-  Load(Family::kIPv4, absl::StrCat("*filter\n:THEIRS - [0:0]\n:LEAF - [0:0]\n",
-                                   Rules(Family::kIPv4, "THEIRS", kFilterRules), "COMMIT\n"));
-  EXPECT_EQ(Parse(Family::kIPv4, {"-c"}), Parse(Family::kIPv4));
-}
-
 TEST_F(SaveParserTest, ACommentOfSeveralLinesIsOneRule) {
   const std::string comment = "first\n-A INPUT -j DROP\nCOMMIT\n*nat \"\\'";
   MustRun({"iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", comment, "-j", "RETURN"});

@@ -46,48 +46,6 @@ TEST_F(NftProgramsTest, WritesWhatIptablesSavePrintsAsOurText) {
   }
 }
 
-TEST_F(NftProgramsTest, WritesWhatIptablesCheckFinds) {
-  for (const Family family : netlink::kFamilies) {
-    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
-    for (const auto& [chain, rule] : AllRules(family)) {
-      const std::string command =
-          absl::StrCat(Iptables(family), " -t ", netlink::TableName(chain.table), " -C ",
-                       chain.name, " ", ToString(family, rule));
-      const ProgramResult result = Shell(command);
-      EXPECT_EQ(result.exit_code, 0) << command << "\n" << result;
-    }
-  }
-}
-
-TEST_F(NftProgramsTest, ReadsWhatIptablesWrites) {
-  for (const Family family : netlink::kFamilies) {
-    std::string filter = "*filter\n:TEST - [0:0]\n:ELSE - [0:0]\n";
-    std::string nat = "*nat\n:TESTNAT - [0:0]\n";
-    std::vector<Rule> expected_filter;
-    std::vector<Rule> expected_nat;
-    for (const auto& [chain, rule] : AllRules(family)) {
-      const bool is_nat = chain.table == Table::kNat;
-      absl::StrAppend(is_nat ? &nat : &filter, "-A ", chain.name, " ", ToString(family, rule),
-                      "\n");
-      (is_nat ? expected_nat : expected_filter).push_back(rule);
-    }
-    MustRun({Iptables(family) + "-restore"}, absl::StrCat(filter, "COMMIT\n", nat, "COMMIT\n"));
-    const ChainId filter_chain{family, Table::kFilter, "TEST"};
-    const ChainId nat_chain{family, Table::kNat, "TESTNAT"};
-    const Snapshot snapshot = Read({filter_chain, nat_chain});
-    const auto rules = [&](const ChainId& chain) {
-      std::vector<Rule> found;
-      for (const ObservedRule& rule : snapshot.Find(chain)->rules) {
-        EXPECT_NE(rule.rule(), nullptr) << ToString(family, rule);
-        if (rule.rule() != nullptr) found.push_back(*rule.rule());
-      }
-      return found;
-    };
-    EXPECT_EQ(rules(filter_chain), expected_filter);
-    EXPECT_EQ(rules(nat_chain), expected_nat);
-  }
-}
-
 TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
   MustRun({"nft", "-f", "-"}, R"(
     table ip filter {
