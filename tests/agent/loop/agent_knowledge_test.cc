@@ -11,7 +11,6 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -69,23 +68,6 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
   ASSERT_TRUE(rounds_[1].incident.has_value());
   EXPECT_THAT(rounds_[1].incident->damage,
               ElementsAre(Field(&DamagedItem::kind, DamageKind::kRuleUnwanted)));
-}
-
-TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
-  const TemporaryTree tree;
-  tree.Link("pid_namespace", "pid:[4026531836]");
-  tree.Write("proc/4242/comm", "nft\n");
-  tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
-  AgentOptions options = Options(Mode::kCleanup);
-  options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
-  ASSERT_TRUE(StartedWith(options));
-  kernel_.ActAs(4242, "nft");
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->by.writers,
-              ElementsAre(Field(&Writer::command_line, "nft --token=secret")));
-  EXPECT_THAT(agent_->state().recent_incidents,
-              ElementsAre(AllOf(HasSubstr("nft (PID 4242)"), Not(HasSubstr("secret")))));
 }
 
 // ---- what it says of itself ----
