@@ -16,20 +16,13 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
 using netlink::ChainId;
 using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteRule;
 using netlink::Family;
-using netlink::Jump;
 using netlink::ObservedRule;
 using netlink::Operation;
-using netlink::Return;
-using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
-using netlink::Transaction;
 
 class NftProgramsTest : public NftBackendTest {};
 
@@ -93,47 +86,6 @@ TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
   }
   EXPECT_THAT(texts6, ElementsAre("-d fd00::/64 -m comment --comment six -j RETURN",
                                   "! -s ::1/128 -j DROP"));
-}
-
-TEST_F(NftProgramsTest, RestoreTextDoesWhatApplyDoes) {
-  for (const Family family : netlink::kFamilies) {
-    SCOPED_TRACE(netlink::FamilyName(family));
-    const ChainId input{family, Table::kFilter, "INPUT"};
-    const ChainId old{family, Table::kFilter, "OLD"};
-    const std::string before = absl::StrCat(
-        "*filter\n:OLD - [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -j OLD\n-A INPUT -j ACCEPT\n",
-        "COMMIT\n*nat\n-A POSTROUTING -o lo -j ACCEPT\nCOMMIT\n");
-    const Netns other = NewNetns();
-    MustRun({Iptables(family) + "-restore"}, before);
-    {
-      const InNetns inside(other);
-      MustRun({Iptables(family) + "-restore"}, before);
-    }
-    const Snapshot snapshot = Read({input});
-    const std::vector<ObservedRule>& rules = snapshot.Find(input)->rules;
-    ASSERT_EQ(rules.size(), 3U);
-    std::vector<Operation> operations = AllOperations(family);
-    operations.emplace_back(AddRule{.chain = input,
-                                    .rule = Rule{.target = Jump{"TEST"}},
-                                    .before = rules[0].handle,
-                                    .number = 1});
-    operations.emplace_back(AddRule{.chain = input,
-                                    .rule = Rule{.comment = "second", .target = Return{}},
-                                    .before = rules[0].handle,
-                                    .number = 2});
-    operations.emplace_back(DeleteRule{
-        .chain = input, .handle = rules[1].handle, .number = 4, .rule = *rules[1].rule()});
-    operations.emplace_back(DeleteChain{old});
-    operations.emplace_back(CreateChain{{family, Table::kNat, "POSTROUTING"}});
-    operations.emplace_back(Append({family, Table::kNat, "POSTROUTING"},
-                                   Rule{.comment = "x y", .target = Jump{"TESTNAT"}}));
-    const Transaction transaction{.generation = snapshot.generation, .operations = operations};
-    ASSERT_THAT(backend_->Apply(transaction), IsOk());
-    const std::string applied = Save(family);
-    const InNetns inside(other);
-    MustRun({Iptables(family) + "-restore", "--noflush"}, ToRestoreText(transaction, family));
-    EXPECT_EQ(Save(family), applied);
-  }
 }
 
 TEST_F(NftProgramsTest, MakesOnlyTheBaseChainItNeedsAsIptablesMakesIt) {
