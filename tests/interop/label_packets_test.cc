@@ -362,21 +362,6 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentSetsTheL
   ExpectNoPlainPacketWasLost();
 }
 
-TEST_P(LabelFlipPacketsTest, SyncDropsWhatIsLabelledWheneverTheGateIsOn) {
-  FlipBySync(/*on=*/true, "retire");
-  StartSending();
-  for (int i = 0; i < kFlips && !HasFatalFailure(); ++i) {
-    AddComponentThatJumps();
-    ExpectLabelsAct(Watch());
-    RemoveComponent();
-    FlipBySync(/*on=*/false, "retire");
-    EXPECT_FALSE(Stands("filter", "KUBELET-FIREWALL"));
-    ExpectNobodyActs(Watch());
-    FlipBySync(/*on=*/true, "retire");
-  }
-  ExpectNoPlainPacketWasLost();
-}
-
 // --stale-chains=keep, the default.
 TEST_P(LabelFlipPacketsTest, SyncLetsNothingThroughWhereStaleChainsAreKept) {
   FlipBySync(/*on=*/true, "keep");

@@ -86,31 +86,6 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMasqueradeMarkWhereKubePostroutingCle
   EXPECT_EQ(Outer("OUTPUT", " marked"), 0);
 }
 
-TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkOfAKubeletBeforeThat) {
-  for (const IpFamily family : kBothFamilies) {
-    Kubelet(KubeletForm::k1_17, {.family = family, .mode = GetParam()});
-  }
-  Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Load(RoundObserver());
-  EXPECT_EQ(Ask(kMasqueradedPort), Masqueraded());
-  EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
-  EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
-  EXPECT_GE(Outer("OUTPUT", ""), 2 * kCalls) << "the others are not marked";
-}
-
-// A network plugin's rule that decides first.
-TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkWhereKubePostroutingIsNotReached) {
-  SyncWith({});
-  Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Change({"-t", "nat", "-I", "POSTROUTING", "-o", kTunnelInterface, "-j", "ACCEPT"});
-  Load(RoundObserver());
-  EXPECT_EQ(Ask(kMasqueradedPort), Unchanged(kMasqueradedPort));
-  EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
-  EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
-  EXPECT_EQ(Packets("nat", {"-A KUBE-POSTROUTING", "-j MASQUERADE"}), kCalls)
-      << "the outer packets are masqueraded in place of the inner ones";
-}
-
 // Nothing clears the drop mark, so what is dropped is the tunnel's packet, by the node's own
 // traffic's rule, and the IPv6 ones by IPv4's.
 TEST_P(LabelTunnelTest, TheDropMarkOfAnInnerPacketDropsTheOuterOne) {
