@@ -120,11 +120,6 @@ TEST_F(DaemonLifecycleTest, AnAddressThatCannotBeHadIsToldButNoReasonNotToBeRead
   EXPECT_TRUE(WaitUntil([] { return !absl::StrContains(Readyz(), "192.0.2.7"); })) << Readyz();
 }
 
-TEST_F(DaemonLifecycleTest, AnAddressThatIsWrongInItselfIsAFlagError) {
-  StartOnly({"--healthz-bind-address=localhost:10270"});
-  EXPECT_EQ(daemon().Wait(), kExitUsage) << daemon().Output();
-}
-
 // The service manager holds the ports also while no agent runs.
 TEST_F(DaemonLifecycleTest, ListensOnTheSocketsThatTheServiceManagerPasses) {
   StartProgram({"systemd-socket-activate", "--listen=127.0.0.1:10271", "--listen=127.0.0.1:10270",

@@ -122,24 +122,6 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereTheConnectionIsLab
   EXPECT_GE(Packets("filter", {"-A KUBELET-FIREWALL"}), 2 * kCalls) << "before the tunnel";
 }
 
-// A pod of the other node calls: what this node sends into the tunnel are answers.
-TEST_P(LabelTunnelTest, OuterPacketsOfAnswersCarryNoMarkAndNoLabel) {
-  const std::vector<Way> from_tunnel = {Way::kFromTunnel};
-  SyncWith({.cleanup = true, .labels = true});
-  Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
-  Load(RoundObserver());
-  auto calls = world_->Open(from_tunnel, kMasqueradedPort);
-  const Answers masqueraded = TunnelWorld::Masqueraded(from_tunnel, kMasqueradedPort);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), masqueraded) << i;
-  EXPECT_GE(Outer("OUTPUT", ""), 3 * kCalls);
-  EXPECT_GE(Packets("mangle", {"inner label 114"}), 3 * kCalls) << "all answers are labelled";
-  for (const char* const chain : {"OUTPUT", "POSTROUTING"}) {
-    for (const char* const what : {" marked", " label 114", " label 115"}) {
-      EXPECT_EQ(Outer(chain, what), 0) << chain << what;
-    }
-  }
-}
-
 // The same rule that decides first: then labels do not masquerade either, and leak nothing.
 TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereKubeletPostroutingIsNotReached) {
   SyncWith({.labels = true});
