@@ -59,7 +59,6 @@ class AgentTest : public NetnsTest {
   // A program that must succeed; what it printed.
   static std::string Output(std::vector<std::string> argv);
 
-  // Empty where there is no such file.
   // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
   static std::string IptablesLegacyTables(IpFamily family);
   // What looking must not change: the loaded modules, the legacy tables and everything of nft.
