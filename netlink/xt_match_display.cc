@@ -216,6 +216,8 @@ Spelling PhysicalDevice(const char (&name)[IFNAMSIZ], const char (&mask)[IFNAMSI
   if (!rest_is_zero) return std::nullopt;
   // With its NUL, all of the name counts.
   if (counted > plain->size()) return plain;
+  // iptables leaves the plus sign in the name.
+  if (counted + 1 == plain->size() && plain->back() == '+') return plain;
   return counted == plain->size() ? Spelling(*plain + "+") : std::nullopt;
 }
 

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -70,16 +69,6 @@ class TwoBackendsTest : public NetnsTest {
   std::unique_ptr<TwoBackends> both_;
 };
 
-TEST_F(TwoBackendsTest, AgreeOnWhatWasDoneThroughBoth) {
-  EXPECT_THAT(Disagreement(), IsEmpty());
-  ASSERT_THAT(both_->Apply({TakeRule{kUserChain, 1}, PutRule{kUserChain, kReturnMarked, 0}}),
-              IsOk());
-  EXPECT_THAT(Disagreement(), IsEmpty());
-  EXPECT_EQ(both_->model().at(kUserChain).size(), 2U);
-  ASSERT_THAT(both_->Flush(), IsOk());
-  EXPECT_THAT(Disagreement(), IsEmpty());
-}
-
 TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
   struct Row {
     std::string name;
@@ -96,22 +85,6 @@ TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
        {"iptables-nft", "-A", "KUBE-A", "-j", "DROP"},
        {"iptables-nft", "-D", "KUBE-A", "3"},
        "the reading of nft"},
-      {"one bit of a mask",
-       {"iptables-legacy", "-R", "KUBE-A", "1", "-m", "comment", "--comment", "the \"one\"", "-m",
-        "mark", "--mark", "0x8000/0x8001", "-j", "RETURN"},
-       {"iptables-legacy", "-R", "KUBE-A", "1", "-m", "comment", "--comment", "the \"one\"", "-m",
-        "mark", "--mark", "0x8000/0x8000", "-j", "RETURN"},
-       "0x8000/0x8001"},
-      {"an option that no model has",
-       {"ip6tables-nft", "-t", "nat", "-R", "POSTROUTING", "1", "-p", "tcp", "-j", "MASQUERADE",
-        "--random-fully"},
-       {"ip6tables-nft", "-t", "nat", "-R", "POSTROUTING", "1", "-j", "MASQUERADE",
-        "--random-fully"},
-       "-p tcp"},
-      {"a rule gone",
-       {"ip6tables-legacy", "-t", "nat", "-F", "POSTROUTING"},
-       {"ip6tables-legacy", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE", "--random-fully"},
-       "POSTROUTING"},
       {"a chain that nobody made",
        {"iptables-legacy", "-t", "mangle", "-N", "nobodys"},
        {"iptables-legacy", "-t", "mangle", "-X", "nobodys"},
@@ -124,17 +97,6 @@ TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
     ASSERT_EQ(RunProgram(row.repair).exit_code, 0);
     EXPECT_THAT(Disagreement(), IsEmpty());
   }
-}
-
-TEST_F(TwoBackendsTest, SeeRulesInAnotherOrder) {
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-D", "KUBE-A", "2"}).exit_code, 0);
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-I", "KUBE-A", "-j", "DROP"}).exit_code, 0);
-  EXPECT_THAT(Disagreement(), HasSubstr("saves of nft and legacy, ip:"));
-}
-
-TEST_F(TwoBackendsTest, SayWhichOneRefuses) {
-  EXPECT_THAT(both_->Apply({RemoveChain{kUserChain}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nft: ")));
 }
 
 }  // namespace

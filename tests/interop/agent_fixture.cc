@@ -3,9 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,15 +45,9 @@ ProgramResult AgentTest::Agent(const std::string& command, const AgentSettings& 
 }
 
 ProgramResult AgentTest::AgentAsNobody(std::vector<std::string> arguments) {
-  namespace fs = std::filesystem;
-  const TemporaryFile beside("");
-  const fs::path copy = fs::path(beside.directory()) / "kube-iptables-agent";
-  std::error_code error;
-  fs::permissions(beside.directory(), fs::perms(0755), error);
-  fs::copy_file(AgentProgram(), copy, error);
-  EXPECT_FALSE(error) << copy << ": " << error.message();
+  const UserCopy copy(AgentProgram());
   arguments.insert(arguments.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534",
-                                       "--clear-groups", copy.string()});
+                                       "--clear-groups", copy.path()});
   return RunProgram(std::move(arguments));
 }
 
@@ -81,13 +73,6 @@ std::string AgentTest::Output(std::vector<std::string> argv) {
   return result.out;
 }
 
-std::string AgentTest::FileText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::string AgentTest::IptablesLegacyTables(IpFamily family) {
   const std::string text =
       FileText(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
@@ -105,6 +90,14 @@ std::string AgentTest::TablesAndModules() {
   return absl::StrCat("modules:\n", modules, "ip:\n", IptablesLegacyTables(IpFamily::kIpv4),
                       "\nip6:\n", IptablesLegacyTables(IpFamily::kIpv6), "\nnft:\n",
                       Output({"/usr/sbin/nft", "list", "ruleset"}));
+}
+
+UserCopy::UserCopy(const std::string& program) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::permissions(beside_.directory(), fs::perms(0755), error);
+  fs::copy_file(program, path_, error);
+  EXPECT_FALSE(error) << path_ << ": " << error.message();
 }
 
 std::string TestNameOf(IptablesMode mode) { return mode == IptablesMode::kNft ? "Nft" : "Legacy"; }

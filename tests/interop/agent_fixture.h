@@ -24,6 +24,9 @@ inline constexpr int kExitDifferences = 2;
 inline constexpr int kExitUsage = 64;
 
 inline constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
+// A configuration file of our own kind begins with this.
+inline constexpr char kConfigHead[] =
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 inline constexpr const char* kIptablesTables[] = {"mangle", "nat", "filter"};
 
 // What chooses the mode, as flags.
@@ -43,7 +46,7 @@ class AgentTest : public NetnsTest {
   static ProgramResult Agent(std::vector<std::string> arguments);
   // `kube-iptables-agent COMMAND` with the flags of `settings`.
   static ProgramResult Agent(const std::string& command, const AgentSettings& settings);
-  // As an ordinary user, who may not be able to look into the build tree: a copy of the program.
+  // As an ordinary user.
   static ProgramResult AgentAsNobody(std::vector<std::string> arguments);
   // `sync` that must succeed.
   static void Sync(const AgentSettings& settings);
@@ -56,8 +59,6 @@ class AgentTest : public NetnsTest {
   // A program that must succeed; what it printed.
   static std::string Output(std::vector<std::string> argv);
 
-  // Empty where there is no such file.
-  static std::string FileText(const std::string& path);
   // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
   static std::string IptablesLegacyTables(IpFamily family);
   // What looking must not change: the loaded modules, the legacy tables and everything of nft.
@@ -85,6 +86,18 @@ class TemporaryFile {
   TemporaryTree tree_;
   const std::string directory_ = tree_.root();
   const std::string path_ = tree_.Path("config.yaml");
+};
+
+// A copy of the program that an ordinary user may run, who may not be able to look into the build
+// tree.
+class UserCopy {
+ public:
+  explicit UserCopy(const std::string& program);
+  const std::string& path() const { return path_; }
+
+ private:
+  TemporaryFile beside_{""};
+  const std::string path_ = beside_.directory() + "/kube-iptables-agent";
 };
 
 }  // namespace kipt::testing

@@ -11,9 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,11 +31,9 @@ using Json = nlohmann::json;
 constexpr absl::Duration kWait = absl::Seconds(5);
 
 std::string Capture(const std::string& name) {
-  std::ifstream file(absl::StrCat(KIPT_CAPTURES_DIR, "/", name));
-  std::ostringstream text;
-  text << file.rdbuf();
-  EXPECT_NE(text.str(), "") << name;
-  return text.str();
+  std::string text = FileText(absl::StrCat(KIPT_CAPTURES_DIR, "/", name));
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 class BeforeChangeTest : public RetireTest, public ::testing::WithParamInterface<IptablesMode> {
@@ -207,32 +203,6 @@ TEST_P(BeforeChangeTest, OneConnectionOverLocalhostIsEnough) {
   EXPECT_THAT(Bad("kube-proxy-nftables"), Contains(found));
 }
 
-// ---- every change ----
-
-TEST_P(BeforeChangeTest, NodesOfEachGenerationHaveNothingToRepair) {
-  ASSERT_TRUE(MakeCounter("ct_state_invalid_dropped_pkts"));
-  ASSERT_TRUE(MakeCounter("localhost_nps_accepted_pkts"));
-  for (const std::string version : {"1.17", "1.23", "1.24", "1.25", "1.28", "1.31"}) {
-    SCOPED_TRACE(version);
-    for (const IpFamily family : kBothFamilies) {
-      const Iptables iptables = {.family = family, .mode = GetParam()};
-      const std::string v = family == IpFamily::kIpv4 ? "v4" : "v6";
-      const ProgramResult loaded = iptables.Replace(
-          version == "1.31" ? Capture(absl::StrCat("kube-proxy-1.31-A-", v, ".save"))
-                            : KubeProxySave(version, iptables));
-      ASSERT_EQ(loaded.exit_code, 0) << loaded;
-    }
-    for (const char* change : {"kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"}) {
-      std::vector<std::string> bad = Bad(change);
-      // Up to 1.19, its own jump from INPUT keeps its chains.
-      if (version == "1.17" && change != std::string("iptables-nft")) {
-        EXPECT_EQ(std::erase(bad, "warning CleanupBlocked filter/KUBE-SERVICES"), 2U);
-      }
-      EXPECT_THAT(bad, IsEmpty()) << change;
-    }
-  }
-}
-
 TEST_P(BeforeChangeTest, AFileThatJumpsToAMissingChainIsNotLoadedFromThereOn) {
   const TemporaryTree host;
   const std::string saved =
@@ -368,18 +338,6 @@ TEST_P(BeforeChangeTest, ARemedyEndsItsFinding) {
   }
 }
 
-// ---- iptables-legacy to nft ----
-
-TEST_P(BeforeChangeTest, OnlyRulesInLegacyStayThere) {
-  Load("*filter\n-A INPUT -s 192.0.2.0/24 -j DROP\nCOMMIT\n");
-  const std::string found = "warning LegacyRulesStay ";
-  if (GetParam() == IptablesMode::kLegacy) {
-    EXPECT_THAT(Bad("iptables-nft"), Contains(found));
-  } else {
-    EXPECT_THAT(Bad("iptables-nft"), Not(Contains(found)));
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Modes, BeforeChangeTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });
 
@@ -474,17 +432,6 @@ INSTANTIATE_TEST_SUITE_P(Rules, ProbeTest, ::testing::ValuesIn(kProbes),
                          [](const auto& row) { return row.param.name; });
 
 class HostTest : public RetireTest {};
-
-TEST_F(HostTest, AFamilyThatKubeletGaveUpIsFound) {
-  const Iptables ip6 = {.family = IpFamily::kIpv6};
-  for (const char* const table : {"mangle", "nat", "filter"}) {
-    ASSERT_EQ(ip6.Run({"-t", table, "-N", "KUBE-KUBELET-CANARY"}).exit_code, 0);
-  }
-  ProgramResult audit = Agent({"audit", "--cni-conf-dir=" + cni_dir()});
-  EXPECT_THAT(audit.out, HasSubstr("error   FamilySkipped  ip\n"));
-  audit = Agent({"audit", "--cni-conf-dir=" + cni_dir(), "--ip-families=ipv6"});
-  EXPECT_THAT(audit.out, Not(HasSubstr("FamilySkipped")));
-}
 
 TEST_F(HostTest, ALockThatIsHeldForLongIsFound) {
   ASSERT_EQ(RunProgram({"iptables-legacy", "-N", "OWN"}).exit_code, 0);

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,8 +25,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 constexpr char kConflist[] = "net.d/10-podnet.conflist";
 constexpr uint16_t kPodPort = 8053;
 
@@ -137,25 +134,21 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   }
 
   void StartWithGate(bool cleanup) {
-    WriteGate(cleanup);
+    WriteGate(file_, cleanup);
     std::vector<std::string> flags = CommonFlags();
     flags.push_back("--config=" + file_.path());
     flags.push_back("--stale-chains=retire");
     StartOnly(flags);
     ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   }
-  void WriteGate(bool cleanup) const {
-    std::ofstream(file_.path()) << kHead << "featureGates: {IPTablesOwnershipCleanup: "
-                                << (cleanup ? "true" : "false") << "}\n";
-  }
   void SwitchGateOff() {
-    WriteGate(/*cleanup=*/false);
+    WriteGate(file_, /*cleanup=*/false);
     ASSERT_TRUE(WaitUntil([this] { return Stands("KUBE-MARK-DROP"); })) << daemon().Output();
   }
   // And waits until what nobody uses is gone.
   void SwitchGateOn() {
     const double retired = Metric("kube_iptables_agent_retired_total");
-    WriteGate(/*cleanup=*/true);
+    WriteGate(file_, /*cleanup=*/true);
     ASSERT_TRUE(MetricReaches("kube_iptables_agent_retired_total", retired + 1))
         << daemon().Output();
     ASSERT_FALSE(Stands("KUBE-MARK-DROP"));
@@ -206,7 +199,7 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   }
 
   const Iptables iptables_ = {.mode = GetParam()};
-  const TemporaryFile file_{kHead};
+  const TemporaryFile file_{kConfigHead};
   const TemporaryTree tree_;
   json plugin_;
 };
@@ -273,15 +266,6 @@ TEST_P(CniPortmapTest, ItsConfigurationAloneKeepsTheChainWhenAllPodsAreGone) {
   SwitchGateOff();
   SwitchGateOn();
   EXPECT_FALSE(Stands("KUBE-MARK-MASQ")) << "nobody asks for it any more";
-}
-
-TEST_P(CniPortmapTest, AuditFindsItInTheNetworksOwnSubFolder) {
-  tree_.Remove(kConflist);
-  tree_.Write(kConflist, R"({"cniVersion": "1.1.0", "name": "podnet"})");
-  tree_.Write("net.d/podnet/20-portmap.conf", plugin_.dump());
-  const json finding = FindingOf(Findings(/*cleanup=*/true), "CniConfig");
-  EXPECT_EQ(finding["chain"], "nat/KUBE-MARK-MASQ");
-  EXPECT_EQ(finding["details"], json({tree_.Path("net.d/podnet/20-portmap.conf")}));
 }
 
 TEST_P(CniPortmapTest, OnAFreshNodeTheConfigurationAloneTellsThatTheNextAddWillFail) {

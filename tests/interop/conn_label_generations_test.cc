@@ -105,11 +105,6 @@ class ConnLabelGenerationsTest
   }
 };
 
-TEST_P(ConnLabelGenerationsTest, IsTheOneTheTestSaysItIs) {
-  EXPECT_THAT(Theirs(IpFamily::kIpv4).Run({"--version"}).out,
-              HasSubstr(std::get<0>(GetParam()).version));
-}
-
 TEST_P(ConnLabelGenerationsTest, ListsAndChecksEachRuleThatWeMade) {
   SyncLabels();
   for (const IpFamily family : kBothFamilies) {

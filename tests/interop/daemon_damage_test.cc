@@ -268,50 +268,6 @@ TEST_P(EitherModeDamageTest, WhoPutsARuleBeforeOrIntoOursIsNamed) {
   }
 }
 
-TEST_P(EitherModeDamageTest, AnAdminsDropOfEverythingIsLeftAloneAndMakesItNotReady) {
-  Start();
-  // Before our jumps, so that the endpoints are to be reached all the same.
-  Do(IpFamily::kIpv4, {"-I", "INPUT", "-i", "lo", "-j", "ACCEPT"});
-  Do(IpFamily::kIpv4, {"-I", "OUTPUT", "-o", "lo", "-j", "ACCEPT"});
-  Do(IpFamily::kIpv4,
-     {"-A", "KUBE-FIREWALL", "-m", "comment", "--comment", "closed for repair", "-j", "DROP"});
-  ASSERT_TRUE(daemon().Prints("ip is failed: ForeignDropsEverything")) << daemon().Output();
-  EXPECT_TRUE(WaitUntil([] { return !IsReady(); }));
-  EXPECT_THAT(Readyz(), HasSubstr("ForeignDropsEverything"));
-  EXPECT_THAT(Readyz(), HasSubstr("[+]ip6"));
-  // What is damaged beside it is repaired, and it stays.
-  Do(IpFamily::kIpv4, {"-t", "nat", "-F", "KUBE-MARK-MASQ"});
-  ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
-  const Content content = ContentOf(Of(IpFamily::kIpv4));
-  EXPECT_EQ(content.at("filter/KUBE-FIREWALL").back(),
-            "-A KUBE-FIREWALL -m comment --comment \"closed for repair\" -j DROP");
-  EXPECT_EQ(content.at("nat/KUBE-MARK-MASQ").size(), 1U);
-  Do(IpFamily::kIpv4,
-     {"-D", "KUBE-FIREWALL", "-m", "comment", "--comment", "closed for repair", "-j", "DROP"});
-  EXPECT_TRUE(BecomesReady()) << Readyz();
-}
-
-TEST_P(EitherModeDamageTest, PoliciesOfBaseChainsOutliveTheRepair) {
-  Start();
-  for (const IpFamily family : kBothFamilies) {
-    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) Do(family, {"-P", chain, "DROP"});
-  }
-  int incidents = 0;
-  for (const IpFamily family : kBothFamilies) {
-    for (const auto& arguments : {std::vector<std::string>{"-F"},
-                                  {"-D", "INPUT", "-j", "KUBE-FIREWALL"},
-                                  {"-F", "KUBE-FIREWALL"}}) {
-      Do(family, arguments);
-      ASSERT_TRUE(daemon().Prints(kIncident, ++incidents)) << daemon().Output();
-    }
-    const std::string rules = Of(family).Run({"-S"}).out;
-    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
-      EXPECT_THAT(rules, HasSubstr(absl::StrCat("-P ", chain, " DROP\n")));
-    }
-    EXPECT_THAT(rules, HasSubstr("-A INPUT -j KUBE-FIREWALL\n"));
-  }
-}
-
 TEST_P(EitherModeDamageTest, AFlushThatTakesNothingOfOursIsNoIncident) {
   Load(GetParam(), kForeignRules);
   Start();

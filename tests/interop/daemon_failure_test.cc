@@ -43,17 +43,6 @@ TEST_F(DaemonFailureTest, AProgramThatIsMissingIsWaitedFor) {
   EXPECT_TRUE(daemon().Prints("ip is in place"));
 }
 
-TEST_F(DaemonFailureTest, AProgramThatVanishesLaterIsWaitedFor) {
-  Start(kLegacyIptables, {"--iptables-sync-period=2s"});
-  {
-    InPlaceOf missing("/dev/null", kLegacyProgram);
-    ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
-    EXPECT_FALSE(IsReady());
-  }
-  EXPECT_TRUE(BecomesReady()) << Readyz();
-  EXPECT_GE(Metric("kube_iptables_agent_sync_errors_total"), 1);
-}
-
 TEST_F(DaemonFailureTest, ALockThatIsHeldTooLongIsToldWithItsHolderAndWaitedFor) {
   {
     const LockHolder holder("/run/xtables.lock", absl::Minutes(1));

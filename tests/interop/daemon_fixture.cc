@@ -2,7 +2,7 @@
 #include "tests/interop/daemon_fixture.h"
 
 #include <csignal>
-#include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -70,6 +70,11 @@ void DaemonTest::FillInput(int rules) {
                     ".", i & 255, " drop\n");
   }
   ASSERT_EQ(RunProgram({"/usr/sbin/nft", "-f", "-"}, batch).exit_code, 0);
+}
+
+void DaemonTest::WriteGate(const TemporaryFile& file, bool cleanup) {
+  std::ofstream(file.path()) << kConfigHead << "featureGates: {IPTablesOwnershipCleanup: "
+                             << (cleanup ? "true" : "false") << "}\n";
 }
 
 bool DaemonTest::BecomesClean(const AgentSettings& settings) {

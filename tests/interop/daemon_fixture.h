@@ -17,9 +17,6 @@ namespace kipt::testing {
 
 inline constexpr int kHealthPort = 10270;
 inline constexpr int kMetricsPort = 10271;
-// A configuration file of our own kind begins with this.
-inline constexpr char kConfigHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 
 class DaemonTest : public AgentTest {
  public:
@@ -47,6 +44,8 @@ class DaemonTest : public AgentTest {
   bool MetricReaches(const std::string& name, double value, const std::string& labels = "");
   // So many DROPs of another program at the end of ip filter INPUT, in one commit.
   static void FillInput(int rules);
+  // Leaves `file` with nothing but the gate IPTablesOwnershipCleanup.
+  static void WriteGate(const TemporaryFile& file, bool cleanup);
   // Everything that `plan` would change is in place again.
   bool BecomesClean(const AgentSettings& settings);
 

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file changes under a running daemon.
-#include <unistd.h>
-
-#include <atomic>
+// The configuration file changes under a running daemon; and `run --observe`, the daemon as a
+// packaged unit first starts it: it tells what it would do, and does it once it is told to.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/matchers.h"
 
@@ -25,12 +22,6 @@ class DaemonReloadTest : public DaemonTest {
   void Write(const std::string& more) const { WriteTo(file_.path(), more); }
   static void WriteTo(const std::string& path, const std::string& more) {
     std::ofstream(path) << kConfigHead << more;
-  }
-  // As most editors save: a new file takes the old one's place.
-  void Replace(const std::string& more) const {
-    const std::string beside = file_.path() + ".new";
-    WriteTo(beside, more);
-    ASSERT_EQ(rename(beside.c_str(), file_.path().c_str()), 0);
   }
   // Without the flags of AgentSettings, which would win over the file.
   void StartWith(const std::vector<std::string>& flags) {
@@ -49,36 +40,6 @@ class DaemonReloadTest : public DaemonTest {
 
   TemporaryFile file_{kConfigHead};
 };
-
-TEST_F(DaemonReloadTest, AFileWrittenInPlaceIsUsedWithinASecond) {
-  StartWithFile();
-  Write(kLegacyMode);
-  EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
-  EXPECT_THAT(daemon().Output(),
-              HasSubstr("Using the new configuration (the file has changed); featureGates: "));
-  EXPECT_THAT(daemon().Output(), HasSubstr("; mode: legacy, was cleanup\n"));
-  EXPECT_THAT(daemon().Output(), Not(HasSubstr("Repaired"))) << "nobody damaged anything";
-}
-
-TEST_F(DaemonReloadTest, AFileReplacedByAnEditorIsUsed) {
-  StartWithFile();
-  Replace(kLegacyMode);
-  EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
-}
-
-TEST_F(DaemonReloadTest, AFileThatIsReplacedAllTheTimeIsUsedAllTheSame) {
-  StartWithFile();
-  std::atomic<bool> ended = false;
-  std::thread writer([&] {
-    while (!ended) {
-      Replace(kLegacyMode);
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-  });
-  EXPECT_TRUE(WaitUntil(IsLegacyMode, absl::Seconds(5))) << daemon().Output();
-  ended = true;
-  writer.join();
-}
 
 TEST_F(DaemonReloadTest, AConfigMapVolumeThatIsSwappedIsUsed) {
   namespace fs = std::filesystem;
@@ -150,6 +111,61 @@ TEST_F(DaemonReloadTest, BackAndForthLeavesWhatWasThereAndTellsItInMetrics) {
       << "kept, as kubelet keeps them";
   EXPECT_TRUE(IsLegacyMode());
   EXPECT_TRUE(IsReady());
+}
+
+class DaemonObserveTest : public DaemonReloadTest {
+ protected:
+  static std::string Rules() { return RunProgram({"nft", "list", "ruleset"}).out; }
+  static bool HasFirewall() {
+    return RunProgram({"iptables-nft", "-S", "KUBE-FIREWALL"}).exit_code == 0;
+  }
+};
+
+TEST_F(DaemonObserveTest, TellsWhatItWouldDoAndDoesNothing) {
+  StartWith({"--observe"});
+  EXPECT_EQ(Rules(), "");
+  EXPECT_THAT(daemon().Output(), HasSubstr("Would: "));
+  EXPECT_THAT(daemon().Output(), HasSubstr("block incoming localnet connections"));
+  EXPECT_THAT(Readyz(), HasSubstr("[+]ip ok: observed since "));
+  EXPECT_THAT(Readyz(), HasSubstr("needed, and not made (observe)"));
+  EXPECT_EQ(Metric("kube_iptables_agent_observing"), 1);
+  EXPECT_GT(Metric("kube_iptables_agent_pending_changes", "family=\"ip\""), 2);
+  EXPECT_EQ(Stop(SIGTERM), 0);
+  EXPECT_EQ(Rules(), "");
+}
+
+TEST_F(DaemonObserveTest, NoticesDamageAndLeavesIt) {
+  ASSERT_EQ(RunProgram({AgentProgramPath(), "sync"}).exit_code, 0);
+  StartWith({"--observe"});
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_hint_present", 2));
+  EXPECT_EQ(Metric("kube_iptables_agent_pending_changes"), 0);
+  ASSERT_EQ(RunProgram({"iptables-nft", "-F", "KUBE-FIREWALL"}).exit_code, 0);
+  EXPECT_TRUE(MetricReaches("kube_iptables_agent_pending_changes", 1, "family=\"ip\""));
+  EXPECT_THAT(daemon().Output(), HasSubstr("ip is observed: 1 change is needed"));
+  EXPECT_THAT(RunProgram({"iptables-nft", "-S", "KUBE-FIREWALL"}).out, Not(HasSubstr("localnet")));
+}
+
+TEST_F(DaemonObserveTest, TheFileTurnsItIntoAnAgentThatWritesAndBack) {
+  Write("observe: true\n");
+  StartWith({"--config=" + file_.path()});
+  ASSERT_EQ(Rules(), "");
+  Write("observe: false\n");
+  EXPECT_TRUE(WaitUntil(HasFirewall)) << daemon().Output();
+  EXPECT_TRUE(WaitUntil([] {
+    return absl::StrContains(HttpGet(kMetricsPort, "/metrics").body,
+                             "\nkube_iptables_agent_observing 0\n");
+  }));
+  Write("observe: true\n");
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_observing", 1));
+  ASSERT_EQ(RunProgram({"nft", "flush", "ruleset"}).exit_code, 0);
+  EXPECT_TRUE(WaitUntil([] { return Metric("kube_iptables_agent_pending_changes") > 4; }));
+  EXPECT_FALSE(HasFirewall());
+}
+
+TEST_F(DaemonObserveTest, OneShotCommandsDoWhatTheirNamesSay) {
+  Write("observe: true\n");
+  EXPECT_EQ(RunProgram({AgentProgramPath(), "sync", "--config=" + file_.path()}).exit_code, 0);
+  EXPECT_TRUE(HasFirewall());
 }
 
 }  // namespace

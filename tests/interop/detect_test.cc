@@ -26,22 +26,18 @@ using Json = nlohmann::json;
 
 class DetectTest : public AgentTest {
  protected:
-  static void Run(const std::vector<std::string>& argv) {
-    const ProgramResult result = RunProgram(argv);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
-  static void Shell(const std::string& script) { Run({"/bin/sh", "-ec", script}); }
+  static void Shell(const std::string& script) { MustRun({"/bin/sh", "-ec", script}); }
 
   // kubelet's commands for the hint and its canaries, by one of the two iptables.
   static void KubeletWith(const std::string& variant, bool hint = true) {
     for (const char* const program : {"iptables", "ip6tables"}) {
       const std::string command = absl::StrCat("/usr/sbin/", program, "-", variant);
-      if (hint) Run({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
+      if (hint) MustRun({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
       for (const char* const table : kIptablesTables) {
-        Run({command, "-w", "5", "-N", "KUBE-KUBELET-CANARY", "-t", table});
+        MustRun({command, "-w", "5", "-N", "KUBE-KUBELET-CANARY", "-t", table});
       }
-      Run({command, "-w", "5", "-t", "filter", "-N", "KUBE-FIREWALL"});
-      Run({command, "-w", "5", "-t", "filter", "-I", "INPUT", "-j", "KUBE-FIREWALL"});
+      MustRun({command, "-w", "5", "-t", "filter", "-N", "KUBE-FIREWALL"});
+      MustRun({command, "-w", "5", "-t", "filter", "-I", "INPUT", "-j", "KUBE-FIREWALL"});
     }
   }
 
@@ -148,13 +144,6 @@ TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
   EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
 }
 
-TEST_F(DetectTest, ANodeOfOurOwnIsNftInBothModesOfTheAgent) {
-  for (const bool ownership_cleanup : {true, false}) {
-    Sync({.ownership_cleanup = ownership_cleanup});
-    Detect("nft", kExitOk);
-  }
-}
-
 TEST_F(DetectTest, ANodeOfKubeletsNftIsNft) {
   for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_27GateOn, {family});
   Detect("nft", kExitOk);
@@ -165,11 +154,6 @@ TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   const Json json = Detect("nft", kExitOk);
   EXPECT_EQ(json["families"][0]["evidence"][2]["says"], "none");
   EXPECT_EQ(json["families"][0]["evidence"][3]["says"], "nft");
-}
-
-TEST_F(DetectTest, ANodeOfKubeletsLegacyIsLegacy) {
-  KubeletWith("legacy");
-  Detect("legacy", kExitOk);
 }
 
 TEST_F(DetectTest, AnOldKubeletsLegacyIsKnownByItsCanary) {
@@ -196,56 +180,16 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   ExpectInOtherMode("legacy", "ip mangle KUBE-IPTABLES-HINT", {"--iptables-mode=nft"});
 }
 
-TEST_F(DetectTest, AHintBesideTheOthersCanaryAndRulesDecides) {
-  KubeletWith("legacy", /*hint=*/false);
-  KubeletWith("nft");
-  Detect("nft", kExitOk);
-  ExpectInOtherMode("legacy", "ip mangle KUBE-KUBELET-CANARY");
-}
-
-// iptables-wrappers takes nft for any mark in nft; we take the stronger mark.
-TEST_F(DetectTest, ALegacyHintBesideAnOldNftCanaryIsLegacy) {
-  KubeletWith("nft", /*hint=*/false);
-  KubeletWith("legacy");
-  const ProgramResult result = Agent({"detect"});
-  EXPECT_EQ(result.exit_code, kExitDifferences) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: legacy\n"), HasSubstr("and so takes nft")));
-  EXPECT_EQ(WrappersAnswer(), "nft");
-}
-
 TEST_F(DetectTest, OtherPeoplesRulesTellToo) {
   for (const char* const program : {"iptables-legacy", "ip6tables-legacy"}) {
-    Run({absl::StrCat("/usr/sbin/", program), "-w", "5", "-A", "FORWARD", "-j", "ACCEPT"});
+    MustRun({absl::StrCat("/usr/sbin/", program), "-w", "5", "-A", "FORWARD", "-j", "ACCEPT"});
   }
   Detect("legacy", kExitOk);
   for (const char* const program : {"iptables-nft", "ip6tables-nft"}) {
-    Run({absl::StrCat("/usr/sbin/", program), "-t", "nat", "-N", "DOCKER"});
+    MustRun({absl::StrCat("/usr/sbin/", program), "-t", "nat", "-N", "DOCKER"});
   }
   const Json json = Detect("unknown", kExitFailed);
   EXPECT_FALSE(json["families"][0]["contradiction"].get<bool>());
-}
-
-TEST_F(DetectTest, EmptyBaseChainsAndEmptyLegacyTablesTellNothing) {
-  Shell("/usr/sbin/iptables-legacy -w 5 -t mangle -S; /usr/sbin/ip6tables-legacy -w 5 -S");
-  Shell("/usr/sbin/iptables-nft -N X; /usr/sbin/iptables-nft -A INPUT -j ACCEPT");
-  Shell("/usr/sbin/iptables-nft -F; /usr/sbin/iptables-nft -X");
-  Detect("none", kExitOk);
-}
-
-TEST_F(DetectTest, NativeTablesOfOthersTellNothing) {
-  Shell(
-      "/usr/sbin/nft 'table ip other { chain c { type filter hook input priority 0; accept; }; }'");
-  Detect("none", kExitOk);
-}
-
-TEST_F(DetectTest, FamiliesThatDifferAreRefusedForBothButNotForOne) {
-  Run({"/usr/sbin/iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
-  Run({"/usr/sbin/ip6tables-legacy", "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
-  const ProgramResult both = Agent({"sync"});
-  EXPECT_EQ(both.exit_code, kExitFailed);
-  EXPECT_THAT(both.err, HasSubstr("ip uses iptables nft and ip6 uses legacy"));
-  EXPECT_EQ(Agent({"sync", "--ip-families=ipv4"}).exit_code, kExitOk);
-  EXPECT_EQ(Agent({"detect"}).exit_code, kExitOk);
 }
 
 // What lives in the mode that the host's program does not select.

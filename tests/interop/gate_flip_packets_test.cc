@@ -3,7 +3,6 @@
 // Packets that never cease, while IPTablesOwnershipCleanup is switched back and forth and what is
 // stale is retired: no martian comes in, and nothing that a third party has marked leaves with the
 // address of its sender.
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -26,20 +25,6 @@ namespace {
 constexpr int kPerSecond = 2000;
 constexpr uint16_t kMartianPort = 4001;
 constexpr uint16_t kServicePort = 4002;
-
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
-
-// What of the martians came to the node, before iptables sees them.
-constexpr char kWitness[] = R"(
-table inet observer {
-  counter martians { }
-  chain arrived {
-    type filter hook prerouting priority -400
-    iifname "outside" ip daddr 127.0.0.0/8 counter name martians
-  }
-}
-)";
 
 // Who beside kubelet has packets masqueraded.
 enum class ThirdParty { kNobody, kJumps, kSetsTheBit };
@@ -67,13 +52,8 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
     listener_.reset();
   }
 
-  void WriteGate(bool cleanup) const {
-    std::ofstream(file_.path()) << kHead << "featureGates: {IPTablesOwnershipCleanup: "
-                                << (cleanup ? "true" : "false") << "}\n";
-  }
-
   void StartWithGateOff() {
-    WriteGate(/*cleanup=*/false);
+    WriteGate(file_, /*cleanup=*/false);
     StartOnly({"--config=" + file_.path(), "--stale-chains=retire",
                "--cni-conf-dir=" + no_cni_.root(), "--iptables-sync-period=1s",
                absl::StrCat("--iptables-mode=", NameOf(GetParam().iptables))});
@@ -106,7 +86,7 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
   // Switches the gate and waits until that has been done in the kernel.
   void Flip(bool cleanup) {
     const double retired = Metric("kube_iptables_agent_retired_total");
-    WriteGate(cleanup);
+    WriteGate(file_, cleanup);
     const auto done = [&] {
       return cleanup ? Metric("kube_iptables_agent_retired_total") > retired
                      : Metric("kube_iptables_agent_mode_info", ",mode=\"legacy\"") == 1;
@@ -135,8 +115,6 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
     return packets;
   }
 
-  static uint64_t MartiansArrived() { return Witnessed().at("martians"); }
-
   // Both streams, from the client.
   void StartSending() {
     const InNetns outside(world_->client());
@@ -145,7 +123,7 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
   }
 
   const Iptables iptables_ = {.mode = GetParam().iptables};
-  const TemporaryFile file_{kHead};
+  const TemporaryFile file_{kConfigHead};
   const TemporaryTree no_cni_;
   std::optional<PacketWorld> world_;
   std::optional<PacketTaker> listener_;
@@ -167,7 +145,7 @@ TEST_P(GateFlipPacketsTest, NoMartianComesInAndNothingMarkedLeavesUnmasqueraded)
   if (GetParam().third_party != ThirdParty::kNobody) AddThirdParty();
   // Or the ports of one address would not be enough for the connections of half a minute.
   SetSysctl("netfilter/nf_conntrack_udp_timeout", "2");
-  ASSERT_EQ(RunProgram({"nft", "-f", "-"}, kWitness).exit_code, 0);
+  WitnessMartians();
   listener_->Forget();
   receiver_->Forget();
   const absl::Time start = absl::Now();
@@ -272,6 +250,16 @@ const EffectRow kXtRows[] = {
     {"NfqueueInAChain",
      ":OUTER - [0:0]\n-A OUTER -j NFQUEUE --queue-num 7 --queue-bypass\n-I INPUT -j OUTER", true},
     {"NfqueueAboveOurs", "-I KUBE-FIREWALL -j NFQUEUE --queue-num 7 --queue-bypass", true},
+    {"AcceptAboveOurs", "-I KUBE-FIREWALL -j ACCEPT", true},
+    {"AJumpForSomePackets", "-I INPUT -i lo -j KUBE-FIREWALL\n-D INPUT -j KUBE-FIREWALL", true},
+    {"AcceptInAChainOfAChain",
+     ":OUTER - [0:0]\n:INNER - [0:0]\n-A INNER -p udp -j RETURN\n-A INNER -j ACCEPT\n"
+     "-A OUTER -j INNER\n-I INPUT -j OUTER",
+     false},
+    {"AcceptBehindAChainOfAChain",
+     ":OUTER - [0:0]\n:INNER - [0:0]\n-A INNER -p udp -j RETURN\n-A INNER -j ACCEPT\n"
+     "-A OUTER -j INNER\n-A OUTER -j ACCEPT\n-I INPUT -j OUTER",
+     true},
     {"Log", "-I INPUT -j LOG", false},
     {"Nflog", "-I INPUT -j NFLOG", false},
     {"Audit", "-I INPUT -j AUDIT --type accept", false},

@@ -149,16 +149,6 @@ TEST_F(IncidentsTest, OfTheNamespaceThatTheDaemonIsSentTo) {
   ExpectNoneHere();
 }
 
-// The kernel soon gives the number of a namespace that has ended to a new one.
-TEST_F(IncidentsTest, OfANamespaceThatHasEndedAreNotOfANewOneWithItsNumber) {
-  KeepOne();
-  Json ended = Json::parse(agent::ReadRecords(file_)->front());
-  ended["networkNamespace"]["cookie"] = 1;
-  Rewrite(ended);
-  ExpectNoneHere();
-  EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out, HasSubstr(", which has ended) Repaired"));
-}
-
 TEST_F(IncidentsTest, OfAnEarlierBootAndOfAnOlderReleaseAreShownOnRequest) {
   KeepOne();
   Json json = Json::parse(agent::ReadRecords(file_)->front());
@@ -175,37 +165,6 @@ TEST_F(IncidentsTest, OfAnEarlierBootAndOfAnOlderReleaseAreShownOnRequest) {
   ExpectNoneHere();
   EXPECT_THAT(Agent({"incidents", flag_, "--all"}).out,
               HasSubstr("Z (unknown boot and network namespace) Repaired"));
-}
-
-TEST_F(IncidentsTest, AreShownOnRequestWhereTheBootIdIsHidden) {
-  KeepOne();
-  const auto blind = [&](const std::string& command) -> std::vector<std::string> {
-    return {"unshare", "--mount", "sh", "-c",
-            absl::StrCat("mount -t tmpfs none /proc/sys/kernel/random && exec ", AgentProgramPath(),
-                         " ", command, " ", flag_)};
-  };
-  for (const char* command : {"incidents", "status"}) {
-    const ProgramResult without = RunProgram(blind(command));
-    EXPECT_THAT(without.out, Not(HasSubstr("Repaired"))) << command;
-    EXPECT_EQ(CountOf("/proc/sys/kernel/random/boot_id: No such file", without.err), 1) << without;
-  }
-  EXPECT_THAT(RunProgram(blind("incidents --all")).out,
-              HasSubstr("Z (boot and network namespace not compared) Repaired"));
-  StartProgram(blind("run"));
-  ASSERT_TRUE(BecomesReady()) << daemon().Output();
-  EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, Not(HasSubstr("Repaired")));
-  Damage();
-  EXPECT_EQ(CountOf("Incidents are kept without their boot", daemon().Output()), 1);
-  EXPECT_TRUE(
-      WaitUntil([] { return CountOf("Repaired", HttpGet(kMetricsPort, "/statusz").body) == 1; }));
-  ASSERT_TRUE(WaitUntil([&] { return Listed({"--all"}).size() == 2; }));
-  EXPECT_EQ(Listed({"--all"})[0]["bootID"], nullptr);
-}
-
-TEST_F(IncidentsTest, AreTheLastTen) {
-  StartKeeping();
-  for (int i = 0; i < 12; ++i) Damage();
-  EXPECT_TRUE(Keeps(10));
 }
 
 TEST_F(IncidentsTest, OfAHostileWriterAreEscaped) {
@@ -225,22 +184,6 @@ TEST_F(IncidentsTest, OfAHostileWriterAreEscaped) {
   StartKeeping();
   const std::string statusz = HttpGet(kMetricsPort, "/statusz").body;
   EXPECT_THAT(statusz, AllOf(HasSubstr("[2J"), Not(HasSubstr("\x1b"))));
-}
-
-TEST_F(IncidentsTest, OfAHostileFileAreNone) {
-  for (const std::string& hostile :
-       {std::string("\x1b]0;title\x07\n"), std::string(1 << 20, '['), std::string("[\n") + '\0'}) {
-    std::ofstream(file_, std::ios::binary) << hostile;
-    const ProgramResult text = Incidents();
-    EXPECT_THAT(text.out + text.err, Not(HasSubstr("\x1b")));
-    EXPECT_EQ(Agent({"status", flag_, "--iptables-mode=nft"}).err, "");
-    Start({}, {flag_});
-    EXPECT_TRUE(daemon().Prints("Incidents do not outlive this process: ")) << daemon().Output();
-    Damage();
-    Stop(SIGTERM);
-    std::filesystem::remove(file_);
-    Output({"nft", "flush ruleset"});
-  }
 }
 
 TEST_F(IncidentsTest, ADiskThatIsFullOrReadOnlyIsReportedOnceAndRepairsGoOn) {

@@ -165,13 +165,6 @@ TEST_F(OldReaderTest, RulesThat189WroteAreReadWrongBy187) {
   EXPECT_THAT(read.Rules("nat", "KUBE-POSTROUTING"), Contains(kReturnAll));
 }
 
-TEST_F(OldReaderTest, RulesThatWeWroteAreNot) {
-  Sync(Legacy());
-  const SavedRules read = SavedRules::Of(old_);
-  EXPECT_THAT(read.Rules("filter", "KUBE-FIREWALL"), Not(Contains(kDropAll)));
-  EXPECT_THAT(read.Rules("nat", "KUBE-POSTROUTING"), Not(Contains(kReturnAll)));
-}
-
 // kubernetes #112477: a container's older iptables saves and restores the host's rules.
 TEST_F(OldReaderTest, WhatItsSaveAndRestoreDestroyedIsRepaired) {
   Kubelet(KubeletForm::k1_27GateOff, own_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One config, two kinds of iptables: the same answer, and each leaves the other's kernel interface
-// alone.
+// alone. The tables and base chains that iptables owns stay iptables' own.
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -213,6 +213,87 @@ TEST_P(IptablesModesTest, LegacySyncsAtTheSameTimeDoubleNothing) {
 INSTANTIATE_TEST_SUITE_P(Gate, IptablesModesTest, ::testing::Bool(), [](const auto& row) {
   return std::string(row.param ? "GateOn" : "GateOff");
 });
+
+// ---- the tables and base chains that iptables owns ----
+
+class EitherIptablesTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static void SyncWith(bool ownership_cleanup) {
+    Sync({.ownership_cleanup = ownership_cleanup, .iptables = GetParam()});
+  }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
+};
+
+TEST_P(EitherIptablesTest, ADropPolicySurvivesEverySync) {
+  for (const IpFamily family : kBothFamilies) {
+    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+      EXPECT_EQ(Of(family).Run({"-P", chain, "DROP"}).exit_code, 0);
+      EXPECT_EQ(Of(family).Run({"-t", "mangle", "-P", chain, "DROP"}).exit_code, 0);
+    }
+  }
+  const auto expect_drop = [](const std::string& when) {
+    for (const IpFamily family : kBothFamilies) {
+      for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+        for (const char* table : {"filter", "mangle"}) {
+          const ProgramResult result = Of(family).Run({"-t", table, "-S", chain});
+          EXPECT_THAT(result.out, HasSubstr(absl::StrCat("-P ", chain, " DROP\n"))) << when;
+        }
+      }
+    }
+  };
+  SyncWith(/*ownership_cleanup=*/true);
+  expect_drop("first sync, cleanup mode");
+  SyncWith(/*ownership_cleanup=*/false);
+  expect_drop("legacy mode after cleanup mode");
+  SyncWith(/*ownership_cleanup=*/false);
+  expect_drop("second sync");
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Of(family).Run({"-F"}).exit_code, 0);
+  }
+  SyncWith(/*ownership_cleanup=*/false);
+  expect_drop("after a flush");
+  SyncWith(/*ownership_cleanup=*/true);
+  expect_drop("back in cleanup mode");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, EitherIptablesTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+// nft lets an admin give a nat base chain a DROP policy, which iptables does not.
+using BaseChainTest = AgentTest;
+TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
+  MustRun({"/usr/sbin/nft", "-f", "-"},
+          "table ip nat {\n"
+          "  chain POSTROUTING { type nat hook postrouting priority 100; policy drop; }\n"
+          "}\n");
+  Sync({.ownership_cleanup = false});
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "chain", "ip", "nat", "POSTROUTING"}),
+              HasSubstr("policy drop;"));
+}
+
+class UnhookedBaseChainTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    if (HasFatalFailure()) return;
+    MustRun({"nft", "-f", "-"},
+            "add table ip filter\nadd chain ip filter INPUT\nadd rule ip filter INPUT counter\n");
+    before_ = Table();
+  }
+  static std::string Table() {
+    return Output({"/usr/sbin/nft", "-a", "list", "table", "ip", "filter"});
+  }
+  std::string before_;
+};
+
+TEST_F(UnhookedBaseChainTest, IsReportedAndNeverRecreated) {
+  for (const bool ownership_cleanup : {false, true}) {
+    const ProgramResult result = Agent("sync", {.ownership_cleanup = ownership_cleanup});
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    EXPECT_THAT(result.out + result.err, HasSubstr("BaseChainNotHooked")) << result;
+    EXPECT_EQ(Table(), before_);
+  }
+}
 
 }  // namespace
 }  // namespace kipt::testing

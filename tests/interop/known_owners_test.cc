@@ -2,10 +2,8 @@
 //
 // Rules that the real programs made (testdata/owners) have their owner's name in reports; and a
 // name is no more than a name: whatever a chain is called, sync and retire leave it alone.
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -22,11 +20,9 @@ namespace {
 using Json = nlohmann::json;
 
 std::string Captured(const std::string& name) {
-  std::ifstream file(absl::StrCat(KIPT_OWNERS_DIR, "/", name));
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_NE(text.str(), "") << name;
-  return text.str();
+  std::string text = FileText(absl::StrCat(KIPT_OWNERS_DIR, "/", name));
+  EXPECT_NE(text, "") << name;
+  return text;
 }
 
 class KnownOwnersTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {
@@ -36,36 +32,8 @@ class KnownOwnersTest : public AgentTest, public ::testing::WithParamInterface<I
     const ProgramResult result = Of(family).Restore(text);
     ASSERT_EQ(result.exit_code, 0) << result;
   }
-  static Json Call(std::vector<std::string> arguments) {
-    arguments.emplace_back("--output=json");
-    arguments.push_back(absl::StrCat("--iptables-mode=", NameOf(GetParam())));
-    return Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false);
-  }
   static SavedRules Saved(IpFamily family) { return SavedRules::Of(Of(family)); }
 };
-
-TEST_P(KnownOwnersTest, ExplainNamesTheProgramWhoseChainItIs) {
-  for (const char* file : {"ufw-0.36.2-v4.save", "docker-20.10.24-v4.save",
-                           "netavark-1.4.0-v4.save", "libvirt-9.0.0-v4.save"}) {
-    Load(IpFamily::kIpv4, Captured(file));
-  }
-  Load(IpFamily::kIpv6, Captured("ufw-0.36.2-v6.save"));
-  const std::pair<const char*, const char*> rows[] = {
-      {"filter/ufw-before-input", "ufw"},
-      {"filter/ufw6-before-input", "ufw"},
-      {"filter/DOCKER-ISOLATION-STAGE-1", "Docker"},
-      {"nat/NETAVARK-HOSTPORT-DNAT", "netavark (Podman)"},
-      {"filter/LIBVIRT_FWX", "libvirt"}};
-  for (const auto& [chain, owner] : rows) {
-    SCOPED_TRACE(chain);
-    const Json explained = Call({"explain", chain});
-    ASSERT_TRUE(explained.is_array());
-    EXPECT_EQ(explained[0]["owner"], owner);
-    EXPECT_EQ(explained[0]["madeBy"], absl::StrCat(owner, ", by its name"));
-    EXPECT_EQ(explained[0]["what"],
-              absl::StrCat("By its name a chain of ", owner, ", not of Kubernetes."));
-  }
-}
 
 // Each is a name of a known program's, or nearly one of Kubernetes', and is used by nobody.
 const std::vector<std::string>& Imitations() {

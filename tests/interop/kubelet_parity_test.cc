@@ -40,9 +40,6 @@ class KubeletParityTest
   AgentSettings settings() const { return {cleanup(), bits(), mode()}; }
   Iptables Of(IpFamily family) const { return {.family = family, .mode = mode()}; }
   Iptables iptables() const { return Of(family()); }
-  std::vector<KubeletStep> Steps() const {
-    return KubeletSequence(FormOf(cleanup()), family(), bits());
-  }
 
   // What kubelet makes in an empty namespace.
   SavedRules KubeletMakes() const {
@@ -52,7 +49,7 @@ class KubeletParityTest
     return SavedRules::Of(iptables());
   }
 
-  // The same with the three decided deviations, each of which has its test below.
+  // The same with the three decided deviations.
   SavedRules Expected() const {
     SavedRules expected = KubeletMakes();
     if (cleanup()) {
@@ -71,15 +68,6 @@ class KubeletParityTest
 TEST_P(KubeletParityTest, SyncMakesWhatKubeletMakes) {
   Sync(settings());
   EXPECT_EQ(SavedRules::Of(iptables()), Expected());
-}
-
-TEST_P(KubeletParityTest, IptablesFindsEachOfKubeletsRules) {
-  Sync(settings());
-  for (const KubeletStep& step : Steps()) {
-    if (step.rule.empty()) continue;
-    const ProgramResult result = iptables().Run(CheckArguments(step));
-    EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
-  }
 }
 
 TEST_P(KubeletParityTest, KubeletAddsNoRuleToOurs) {
@@ -134,43 +122,6 @@ class KubeletDeviationTest : public AgentTest, public ::testing::WithParamInterf
   }
   static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
 };
-
-TEST_P(KubeletDeviationTest, CleanupModeMakesNoCanaryAsTheKepHasIt) {
-  const Netns kubelets = NewNetns();
-  SyncWith(/*ownership_cleanup=*/true);
-  for (const IpFamily family : kBothFamilies) {
-    const SavedRules ours = SavedRules::Of(Of(family));
-    const InNetns in(kubelets);
-    Kubelet(KubeletForm::k1_27GateOn, Of(family));
-    for (const char* table : kIptablesTables) {
-      EXPECT_FALSE(ours.HasChain(table, kCanary)) << table;
-      EXPECT_TRUE(SavedRules::Of(Of(family)).HasChain(table, kCanary)) << table;
-    }
-  }
-}
-
-TEST_P(KubeletDeviationTest, LegacyModeMakesTheCanaryInEachTable) {
-  SyncWith(/*ownership_cleanup=*/false);
-  for (const IpFamily family : kBothFamilies) {
-    for (const char* table : kIptablesTables) {
-      EXPECT_TRUE(SavedRules::Of(Of(family)).HasChain(table, kCanary)) << table;
-    }
-  }
-}
-
-TEST_P(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
-  const Iptables ipv6 = Of(IpFamily::kIpv6);
-  const Netns kubelets = NewNetns();
-  SyncWith(/*ownership_cleanup=*/false);
-  const SavedRules ours = SavedRules::Of(ipv6);
-  const InNetns in(kubelets);
-  Kubelet(KubeletForm::k1_27GateOff, ipv6);
-  const SavedRules theirs = SavedRules::Of(ipv6);
-  for (const std::string chain : {"INPUT", "OUTPUT"}) {
-    EXPECT_THAT(ours.Rules("filter", chain), ElementsAre("-A " + chain + " -j KUBE-FIREWALL"));
-    EXPECT_THAT(theirs.Rules("filter", chain), IsEmpty());
-  }
-}
 
 TEST_P(KubeletDeviationTest, CleanupModeMakesNoNatTable) {
   SyncWith(/*ownership_cleanup=*/true);

@@ -43,11 +43,10 @@ class LabelPacketsTest : public LabelTest {
     Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
   }
   // `end`: --dport, or --sport for what answers.
-  static std::string ForPlainPort(const char* table, const char* chain, const char* rest,
-                                  const char* end = "--dport") {
+  static std::string ForPlainPort(const char* table, const char* chain, const char* rest) {
     std::string text = absl::StrCat("*", table, "\n");
     for (const char* const protocol : {"udp", "tcp"}) {
-      absl::StrAppend(&text, "-A ", chain, " -p ", protocol, " ", end, " ", kPlainPort, " ", rest,
+      absl::StrAppend(&text, "-A ", chain, " -p ", protocol, " --dport ", kPlainPort, " ", rest,
                       "\n");
     }
     return text + "COMMIT\n";
@@ -70,23 +69,6 @@ TEST_P(LabelPacketsTest, LabelledConnectionsAreMasqueradedOrDroppedOnEveryWay) {
               TunnelWorld::Unchanged(kAllWays, kPlainPort));
   }
   EXPECT_EQ(DroppedByLabel(), 2 * kAllWays.size() * kCallsOfAWay);
-}
-
-// The yardstick. Forwarded packets are the difference: KUBE-FIREWALL does not see them, and of
-// those into the tunnel it drops what is around them (label_tunnel_test.cc).
-TEST_P(LabelPacketsTest, MarkedPacketsAreTreatedTheSameButForwardedOnesAreNotDropped) {
-  SyncWith({});
-  Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  EXPECT_EQ(world_->Ask(kAllWays, kMasqueradedPort, kPatience),
-            TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort));
-  Answers dropped = TunnelWorld::Nothing(kAllWays, kDroppedPort);
-  for (const auto& [name, answer] :
-       TunnelWorld::Unchanged({Way::kForwarded, Way::kFromTunnel}, kDroppedPort)) {
-    dropped[name] = answer;
-  }
-  EXPECT_EQ(world_->Ask(kAllWays, kDroppedPort, kDroppedByThen), dropped);
-  EXPECT_EQ(world_->Ask(kAllWays, kPlainPort, kPatience),
-            TunnelWorld::Unchanged(kAllWays, kPlainPort));
 }
 
 // An answer that comes has been translated back. nat sees the first packet alone.
@@ -148,25 +130,6 @@ TEST_P(LabelPacketsTest, AConnectionLabelledInTheMiddleIsDroppedFromThenOnAndNoO
   EXPECT_EQ(EchoCall::AskAll(labelled, kDroppedByThen), nothing) << "the label stays";
   EXPECT_EQ(EchoCall::AskAll(before, kPatience), unchanged);
   EXPECT_EQ(world_->Ask(ways, kPlainPort, kPatience), unchanged);
-}
-
-// What asks passes, so only what answers is there to be dropped: on its way in, out or through.
-TEST_P(LabelPacketsTest, AnswersOfAConnectionLabelledOnTheWayBackAreDropped) {
-  Label(/*cleanup=*/true);
-  const Answers nothing = TunnelWorld::Nothing(kAllWays, kPlainPort);
-  auto before = world_->Open(kAllWays, kPlainPort);
-  ASSERT_EQ(EchoCall::AskAll(before, kPatience), TunnelWorld::Unchanged(kAllWays, kPlainPort));
-  ASSERT_EQ(DroppedByLabel(), 0);
-  for (const char* const chain : {"PREROUTING", "OUTPUT"}) {
-    Load(ForPlainPort("mangle", chain, "-m connlabel --label 115 --set", "--sport"));
-  }
-  EXPECT_EQ(EchoCall::AskAll(before, kDroppedByThen), nothing);
-  EXPECT_GE(DroppedByLabel(), kAllWays.size() * kCallsOfAWay);
-  const uint64_t answers = Packets("mangle", {"--sport", "connlabel"});
-  EXPECT_GE(answers, kAllWays.size() * kCallsOfAWay) << "each question was answered";
-  // New ones: of TCP nothing but the handshake, whose answer is an answer too.
-  EXPECT_EQ(world_->Ask(kAllWays, kPlainPort, kDroppedByThen), nothing);
-  EXPECT_GE(Packets("mangle", {"--sport", "connlabel"}), answers + kAllWays.size() * kCallsOfAWay);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, LabelPacketsTest, ::testing::ValuesIn(kBothModes),
@@ -359,21 +322,6 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentSetsTheL
   const Counters after = Witnessed();
   EXPECT_EQ(after.at("drop_left"), before.at("drop_left"));
   EXPECT_EQ(after.at("left_as_it_came"), before.at("left_as_it_came"));
-  ExpectNoPlainPacketWasLost();
-}
-
-TEST_P(LabelFlipPacketsTest, SyncDropsWhatIsLabelledWheneverTheGateIsOn) {
-  FlipBySync(/*on=*/true, "retire");
-  StartSending();
-  for (int i = 0; i < kFlips && !HasFatalFailure(); ++i) {
-    AddComponentThatJumps();
-    ExpectLabelsAct(Watch());
-    RemoveComponent();
-    FlipBySync(/*on=*/false, "retire");
-    EXPECT_FALSE(Stands("filter", "KUBELET-FIREWALL"));
-    ExpectNobodyActs(Watch());
-    FlipBySync(/*on=*/true, "retire");
-  }
   ExpectNoPlainPacketWasLost();
 }
 

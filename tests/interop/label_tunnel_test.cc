@@ -86,31 +86,6 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMasqueradeMarkWhereKubePostroutingCle
   EXPECT_EQ(Outer("OUTPUT", " marked"), 0);
 }
 
-TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkOfAKubeletBeforeThat) {
-  for (const IpFamily family : kBothFamilies) {
-    Kubelet(KubeletForm::k1_17, {.family = family, .mode = GetParam()});
-  }
-  Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Load(RoundObserver());
-  EXPECT_EQ(Ask(kMasqueradedPort), Masqueraded());
-  EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
-  EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
-  EXPECT_GE(Outer("OUTPUT", ""), 2 * kCalls) << "the others are not marked";
-}
-
-// A network plugin's rule that decides first.
-TEST_P(LabelTunnelTest, OuterPacketsCarryTheMasqueradeMarkWhereKubePostroutingIsNotReached) {
-  SyncWith({});
-  Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
-  Change({"-t", "nat", "-I", "POSTROUTING", "-o", kTunnelInterface, "-j", "ACCEPT"});
-  Load(RoundObserver());
-  EXPECT_EQ(Ask(kMasqueradedPort), Unchanged(kMasqueradedPort));
-  EXPECT_EQ(Outer("OUTPUT", " masquerade mark"), kCalls) << "the first of each connection";
-  EXPECT_EQ(Outer("POSTROUTING", " masquerade mark"), kCalls);
-  EXPECT_EQ(Packets("nat", {"-A KUBE-POSTROUTING", "-j MASQUERADE"}), kCalls)
-      << "the outer packets are masqueraded in place of the inner ones";
-}
-
 // Nothing clears the drop mark, so what is dropped is the tunnel's packet, by the node's own
 // traffic's rule, and the IPv6 ones by IPv4's.
 TEST_P(LabelTunnelTest, TheDropMarkOfAnInnerPacketDropsTheOuterOne) {
@@ -145,24 +120,6 @@ TEST_P(LabelTunnelTest, OuterPacketsCarryNoMarkAndNoLabelWhereTheConnectionIsLab
   }
   EXPECT_GT(Packets("mangle", {"inner label 114"}), 2 * kCalls) << "all of the connection have it";
   EXPECT_GE(Packets("filter", {"-A KUBELET-FIREWALL"}), 2 * kCalls) << "before the tunnel";
-}
-
-// A pod of the other node calls: what this node sends into the tunnel are answers.
-TEST_P(LabelTunnelTest, OuterPacketsOfAnswersCarryNoMarkAndNoLabel) {
-  const std::vector<Way> from_tunnel = {Way::kFromTunnel};
-  SyncWith({.cleanup = true, .labels = true});
-  Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
-  Load(RoundObserver());
-  auto calls = world_->Open(from_tunnel, kMasqueradedPort);
-  const Answers masqueraded = TunnelWorld::Masqueraded(from_tunnel, kMasqueradedPort);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), masqueraded) << i;
-  EXPECT_GE(Outer("OUTPUT", ""), 3 * kCalls);
-  EXPECT_GE(Packets("mangle", {"inner label 114"}), 3 * kCalls) << "all answers are labelled";
-  for (const char* const chain : {"OUTPUT", "POSTROUTING"}) {
-    for (const char* const what : {" marked", " label 114", " label 115"}) {
-      EXPECT_EQ(Outer(chain, what), 0) << chain << what;
-    }
-  }
 }
 
 // The same rule that decides first: then labels do not masquerade either, and leak nothing.

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/service_rules.h"
 #include "tests/support/status_matchers.h"
 
@@ -42,13 +42,6 @@ constexpr Row kRows[] = {
 // One call of kubelet's in table nat reads and writes that table; the agent also reads it for its
 // last check, and understands it.
 constexpr int kCalls = 3;
-
-// Of all children that have ended, and theirs.
-absl::Duration CpuOfChildren() {
-  rusage usage = {};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
-}
 
 struct Cost {
   absl::Duration cpu;

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -70,22 +69,6 @@ class MarksTest : public RetireTest, public ::testing::WithParamInterface<Iptabl
 INSTANTIATE_TEST_SUITE_P(Modes, MarksTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
-TEST_P(MarksTest, KubeFirewallDropsWhatBearsWireguardsUsualMark) {
-  EXPECT_TRUE(Arrives(kWgQuick));
-  Sync({.ownership_cleanup = false, .iptables = GetParam()});
-  EXPECT_TRUE(Arrives(0));
-  EXPECT_TRUE(Arrives(kWgQuick & ~uint32_t{0xc000}));
-  EXPECT_FALSE(Arrives(kWgQuick));
-  EXPECT_FALSE(Arrives(0x8000));
-  // The rule that the verdict names is the one that did it.
-  const std::string rules =
-      Output({absl::StrCat("iptables-", NameOf(GetParam()), "-save"), "-c", "-t", "filter"});
-  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(rules, '\n')),
-              Contains(AllOf(StartsWith("[2:"), HasSubstr("-A KUBE-FIREWALL"),
-                             HasSubstr("--mark 0x8000/0x8000"))))
-      << rules;
-}
-
 TEST_P(MarksTest, TheMapShowsKubeletAndChangesNothing) {
   Sync({.ownership_cleanup = false, .iptables = GetParam()});
   const std::string before = TablesAndModules();
@@ -100,19 +83,6 @@ TEST_P(MarksTest, TheMapShowsKubeletAndChangesNothing) {
   EXPECT_EQ(TablesAndModules(), before);
   const ProgramResult json = Marks({"--output=json"});
   EXPECT_EQ(Json::parse(json.out)["bits"].size(), 32U);
-}
-
-TEST_P(MarksTest, RoutingRulesThatMeetOurBitsAreVerdicts) {
-  Sync({.ownership_cleanup = false, .iptables = GetParam()});
-  Ip("rule add not fwmark 51820 table 51820");
-  Ip("-6 rule add fwmark 0x4000/0x4000 table 7");
-  const ProgramResult text = Marks();
-  EXPECT_EQ(text.exit_code, kExitDifferences) << text;
-  EXPECT_THAT(text.out, HasSubstr("not from all fwmark 0xca6c lookup 51820"));
-  const Json json = Json::parse(Marks({"--output=json"}).out);
-  EXPECT_THAT(json["bits"][15]["tests"], Contains("ip rule (IPv4)"));
-  EXPECT_THAT(json["bits"][15]["tests"], Not(Contains("ip rule (IPv6)")));
-  EXPECT_EQ(json["verdicts"][0]["severity"], "warning");
 }
 
 // A program that clears bits on the way, and what then becomes of packets that kubelet's chains
@@ -249,37 +219,6 @@ TEST_P(MarksTest, ADaemonThatAReloadSwitchesToRetireKeepsWhatActsOnMarks) {
   EXPECT_TRUE(WaitUntil([] {
     return !LinesOf({.mode = GetParam()}).contains("nat: :KUBE-POSTROUTING -");
   })) << daemon().Output();
-}
-
-TEST_P(MarksTest, NamesAndNumbersMadeToBreakItAreShownAsTheyAre) {
-  Sync({.ownership_cleanup = false, .iptables = GetParam()});
-  const std::string evil = "\x1b[31m<b>&";
-  Output({"ip", "link", "add", evil, "type", "veth", "peer", "name", "other"});
-  Output({"ip", "rule", "add", "fwmark", "0x8000", "iif", evil, "table", "7"});
-  if (GetParam() == IptablesMode::kNft) {
-    Output({"nft",
-            "add table inet odd.name; add chain inet odd.name a; "
-            "add rule inet odd.name a meta mark set 0xca6c; "
-            "add rule inet odd.name a meta mark set ct mark"});
-  }
-  std::string batch;
-  for (int i = 1; i <= 10000; ++i) {
-    batch += absl::StrCat("rule add fwmark ", i, " table 7 pref ", i, "\n");
-  }
-  ASSERT_EQ(RunProgram({"ip", "-batch", "-"}, batch).exit_code, 0);
-  for (const std::string format : {"text", "json", "svg"}) {
-    SCOPED_TRACE(format);
-    const ProgramResult result = Marks({absl::StrCat("--output=", format)});
-    EXPECT_EQ(result.exit_code, kExitDifferences) << result.err;
-    EXPECT_EQ(FindUnescaped(result.out), "");
-    EXPECT_EQ(FindUnescaped(result.err), "");
-    if (format == "svg") EXPECT_THAT(result.out, Not(HasSubstr("<b>&")));
-  }
-  const Json json = Json::parse(Marks({"--output=json"}).out);
-  const auto user = std::find_if(json["users"].begin(), json["users"].end(),
-                                 [](const Json& each) { return each["who"] == "ip rule (IPv4)"; });
-  ASSERT_NE(user, json["users"].end());
-  EXPECT_EQ((*user)["count"], 10001);
 }
 
 TEST_P(MarksTest, AUserNamespacesOwnNetworkIsRead) {

@@ -23,16 +23,6 @@ namespace {
 
 constexpr uint16_t kPort = 4001;
 constexpr int kPerSecond = 2000;
-// What of the martian packets arrives at the node, before any rule drops it.
-constexpr char kWitness[] = R"(
-table inet observer {
-  counter martians { }
-  chain arrived {
-    type filter hook prerouting priority -400
-    iifname "outside" ip daddr 127.0.0.0/8 counter name martians
-  }
-}
-)";
 
 // Of v0.7.0: with four bytes of each address and a mask, where nft(8) and this version take one
 // byte. nft(8) shows no difference.
@@ -52,7 +42,7 @@ class NativeTableTest : public DaemonTest {
     world_.emplace();
     // Or the ports of one address would not be enough for the connections of half a minute.
     SetSysctl("netfilter/nf_conntrack_udp_timeout", "2");
-    Nft(kWitness);
+    WitnessMartians();
     listener_.emplace(kLoopback, kPort);
   }
   // Its thread has this test's mount namespace.
@@ -119,11 +109,10 @@ class NativeTableTest : public DaemonTest {
     const InNetns outside(world_->client());
     martians_.emplace(PacketWorld::MartianPath(kPort), kPerSecond);
   }
-  static uint64_t Arrived() { return Witnessed().at("martians"); }
   // So many more martian packets have been dealt with.
   static bool MoreArrive(uint64_t packets = 400) {
-    const uint64_t before = Arrived();
-    return WaitUntil([&] { return Arrived() >= before + packets; });
+    const uint64_t before = MartiansArrived();
+    return WaitUntil([&] { return MartiansArrived() >= before + packets; });
   }
   bool OnePasses() const {
     return WaitUntil([this] { return listener_->received().packets > 0; });
@@ -269,15 +258,15 @@ TEST_P(NativeUpgradeTest, ReplacesItInOneTransactionAndNoMartianPacketPasses) {
   EXPECT_TRUE(MoreArrive());
   listener_->Forget();
   StartMonitor();
-  const uint64_t before = Arrived();
+  const uint64_t before = MartiansArrived();
   HaveMatches(GetParam().matches);
   StartWith(GetParam().flags);
   ASSERT_TRUE(WaitUntil([this] { return IsReplaced(); })) << daemon().Output();
   EXPECT_TRUE(MoreArrive());
   martians_->Stop();
-  EXPECT_GT(Arrived() - before, 400U);
-  EXPECT_EQ(listener_->received().packets, 0) << "of " << Arrived() - before;
-  RecordProperty("Martians", absl::StrCat(Arrived() - before));
+  EXPECT_GT(MartiansArrived() - before, 400U);
+  EXPECT_EQ(listener_->received().packets, 0) << "of " << MartiansArrived() - before;
+  RecordProperty("Martians", absl::StrCat(MartiansArrived() - before));
 
   const std::vector<std::string> transactions = Transactions();
   ASSERT_EQ(transactions.size(), 1U) << monitor_->Output();

@@ -2,7 +2,6 @@
 //
 // What it costs to know who uses kubelet's chains beside 10,000 services: 220,000 rules of
 // kube-proxy's, which all have to be looked at. Before every change, beside a tenth of them.
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -45,9 +44,6 @@ constexpr Row kRows[] = {
 constexpr int kJumpsToMarkMasq = 4;
 constexpr int64_t kLargestDaemonKib = 16 * 1024;
 
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
-
 struct Cost {
   absl::Duration wall;
   // Of the agent and of the programs that it runs: what it takes where nobody else runs.
@@ -57,13 +53,6 @@ struct Cost {
   int exit_code = 0;
   std::string output;
 };
-
-// Of all children that have ended, and theirs.
-absl::Duration CpuOfChildren() {
-  rusage usage = {};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
-}
 
 Cost CostOf(const std::vector<std::string>& argv) {
   Cost cost;
@@ -127,11 +116,11 @@ class OwnershipCostTest : public DaemonTest, public ::testing::WithParamInterfac
   }
   int64_t Anonymous() { return MemoryOf(daemon().pid()).anonymous_kib; }
   void WriteConfig(const std::string& period) const {
-    std::ofstream(file_.path()) << kHead << "iptablesSyncPeriod: " << period << "\n";
+    std::ofstream(file_.path()) << kConfigHead << "iptablesSyncPeriod: " << period << "\n";
   }
 
   const TemporaryTree no_cni_;
-  const TemporaryFile file_{kHead};
+  const TemporaryFile file_{kConfigHead};
 };
 
 TEST_P(OwnershipCostTest, AuditOfManyServicesIsQuickAndSmall) {

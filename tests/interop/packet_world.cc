@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -17,19 +15,14 @@ namespace {
 constexpr char kClientInterface[] = "client0";
 const std::vector<uint8_t> kNodeMac = {2, 0, 0, 0, 0, 1};
 
-void Run(const std::vector<std::string>& argv) {
-  const ProgramResult result = RunProgram(argv);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
-
 std::string AddressOf(const VethEnd& end) { return end.address.substr(0, end.address.find('/')); }
 
 // In the namespace of `end`.
 void SetUp(const VethEnd& end, const VethEnd& neighbour) {
-  Run({"ip", "address", "add", end.address, "dev", end.interface});
-  Run({"ip", "link", "set", end.interface, "up"});
-  Run({"ip", "neigh", "replace", AddressOf(neighbour), "lladdr", neighbour.mac, "dev",
-       end.interface});
+  MustRun({"ip", "address", "add", end.address, "dev", end.interface});
+  MustRun({"ip", "link", "set", end.interface, "up"});
+  MustRun({"ip", "neigh", "replace", AddressOf(neighbour), "lladdr", neighbour.mac, "dev",
+           end.interface});
 }
 
 }  // namespace
@@ -49,13 +42,28 @@ std::map<std::string, uint64_t> Witnessed() {
 }
 
 void ConnectVeth(const VethEnd& here, const VethEnd& there, const Netns& netns) {
-  Run({"ip", "link", "add", here.interface, "address", here.mac, "type", "veth", "peer", "name",
-       there.interface, "address", there.mac, "netns", netns.Path()});
+  MustRun({"ip", "link", "add", here.interface, "address", here.mac, "type", "veth", "peer", "name",
+           there.interface, "address", there.mac, "netns", netns.Path()});
   SetUp(here, there);
   const InNetns inside(netns);
   SetUp(there, here);
-  Run({"ip", "route", "add", "default", "via", AddressOf(here)});
+  MustRun({"ip", "route", "add", "default", "via", AddressOf(here)});
 }
+
+void WitnessMartians() {
+  const ProgramResult result = RunProgram({"nft", "-f", "-"}, R"(
+table inet observer {
+  counter martians { }
+  chain arrived {
+    type filter hook prerouting priority -400
+    iifname "outside" ip daddr 127.0.0.0/8 counter name martians
+  }
+}
+)");
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
+
+uint64_t MartiansArrived() { return Witnessed().at("martians"); }
 
 PacketWorld::PacketWorld() : client_(NewNetns()), receiver_(NewNetns()) {
   ConnectVeth({kOutsideInterface, "10.77.1.1/24", "02:00:00:00:00:01"},

@@ -48,6 +48,9 @@ class PacketWorld {
 
 // Packets of each named counter in the table "inet observer".
 std::map<std::string, uint64_t> Witnessed();
+// Counts the martian packets that come to the node from now on, before any rule drops them.
+void WitnessMartians();
+uint64_t MartiansArrived();
 
 // A pair of interfaces: `here`, of the calling thread's network namespace, with `here_address`
 // ("10.0.0.1/24"), and `there` in `netns`, with its own, and with a default route to here.

@@ -19,8 +19,6 @@
 namespace kipt::testing {
 namespace {
 
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 constexpr char kGateOff[] = "featureGates: {IPTablesOwnershipCleanup: false}\n";
 
 // Nothing answers for so long: what is let through arrives in a fraction of it.
@@ -28,7 +26,9 @@ constexpr absl::Duration kSilence = absl::Milliseconds(200);
 
 class FlipTest : public RetireTest {
  protected:
-  void WriteConfig(const std::string& more) const { std::ofstream(file_.path()) << kHead << more; }
+  void WriteConfig(const std::string& more) const {
+    std::ofstream(file_.path()) << kConfigHead << more;
+  }
   void StartDaemon(IptablesMode mode) {
     std::vector<std::string> flags = RetireFlags(mode);
     flags.push_back("--config=" + file_.path());
@@ -65,7 +65,7 @@ class FlipTest : public RetireTest {
   }
 
  private:
-  TemporaryFile file_{absl::StrCat(kHead, kGateOff)};
+  TemporaryFile file_{absl::StrCat(kConfigHead, kGateOff)};
 };
 
 // ---- packets ----

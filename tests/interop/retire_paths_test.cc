@@ -215,36 +215,6 @@ TEST_P(RetireModesTest, WhatAKubeProxyOfTheOtherModeNeedsStays) {
   }
 }
 
-TEST_P(RetireModesTest, WhereNothingIsStaleNothingIsMadeEither) {
-  SyncAndKeep(Mode());
-  const std::string before = TablesAndModules();
-  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
-  const Retired retired = RunRetire(Mode(), {"--yes"});
-  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_EQ(retired.all_changes, 0);
-  EXPECT_EQ(TablesAndModules(), before);
-}
-
-TEST_P(RetireModesTest, WithoutYesItOnlySaysWhatWouldGo) {
-  AddThirdParty(Mode());
-  LeaveResidue(Mode());
-  SyncAndKeep(Mode());
-  const LinesByFamily before = Stands(Mode());
-  const auto listener = GenerationListener::Create();
-  ASSERT_THAT(listener, IsOk());
-  const Retired retired = RunRetire(Mode());
-  EXPECT_EQ(retired.result.exit_code, kExitDifferences) << retired.result;
-  EXPECT_GT(retired.changes, 0);
-  EXPECT_EQ(Stands(Mode()), before);
-  const auto generations = (*listener)->Drain();
-  ASSERT_THAT(generations, IsOk());
-  EXPECT_THAT(*generations, IsEmpty());
-  const ProgramResult text = Agent(
-      {"retire", absl::StrCat("--iptables-mode=", NameOf(Mode())), "--cni-conf-dir=" + cni_dir()});
-  EXPECT_THAT(text.out, HasSubstr("  - -X KUBE-MARK-DROP"));
-  EXPECT_THAT(text.out, HasSubstr(absl::StrCat(retired.changes, " to remove, 0 kept")));
-}
-
 TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing) {
   AddThirdParty(Mode());
   LeaveResidue(Mode());
@@ -272,16 +242,6 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
   ASSERT_THAT(generations, IsOk());
   EXPECT_THAT(*generations, IsEmpty());
   EXPECT_EQ(Stands(Mode()), expected);
-}
-
-TEST_P(RetireModesTest, BeforeWhatIsWantedStandsNothingGoes) {
-  LeaveResidue(Mode());
-  const Iptables ip4 = {.mode = Mode()};
-  ASSERT_EQ(ip4.Run({"-D", "INPUT", "-j", "KUBE-FIREWALL"}).exit_code, 0);
-  const Lines before = LinesOf(ip4);
-  const Retired retired = RunRetire(Mode(), {"--yes"});
-  EXPECT_EQ(retired.result.exit_code, kExitDifferences) << retired.result;
-  EXPECT_EQ(LinesOf(ip4), before);
 }
 
 // iptables-wrappers and CNI plugins choose their mode by it.

@@ -104,7 +104,7 @@ TEST_F(TransactionsTest, SyncEndsRightWhileAnotherProgramKeepsWriting) {
     EXPECT_EQ(ipv6.Run({"-t", "nat", "-F", "KUBE-POSTROUTING"}).exit_code, 0);
     const ProgramResult result = Agent({"sync", legacy.Flags()[0], "--output=json"});
     EXPECT_EQ(result.exit_code, kExitOk) << result;
-    raced += result.out.find("\"looks\": 1,") == std::string::npos;
+    raced += result.out.find("\"checks\": 1,") == std::string::npos;
     EXPECT_EQ(SavedRules::Of(ipv6), whole);
   }
   stop = true;

@@ -156,11 +156,6 @@ TEST_P(BackendContractTest, AppliesOperationsInTheirOrder) {
               StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_P(BackendContractTest, GivesEachRuleOfAChainItsOwnHandle) {
-  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), Append(kUser, drop_)}), IsOk());
-  EXPECT_NE(HandleOf(kUser, 0), HandleOf(kUser, 1));
-}
-
 TEST_P(BackendContractTest, DeletesExactlyTheRuleOfTheHandle) {
   ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), Append(kUser, return_),
                      Append(kUser, drop_)}),

@@ -19,11 +19,6 @@ using netlink::Family;
 using netlink::OpaqueRule;
 using netlink::Table;
 
-void MustRun(const std::vector<std::string>& argv) {
-  const ProgramResult result = RunProgram(argv);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
-
 class FakeWorld : public World {
  public:
   explicit FakeWorld(netlink::BackendKind kind = netlink::BackendKind::kNft) : backend_(kind) {}

@@ -144,21 +144,6 @@ TEST_F(ConnLabelNamesKernelTest, RulesAreWrittenByNumberWhateverNamesThereAre) {
   EXPECT_EQ(after->Find(chain_)->rules.at(5).rule()->conn_label->label, 6);
 }
 
-TEST_F(ConnLabelNamesKernelTest, AFileWithoutNamesFailsWithWhatIptablesSaysOfIt) {
-  netlink::Backend& legacy = *backends_[1];
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "nat", "-A", "OUTPUT", "-m", "connlabel",
-                        "--label", "1", "--set"})
-                .exit_code,
-            0);
-  EXPECT_THAT(legacy.Read({{.chain = chain_}}), IsOk());
-  std::ofstream(kNames) << "nothing of use\n";
-  const auto refused = legacy.Read({{.chain = chain_}});
-  EXPECT_FALSE(refused.ok());
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("no labels found"));
-  std::filesystem::remove(kNames);
-  EXPECT_THAT(legacy.Read({{.chain = chain_}}), IsOk());
-}
-
 // Both kinds of iptables are asked, of a rule whose label no file names.
 TEST_F(ConnLabelNamesKernelTest, LabelsAreForbiddenExactlyWhereIptablesCouldNotPrintThem) {
   const std::array<std::string, 2> kinds = {"iptables-nft", "iptables-legacy"};
@@ -197,27 +182,6 @@ TEST_F(ConnLabelNamesKernelTest, LabelsAreForbiddenExactlyWhereIptablesCouldNotP
   std::filesystem::create_directory(kNames);
   compare("a directory");
   EXPECT_EQ(forbidden, 13);
-}
-
-TEST_F(ConnLabelNamesKernelTest, RulesWithNamesFromAFileThatIsTooLargeAreNotTakenForForeignOnes) {
-  netlink::Backend& legacy = *backends_[1];
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "nat", "-N", "LABELS"}).exit_code, 0);
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "nat", "-A", "LABELS", "-m", "connlabel",
-                        "--label", "115", "--set"})
-                .exit_code,
-            0);
-  std::ofstream(kNames) << "115 to drop\n" << std::string(64 << 10, '\n');
-  EXPECT_THAT(legacy.Read({{.chain = chain_}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(kNames)));
-  std::ofstream(kNames) << "115 to drop\n";
-  const auto read = legacy.Read({{.chain = chain_}});
-  ASSERT_THAT(read, IsOk());
-  EXPECT_NE(read->Find(chain_)->rules.at(0).rule(), nullptr);
-  // Of a label without a name iptables prints the number, however large the file is.
-  std::ofstream(kNames) << "1 other\n" << std::string(64 << 10, '\n');
-  const auto unnamed = legacy.Read({{.chain = chain_}});
-  ASSERT_THAT(unnamed, IsOk());
-  EXPECT_NE(unnamed->Find(chain_)->rules.at(0).rule(), nullptr);
 }
 
 }  // namespace

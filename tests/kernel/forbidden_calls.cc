@@ -24,7 +24,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/own_process.h"
 
 namespace kipt::testing {
 namespace {
@@ -165,8 +164,6 @@ ForbiddenCalls::ForbiddenCalls(bool may_run_programs)
 ForbiddenCalls::~ForbiddenCalls() { close(network_namespace_); }
 
 std::string ForbiddenCalls::TryAll(Guard guard) const {
-  // Without the filter there are the capabilities.
-  if (agent::kBuiltWithASanitizer && guard == Guard::kBoth) guard = Guard::kCapabilities;
   std::string wrong;
   for (const Call& call : kCalls) {
     if (call.programs_may && may_run_programs_) continue;

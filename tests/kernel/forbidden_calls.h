@@ -14,7 +14,6 @@ namespace kipt::testing {
 enum class Guard : uint8_t {
   kCapabilities,  // those that it gave up, and no filter
   kFilter,        // the filter, and no capability was given up
-  kBoth,
 };
 
 class ForbiddenCalls {

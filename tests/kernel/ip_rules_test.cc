@@ -50,12 +50,6 @@ std::vector<FwmarkRule> Read() {
 
 class IpRulesTest : public NetnsTest {};
 
-TEST_F(IpRulesTest, FindsNoneWhereThereIsNone) {
-  Add("-4", "from 10.0.0.0/8 table 7");
-  Add("-6", "from fd00::/8 table 7");
-  EXPECT_THAT(Read(), IsEmpty());
-}
-
 TEST_F(IpRulesTest, SpellsThemAsIpRuleDoes) {
   const std::vector<std::string> rules = {
       "fwmark 0x4000/0x4000 table 100",

@@ -1,36 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The legacy backend on the real iptables-legacy, with other programs beside it that use the same
-// lock. Each test has a network namespace and a /run of its own: the machine's lock is never
-// touched.
+// lock; its surveys say what iptables-legacy-save prints, line by line. Each test has a network
+// namespace and a /run of its own: the machine's lock is never touched.
 #include "agent/xtables/iptables_legacy_backend.h"
 
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "agent/process/command.h"
-#include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
-namespace kipt::testing {
+namespace kipt::testing::iptables_legacy_backend_test {
 namespace {
 
 using agent::CommandRequest;
@@ -43,6 +38,8 @@ using netlink::Drop;
 using netlink::Family;
 using netlink::Rule;
 using netlink::Snapshot;
+using netlink::Survey;
+using netlink::SurveyRule;
 using netlink::Table;
 using netlink::Transaction;
 
@@ -50,27 +47,6 @@ constexpr char kLock[] = "/run/xtables.lock";
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER"};
 const ChainId kNat{Family::kIPv4, Table::kNat, "NATUSER"};
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string TableNames() {
-  return Contents("/proc/thread-self/net/ip_tables_names") + "/" +
-         Contents("/proc/thread-self/net/ip6_tables_names");
-}
-
-// The names of the modules only: their use counts move with everything.
-std::string Modules() {
-  std::ifstream file("/proc/modules");
-  std::string names;
-  std::string name;
-  for (std::string rest; file >> name && std::getline(file, rest);) names += name + "\n";
-  return names;
-}
 
 // The real programs, and something else that happens just before each write.
 class DisturbedRunner : public agent::CommandRunner {
@@ -93,8 +69,8 @@ class LegacyBackendKernelTest : public NetnsTest {
     private_run_.emplace();
   }
 
-  std::unique_ptr<Backend> Open(absl::Duration lock_wait = absl::Seconds(20)) {
-    auto backend = agent::NewIptablesLegacyBackend(&runner_, {.lock_wait = lock_wait});
+  std::unique_ptr<Backend> Open() {
+    auto backend = agent::NewIptablesLegacyBackend(&runner_, {});
     EXPECT_THAT(backend, IsOk());
     return backend.ok() ? *std::move(backend) : nullptr;
   }
@@ -104,6 +80,17 @@ class LegacyBackendKernelTest : public NetnsTest {
         backend.Read({{.chain = kUser}, {.chain = kUser6}, {.chain = kNat}});
     EXPECT_THAT(snapshot, IsOk());
     return snapshot.ok() ? *std::move(snapshot) : Snapshot{};
+  }
+  static Survey Take(Backend& backend) {
+    absl::StatusOr<Survey> survey = backend.TakeSurvey({});
+    EXPECT_THAT(survey, IsOk());
+    return survey.ok() ? *std::move(survey) : Survey{};
+  }
+  static void Load(Family family, const std::string& text) {
+    const ProgramResult result = RunProgram(
+        {family == Family::kIPv4 ? "iptables-legacy-restore" : "ip6tables-legacy-restore", "-c"},
+        text);
+    ASSERT_EQ(result.exit_code, 0) << result;
   }
   static Transaction Adding(Backend& backend, const std::string& comment) {
     return {.generation = Read(backend).generation,
@@ -118,39 +105,6 @@ class LegacyBackendKernelTest : public NetnsTest {
   std::optional<PrivateRun> private_run_;
 };
 
-TEST_F(LegacyBackendKernelTest, ReadingCreatesNoTableAndLoadsNoModule) {
-  auto backend = Open();
-  const std::string tables = TableNames();
-  const std::string modules = Modules();
-  EXPECT_THAT(Read(*backend).chains, IsEmpty());
-  EXPECT_EQ(TableNames(), tables);
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "mangle", "-N", "X"}).exit_code, 0);
-  EXPECT_THAT(Read(*backend).chains, IsEmpty());
-  EXPECT_EQ(TableNames(), "mangle\n/");
-  EXPECT_EQ(Modules(), modules);
-}
-
-TEST_F(LegacyBackendKernelTest, StaysInItsThreadsNamespace) {
-  auto here = Open();
-  ASSERT_THAT(here->Apply(Adding(*here, "here")), IsOk());
-  const std::string tables = TableNames();
-  std::thread([&] {
-    const absl::StatusOr<Netns> other = Netns::Create();
-    ASSERT_THAT(other, IsOk());
-    ASSERT_THAT(other->Enter(), IsOk());
-    EXPECT_THAT(here->Read({}), StatusIs(absl::StatusCode::kFailedPrecondition));
-    auto there = Open();
-    EXPECT_THAT(Read(*there).chains, IsEmpty());
-    EXPECT_EQ(TableNames(), "/");
-    EXPECT_THAT(
-        there->Apply({.generation = Read(*there).generation, .operations = {CreateChain{kNat}}}),
-        IsOk());
-    EXPECT_EQ(TableNames(), "nat\n/");
-  }).join();
-  EXPECT_EQ(TableNames(), tables);
-  EXPECT_EQ(Read(*here).Find(kNat), nullptr);
-}
-
 // Both namespaces are empty: nothing but the check could tell that it is the wrong one.
 TEST_F(LegacyBackendKernelTest, RefusesEverythingFromAThreadInAnotherNamespace) {
   auto here = Open();
@@ -162,44 +116,12 @@ TEST_F(LegacyBackendKernelTest, RefusesEverythingFromAThreadInAnotherNamespace) 
     const auto refused =
         StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another network namespace"));
     EXPECT_THAT(here->Apply(transaction), refused);
-    EXPECT_EQ(TableNames(), "/");
+    EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
     EXPECT_THAT(here->Read({}), refused);
     EXPECT_THAT(here->TakeSurvey(nullptr), refused);
     EXPECT_THAT(here->Watch(netlink::WatchMode::kEvents), refused);
   }).join();
   EXPECT_THAT(here->Apply(transaction), IsOk()) << "nothing was done";
-}
-
-TEST_F(LegacyBackendKernelTest, WritesWhatIptablesItselfFinds) {
-  auto backend = Open();
-  ASSERT_THAT(backend->Apply(Adding(*backend, "it's \"quoted\"")), IsOk());
-  const ProgramResult found = RunProgram({"iptables-legacy", "-C", "USER", "-m", "comment",
-                                          "--comment", "it's \"quoted\"", "-j", "DROP"});
-  EXPECT_EQ(found.exit_code, 0) << found;
-  EXPECT_THAT(TableNames(), HasSubstr("filter\n/")) << "nothing of IPv6";
-}
-
-TEST_F(LegacyBackendKernelTest, WaitsForAnotherProcessThatHoldsTheLock) {
-  auto backend = Open();
-  const Transaction transaction = Adding(*backend, "a");
-  const absl::Time start = absl::Now();
-  const LockHolder holder(kLock, absl::Seconds(1));
-  EXPECT_THAT(backend->Apply(transaction), IsOk());
-  EXPECT_GE(absl::Now() - start, absl::Milliseconds(900));
-  EXPECT_NE(Read(*backend).Find(kUser), nullptr);
-}
-
-TEST_F(LegacyBackendKernelTest, GivesUpInTimeAndNamesWhoHoldsTheLockForEver) {
-  auto backend = Open(absl::Milliseconds(500));
-  const Transaction transaction = Adding(*backend, "a");
-  const LockHolder holder(kLock, absl::InfiniteDuration());
-  const absl::Time start = absl::Now();
-  EXPECT_THAT(backend->Apply(transaction),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr(absl::StrCat("process ", holder.pid(), " (lock-holder)")),
-                             HasSubstr("nothing was done"))));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
-  EXPECT_EQ(Read(*backend).Find(kUser), nullptr) << "reading needs no lock";
 }
 
 TEST_F(LegacyBackendKernelTest, SaysWhatIsWrongWithTheLockFile) {
@@ -220,14 +142,6 @@ TEST_F(LegacyBackendKernelTest, SaysWhatIsWrongWithTheLockFile) {
   EXPECT_THAT(backend->Apply(Adding(*backend, "b")), IsOk());
 }
 
-TEST_F(LegacyBackendKernelTest, AbortsWhereSomebodyWroteSinceTheRead) {
-  auto backend = Open();
-  const Transaction transaction = Adding(*backend, "a");
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-N", "FOREIGN"}).exit_code, 0);
-  EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_EQ(Read(*backend).Find(kUser), nullptr);
-}
-
 TEST_F(LegacyBackendKernelTest, LetsNobodyWriteBetweenTheSecondLookAndTheWrite) {
   auto backend = Open();
   ProgramResult other;
@@ -237,48 +151,107 @@ TEST_F(LegacyBackendKernelTest, LetsNobodyWriteBetweenTheSecondLookAndTheWrite) 
   EXPECT_NE(RunProgram({"iptables-legacy", "-S", "FOREIGN"}).exit_code, 0);
 }
 
-TEST_F(LegacyBackendKernelTest, KeepsTheRulesOfTwoWhoApplyAtOnce) {
-  constexpr int kEach = 10;
-  const absl::StatusOr<Netns> netns = Netns::Current();
-  ASSERT_THAT(netns, IsOk());
-  auto setup = Open();
-  ASSERT_THAT(
-      setup->Apply({.generation = Read(*setup).generation, .operations = {CreateChain{kUser}}}),
-      IsOk());
-  std::atomic<int> aborted = 0;
-  const auto apply = [&](const std::string& name) {
-    ASSERT_THAT(netns->Enter(), IsOk());
-    auto backend = Open();
-    for (int i = 0; i < kEach;) {
-      const absl::Status status = backend->Apply(Adding(*backend, absl::StrCat(name, i)));
-      if (status.ok()) {
-        ++i;
-      } else {
-        ASSERT_THAT(status, StatusIs(absl::StatusCode::kAborted));
-        ++aborted;
-      }
-    }
-  };
-  std::thread first(apply, "first");
-  std::thread second(apply, "second");
-  first.join();
-  second.join();
-  EXPECT_EQ(Read(*setup).Find(kUser)->rules.size(), 2U * kEach) << aborted << " aborted";
-}
-
 TEST_F(LegacyBackendKernelTest, LeavesPoliciesAndOtherPeoplesRulesAndCountersAlone) {
-  ASSERT_EQ(RunProgram({"iptables-legacy-restore", "--counters"},
-                       "*filter\n:INPUT DROP [5:500]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
-                       ":FOREIGN - [0:0]\n[3:300] -A FOREIGN -s 10.0.0.0/8 -j ACCEPT\nCOMMIT\n")
-                .exit_code,
-            0);
+  ASSERT_NO_FATAL_FAILURE(
+      Load(Family::kIPv4,
+           "*filter\n:INPUT DROP [5:500]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+           ":FOREIGN - [0:0]\n[3:300] -A FOREIGN -s 10.0.0.0/8 -j ACCEPT\nCOMMIT\n"));
   auto backend = Open();
-  ASSERT_THAT(backend->Apply(Adding(*backend, "a")), IsOk());
+  ASSERT_THAT(backend->Apply(Adding(*backend, "it's \"quoted\"")), IsOk());
   // The counters of policies are lost with whatever iptables-legacy writes, so not by us.
   const ProgramResult saved = RunProgram({"iptables-legacy-save", "--counters"});
   EXPECT_THAT(saved.out, AllOf(HasSubstr(":INPUT DROP ["),
+                               HasSubstr(R"(--comment "it\'s \"quoted\"" -j DROP)"),
                                HasSubstr("[3:300] -A FOREIGN -s 10.0.0.0/8 -j ACCEPT\n")));
 }
 
+std::string SavedBy(Family family) {
+  return RunProgram(
+             {family == Family::kIPv4 ? "iptables-legacy-save" : "ip6tables-legacy-save", "-c"})
+      .out;
+}
+
+// Each rule of a save as "ip nat CHAIN [1:2] TEXT", in the order of its chain; each chain as
+// "ip nat CHAIN POLICY".
+std::multiset<std::string> LinesOf(Family family, const std::string& save) {
+  std::multiset<std::string> lines;
+  std::string table;
+  std::map<std::string, int> count;
+  for (const absl::string_view line : absl::StrSplit(save, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
+    if (absl::StartsWith(line, "*")) {
+      table = absl::StrCat(netlink::FamilyName(family), " ", line.substr(1), " ");
+      count.clear();
+    } else if (absl::StartsWith(line, ":")) {
+      lines.insert(absl::StrCat(table, words[0].substr(1), " ", words[1]));
+    } else if (absl::StartsWith(line, "[")) {
+      lines.insert(absl::StrCat(table, words[2], " ", ++count[words[2]], " ", words[0], " ",
+                                words.size() > 3 ? words[3] : ""));
+    }
+  }
+  return lines;
+}
+
+std::multiset<std::string> LinesOf(const Survey& survey) {
+  std::multiset<std::string> lines;
+  for (const auto& [table, chains] : survey.tables) {
+    for (const auto& [name, chain] : chains) {
+      const std::string place = absl::StrCat(ToString(table), " ", name, " ");
+      lines.insert(absl::StrCat(place, chain.base ? chain.policy : "-"));
+      int count = 0;
+      for (const SurveyRule& rule : chain.rules) {
+        lines.insert(absl::StrCat(place, ++count, " [", rule.counters.packets, ":",
+                                  rule.counters.bytes, "] ", ToString(table, rule)));
+      }
+    }
+  }
+  return lines;
+}
+
+TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfCapturedRulesets) {
+  int loaded = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
+    const std::string name = entry.path().filename();
+    if (!absl::EndsWith(name, "-legacy.save")) continue;
+    SCOPED_TRACE(name);
+    ++loaded;
+    const Family family = absl::StrContains(name, "-v6") ? Family::kIPv6 : Family::kIPv4;
+    ASSERT_NO_FATAL_FAILURE(Load(family, FileText(entry.path())));
+    auto backend = Open();
+    std::multiset<std::string> wanted = LinesOf(Family::kIPv4, SavedBy(Family::kIPv4));
+    wanted.merge(LinesOf(Family::kIPv6, SavedBy(Family::kIPv6)));
+    EXPECT_GT(wanted.size(), 10U);
+    EXPECT_EQ(LinesOf(Take(*backend)), wanted);
+  }
+  EXPECT_EQ(loaded, 10);
+}
+
+TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfOtherPeoplesRules) {
+  for (const Family family : netlink::kFamilies) {
+    Load(family,
+         "*raw\n:PREROUTING ACCEPT [1:2]\n[3:4] -A PREROUTING -i lo -j NOTRACK\nCOMMIT\n"
+         "*security\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
+         "*mangle\n:PREROUTING ACCEPT [0:0]\n:DIVERT - [0:0]\n"
+         "[5:6] -A PREROUTING -p tcp -m socket --transparent -j DIVERT\n"
+         "[7:8] -A DIVERT -j MARK --set-xmark 0x1/0xffffffff\n"
+         "[9:10] -A PREROUTING -j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff\nCOMMIT\n"
+         "*filter\n:INPUT DROP [7:420]\n:X - [0:0]\n"
+         "[18446744073709551615:1] -A INPUT -m comment --comment \"a \\\"b\\\" [1:2] -j X\" -g X\n"
+         "[0:0] -A X\n[0:0] -A X -m mark ! --mark 0x8000/0x8000 -m limit --limit 5/min -j LOG "
+         "--log-prefix \"-j DROP \"\nCOMMIT\n");
+    if (HasFatalFailure()) return;
+  }
+  auto backend = Open();
+  std::multiset<std::string> wanted = LinesOf(Family::kIPv4, SavedBy(Family::kIPv4));
+  wanted.merge(LinesOf(Family::kIPv6, SavedBy(Family::kIPv6)));
+  const Survey survey = Take(*backend);
+  EXPECT_EQ(LinesOf(survey), wanted);
+  EXPECT_EQ(survey.tables.size(), 8U);
+  const auto& divert = survey.tables.at({"ip6", "mangle"}).at("DIVERT");
+  EXPECT_EQ(MarksSet(divert.rules.at(0)), 1U);
+  EXPECT_EQ(MarksSet(survey.tables.at({"ip", "mangle"}).at("PREROUTING").rules.at(1)), 0xffU);
+  EXPECT_EQ(MarksTested(survey.tables.at({"ip", "filter"}).at("X").rules.at(1)), 0x8000U);
+}
+
 }  // namespace
-}  // namespace kipt::testing
+}  // namespace kipt::testing::iptables_legacy_backend_test

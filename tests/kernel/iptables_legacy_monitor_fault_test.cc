@@ -21,7 +21,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -149,29 +148,6 @@ TEST_F(LegacyMonitorFaultTest, RulesThatCouldNotBeReadMayHaveChanged) {
 
 // ---- what is watched ----
 
-std::set<std::string> OpenDescriptors() {
-  std::set<std::string> fds;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    fds.insert(entry.path().filename());
-  }
-  return fds;
-}
-
-TEST_F(LegacyMonitorFaultTest, NoDescriptorIsLeftToPrograms) {
-  MustRun({"iptables-legacy", "-N", "USER"});
-  MustRun({"ip6tables-legacy", "-N", "USER"});
-  const std::set<std::string> before = OpenDescriptors();
-  auto monitor = Watch();
-  int more = 0;
-  for (const std::string& fd : OpenDescriptors()) {
-    const int flags = fcntl(std::stoi(fd), F_GETFD);
-    if (before.contains(fd) || flags < 0) continue;
-    ++more;
-    EXPECT_NE(flags & FD_CLOEXEC, 0) << fd;
-  }
-  EXPECT_GE(more, 5) << "inotify, and of each family a socket and a file";
-}
-
 TEST_F(LegacyMonitorFaultTest, ALockWithoutADirectoryIsInTheCurrentOne) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path("/run");
@@ -210,14 +186,6 @@ TEST_F(LegacyMonitorFaultTest, ALockFileThatIsMovedThereIsWatched) {
   Drain(*monitor);
   MustRun({"iptables-legacy", "-N", "USER"});
   EXPECT_EQ(Seen(*monitor), 1U);
-}
-
-TEST_F(LegacyMonitorFaultTest, TheSameLockFileIsWatchedForever) {
-  auto monitor = Watch();
-  for (int i = 0; i < 10; ++i) {
-    MustRun({"iptables-legacy", "-N", absl::StrCat("A", i)});
-    EXPECT_EQ(Seen(*monitor), 1U) << i;
-  }
 }
 
 TEST_F(LegacyMonitorFaultTest, ADirectoryThatWasReplacedIsNotHeard) {

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +17,6 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
-#include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
@@ -38,23 +36,6 @@ TEST_F(LegacyMonitorLockTest, FollowsTheLockFileThatIsRemovedAndMadeAgain) {
     ASSERT_EQ(i % 2 == 0 ? unlink(kLock) : rename(kLock, "/run/old"), 0);
     EXPECT_EQ(Seen(*monitor), 0U);
   }
-}
-
-TEST_F(LegacyMonitorLockTest, SeesTheEndOfAWriterThatHoldsARemovedLockFile) {
-  auto monitor = Watch();
-  std::optional<LockHolder> holder;
-  holder.emplace(kLock, absl::InfiniteDuration());
-  EXPECT_EQ(Seen(*monitor), 0U);
-  ASSERT_EQ(unlink(kLock), 0);
-  std::ofstream{kLock};
-  EXPECT_EQ(Seen(*monitor), 0U);
-  // What the holder might have done; nobody else could tell.
-  ASSERT_EQ(setenv("XTABLES_LOCKFILE", "/run/private", 1), 0);
-  MustRun({"iptables-legacy", "-N", "USER"});
-  ASSERT_EQ(unsetenv("XTABLES_LOCKFILE"), 0);
-  EXPECT_EQ(Seen(*monitor), 0U);
-  holder.reset();
-  EXPECT_EQ(Seen(*monitor), 1U);
 }
 
 TEST_F(LegacyMonitorLockTest, SeesAWriterWhoseLockFileCameAndWent) {

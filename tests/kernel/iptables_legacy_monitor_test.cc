@@ -17,7 +17,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -275,15 +274,6 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
       EXPECT_THAT(monitor, StatusIs(row.code, HasSubstr(row.message)));
     });
   }
-}
-
-TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhileATableIsRewritten) {
-  MustRun({"iptables-legacy", "-N", "USER"});
-  WithFailingCall({SYS_getsockopt, 2, IPT_SO_GET_ENTRIES, EAGAIN}, [&] {
-    auto monitor = Watch();
-    close(open(kLock, O_RDONLY | O_CLOEXEC));
-    EXPECT_GE(Seen(*monitor), 1U) << "it may have changed";
-  });
 }
 
 TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {

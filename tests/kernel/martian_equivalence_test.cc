@@ -14,6 +14,7 @@
 #include "netlink/backend.h"
 #include "tests/kernel/martian_world.h"
 #include "tests/support/matchers.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
@@ -29,11 +30,6 @@ using netlink::Table;
 using netlink::Transaction;
 
 // ---- the two protections, each in the calling thread's namespace ----
-
-void MustRun(const std::vector<std::string>& argv) {
-  const ProgramResult result = RunProgram(argv);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
 
 // As kubelet writes it.
 void AddXtRule() {

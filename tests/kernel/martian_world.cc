@@ -110,11 +110,6 @@ table ip probe {
 }
 )";
 
-void Run(const std::vector<std::string>& argv, const std::string& input = "") {
-  const ProgramResult result = RunProgram(argv, input);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
-
 std::string Replaced(std::string text, absl::string_view from, absl::string_view to) {
   for (size_t at = text.find(from.data(), 0, from.size()); at != std::string::npos;
        at = text.find(from.data(), at, from.size())) {
@@ -149,15 +144,15 @@ MartianWorld::MartianWorld(const MartianCase& row, bool with_probes)
 void MartianWorld::ConnectNeighbour() {
   {
     const InNetns inside(node_);
-    Run({"ip", "link", "add", "veth0", "address", "02:00:00:00:00:01", "type", "veth", "peer",
-         "name", "veth1", "address", "02:00:00:00:00:02", "netns", neighbour_.Path()});
-    Run({"ip", "address", "add", "10.9.0.1/24", "dev", "veth0"});
-    Run({"ip", "link", "set", "veth0", "up"});
+    MustRun({"ip", "link", "add", "veth0", "address", "02:00:00:00:00:01", "type", "veth", "peer",
+             "name", "veth1", "address", "02:00:00:00:00:02", "netns", neighbour_.Path()});
+    MustRun({"ip", "address", "add", "10.9.0.1/24", "dev", "veth0"});
+    MustRun({"ip", "link", "set", "veth0", "up"});
     // An ARP request that says it comes from 127.0.0.1 is not answered.
-    Run({"ip", "neigh", "replace", "10.9.0.2", "lladdr", "02:00:00:00:00:02", "dev", "veth0"});
+    MustRun({"ip", "neigh", "replace", "10.9.0.2", "lladdr", "02:00:00:00:00:02", "dev", "veth0"});
   }
   const InNetns inside(neighbour_);
-  Run({"ip", "link", "set", "veth1", "up"});
+  MustRun({"ip", "link", "set", "veth1", "up"});
 }
 
 void MartianWorld::LoadProbes() {
@@ -167,7 +162,7 @@ void MartianWorld::LoadProbes() {
                     row_.meeting == Meeting::kUntracked ? "ip id 0x4b69 notrack" : "");
   probes =
       Replaced(probes, "DNAT", row_.meeting == Meeting::kDnat ? "dnat to 127.0.0.1" : "accept");
-  Run({"nft", "-f", "-"}, probes);
+  MustRun({"nft", "-f", "-"}, probes);
 }
 
 IpEnds MartianWorld::Ends() const {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Native tables on the kernel, and beside nft(8), which must be able to list, save and load them.
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <optional>
 #include <ostream>
@@ -14,14 +12,12 @@
 #include "netlink/transaction.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"
-#include "tests/support/raw_rules.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing::native_table_test {
 namespace {
 
-using netlink::DeleteNativeTable;
 using netlink::Family;
 using netlink::NativeChain;
 using netlink::NativeDrop;
@@ -109,30 +105,10 @@ class NativeTableTest : public NftBackendTest {
 
 class NativeFamilyTest : public NativeTableTest, public ::testing::WithParamInterface<Family> {};
 
-TEST_P(NativeFamilyTest, StandsAsItWasPut) {
-  const NativeTable table = AllOf4Chains(GetParam());
-  ASSERT_THAT(Put(table), IsOk());
-  const std::optional<ObservedNativeTable> observed = ReadNative(table);
-  ASSERT_TRUE(observed.has_value());
-  EXPECT_FALSE(observed->altered);
-  EXPECT_EQ(observed->counters.packets, 0U);
-}
-
 TEST_P(NativeFamilyTest, IsListedByNftAsWePrintIt) {
   const NativeTable table = AllOf4Chains(GetParam());
   ASSERT_THAT(Put(table), IsOk());
   EXPECT_EQ(List(GetParam()), ToString(table));
-}
-
-TEST_P(NativeFamilyTest, IsReadTheSameWhenNftHasLoadedItsOwnListing) {
-  const NativeTable table = AllOf4Chains(GetParam());
-  ASSERT_THAT(Put(table), IsOk());
-  const std::string listing = List(GetParam(), /*counters=*/true);
-  EXPECT_THAT(listing, HasSubstr("counter packets 0 bytes 0 drop"));
-  MustRun({"nft", "flush", "ruleset"});
-  EXPECT_FALSE(ReadNative(table).has_value());
-  MustRun({"nft", "-f", "-"}, listing);
-  EXPECT_EQ(ReadNative(table), ObservedNativeTable());
 }
 
 TEST_P(NativeFamilyTest, IsReadTheSameWhenNftHasLoadedOurText) {
@@ -143,12 +119,6 @@ TEST_P(NativeFamilyTest, IsReadTheSameWhenNftHasLoadedOurText) {
 
 INSTANTIATE_TEST_SUITE_P(Families, NativeFamilyTest, ::testing::ValuesIn(netlink::kFamilies),
                          [](const auto& param_info) { return FamilyText(param_info.param); });
-
-TEST_F(NativeTableTest, LeavesTheTablesOfIptablesReadable) {
-  ASSERT_THAT(Put(AllOf4Chains(Family::kIPv4)), IsOk());
-  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
-  EXPECT_THAT(Save(Family::kIPv4), HasSubstr("-A INPUT -j ACCEPT"));
-}
 
 struct Alteration {
   std::string name;
@@ -223,49 +193,12 @@ TEST_F(NativeTableTest, IsNotAlteredByOtherTables) {
   EXPECT_EQ(ReadNative(empty), ObservedNativeTable());
 }
 
-TEST_F(NativeTableTest, LeavesOtherPeoplesRulesAsTheyAre) {
-  MustRun({"iptables-nft", "-A", "INPUT", "-s", "10.0.0.0/8", "-j", "DROP"});
-  MustRun({"nft", "-f", "-"}, "table inet x { chain c { ct state new accept; }; }");
-  const auto before = ReadRawRules();
-  ASSERT_THAT(before, IsOk());
-  ASSERT_THAT(Put(Guard()), IsOk());
-  ASSERT_THAT(Put(Guard()), IsOk());
-  ASSERT_THAT(backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
-                                          .operations = {DeleteNativeTable{.name = kName}}}),
-              IsOk());
-  const auto after = ReadRawRules();
-  ASSERT_THAT(after, IsOk());
-  EXPECT_EQ(*after, *before);
-}
-
 TEST_F(NativeTableTest, IsRefusedByNameWhereTheKernelHasNoSuchHook) {
   NativeTable table = Guard();
   table.chains[1].hook = 7;
   EXPECT_THAT(Put(table), StatusIs(absl::StatusCode::kFailedPrecondition,
                                    HasSubstr("the table ip own-guard, chain output")));
   EXPECT_FALSE(ReadNative(table).has_value());
-}
-
-TEST_F(NativeTableTest, CountsWhatItDropped) {
-  NativeTable table = Guard();
-  table.chains.pop_back();
-  table.chains[0].rules = {
-      NativeDrop{.destination = PrefixMatch{*netlink::ParsePrefix(Family::kIPv4, "127.0.0.9")}}};
-  ASSERT_THAT(Put(table), IsOk());
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(9);
-  to.sin_addr.s_addr = htonl(0x7f000009);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(sendto(fd, "ten bytes.", 10, 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 10);
-  }
-  close(fd);
-  const std::optional<ObservedNativeTable> observed = ReadNative(table);
-  ASSERT_TRUE(observed.has_value());
-  EXPECT_FALSE(observed->altered);
-  // Headers of 20 and 8 bytes.
-  EXPECT_EQ(observed->counters, (netlink::RuleCounters{.packets = 3, .bytes = 3 * 38}));
 }
 
 }  // namespace

@@ -31,11 +31,6 @@ using netlink::Snapshot;
 using netlink::Table;
 using netlink::Transaction;
 
-void MustRun(const std::vector<std::string>& argv, const std::string& input) {
-  const ProgramResult result = RunProgram(argv, input);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
-
 ProgramResult Shell(const std::string& command) { return RunProgram({"sh", "-c", command}); }
 
 std::string Iptables(Family family) {

@@ -18,9 +18,6 @@
 
 namespace kipt::testing {
 
-// A program that fails fails the test.
-void MustRun(const std::vector<std::string>& argv, const std::string& input = "");
-
 // Through a shell, which understands the quotes that iptables-save prints.
 ProgramResult Shell(const std::string& command);
 

@@ -5,7 +5,6 @@
 #include <linux/sock_diag.h>
 #include <malloc.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
@@ -45,12 +43,6 @@ const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
 bool IsReadable(const Monitor& monitor, absl::Duration wait = absl::ZeroDuration()) {
   pollfd file = {.fd = monitor.fd(), .events = POLLIN, .revents = 0};
   return poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) == 1;
-}
-
-std::string OwnComm() {
-  std::array<char, 16> name = {};
-  EXPECT_EQ(prctl(PR_GET_NAME, name.data()), 0);
-  return name.data();
 }
 
 class NftMonitorTest : public NftBackendTest {
@@ -132,44 +124,6 @@ TEST_F(NftMonitorTest, HearsOneEventOfATransactionOfThousandsOfRules) {
   EXPECT_EQ(changes.lost, 0) << "what the filter leaves out is not lost";
 }
 
-TEST_F(NftMonitorTest, DoesNotCountOurOwnCommits) {
-  const std::unique_ptr<Monitor> monitor = Watch();
-  for (const Family family : netlink::kFamilies) {
-    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
-  }
-  EXPECT_TRUE(IsReadable(*monitor));
-  EXPECT_EQ(Drain(*monitor), RulesetChanges());
-  EXPECT_FALSE(IsReadable(*monitor));
-}
-
-TEST_F(NftMonitorTest, CountsAnotherBackendOfThisProcess) {
-  const std::unique_ptr<Monitor> monitor = Watch();
-  const uint32_t generation = Read({}).generation;
-  CommitOtherwise(1);
-  EXPECT_THAT(Drain(*monitor).writers,
-              ElementsAre(RulesetChange{.generation = generation + 1,
-                                        .first_generation = generation + 1,
-                                        .pid = static_cast<uint32_t>(gettid()),
-                                        .command = OwnComm()}));
-}
-
-TEST_F(NftMonitorTest, RemembersTheLastChangeOfEachOfTheFirstEightWriters) {
-  const std::unique_ptr<Monitor> monitor = Watch();
-  const uint32_t generation = Read({}).generation;
-  CommitOtherwise(2);
-  for (int i = 0; i < 9; ++i) MustRun({"nft", "add", "table", absl::StrCat("watched", i)});
-  CommitOtherwise(4);
-  const RulesetChanges changes = Drain(*monitor);
-  EXPECT_EQ(changes.count, 15);
-  ASSERT_THAT(changes.writers, SizeIs(RulesetChanges::kMaxWriters));
-  EXPECT_EQ(changes.writers[0].command, OwnComm());
-  EXPECT_EQ(changes.writers[0].generation, generation + 15);
-  EXPECT_EQ(changes.writers[0].first_generation, generation + 1);
-  EXPECT_EQ(changes.writers[7].command, "nft");
-  EXPECT_EQ(changes.writers[7].generation, generation + 9);
-  EXPECT_EQ(changes.others, 2) << "the last two of nft";
-}
-
 TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
   constexpr int kCommits = 5000;  // about twice what the buffer holds
   const std::unique_ptr<Monitor> monitor = Watch();
@@ -183,17 +137,6 @@ TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
   const RulesetChanges next = Drain(*monitor);
   EXPECT_EQ(next.count, 2);
   EXPECT_EQ(next.lost, 0);
-}
-
-TEST_F(NftMonitorTest, HearsNothingOfOtherNetworkNamespaces) {
-  const std::unique_ptr<Monitor> monitor = Watch();
-  const Netns elsewhere = NewNetns();
-  {
-    const InNetns inside(elsewhere);
-    MustRun({"nft", "add", "table", "ip", "watched"});
-  }
-  EXPECT_FALSE(IsReadable(*monitor));
-  EXPECT_EQ(Drain(*monitor), RulesetChanges());
 }
 
 TEST_F(NftMonitorTest, StaysInTheNamespaceOfItsBackendWhoeverWatches) {
@@ -243,32 +186,7 @@ TEST_F(NftMonitorTest, AsksNothingOfOtherWritersOnceItIsGone) {
   EXPECT_EQ(Drain(*third).count, 1);
 }
 
-TEST_F(NftMonitorTest, DoesNotGrowWithAHundredThousandCommits) {
-  const std::unique_ptr<Monitor> monitor = Watch();
-  const auto commit = [&](int times) {
-    for (int i = 0; i < times / 1000; ++i) {
-      CommitOtherwise(1000);
-      EXPECT_EQ(Drain(*monitor).count, 1000);
-    }
-  };
-  commit(2000);
-  const size_t before = mallinfo2().uordblks;
-  commit(100'000);
-  EXPECT_LE(mallinfo2().uordblks, before + 4096);
-}
-
 // ---- WatchMode::kPoll ----
-
-TEST_F(NftMonitorTest, PollingFindsAChangeAtTheNextTick) {
-  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
-  for (int i = 0; i < 3; ++i) {
-    CommitOtherwise(2);
-    const absl::Time start = absl::Now();
-    while (!IsReadable(*monitor, absl::Seconds(10))) FAIL() << "no tick";
-    EXPECT_LE(absl::Now() - start, absl::Seconds(1));  // 100 ms, on a machine that does not wait
-    EXPECT_EQ(Drain(*monitor), (RulesetChanges{.count = 1, .others = 1}));
-  }
-}
 
 TEST_F(NftMonitorTest, PollingTicksTenTimesASecondAndFindsNothingWhereNothingIs) {
   const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
@@ -278,27 +196,6 @@ TEST_F(NftMonitorTest, PollingTicksTenTimesASecondAndFindsNothingWhereNothingIs)
     EXPECT_EQ(Drain(*monitor), RulesetChanges());
   }
   EXPECT_EQ(Drain(*monitor), RulesetChanges()) << "before its time";
-}
-
-TEST_F(NftMonitorTest, PollingTellsOurOwnCommitsFromOthers) {
-  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
-  const ChainId chain{Family::kIPv6, Table::kNat, "OURS"};
-  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
-  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
-  EXPECT_EQ(Drain(*monitor).count, 0) << "two commits of ours in a row";
-  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
-  CommitOtherwise(2);
-  EXPECT_EQ(Drain(*monitor).count, 1) << "others behind ours";
-  CommitOtherwise(2);
-  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
-  EXPECT_EQ(Drain(*monitor).count, 1) << "ours behind others";
-  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
-  CommitOtherwise(2);
-  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
-  EXPECT_EQ(Drain(*monitor).count, 1) << "others between ours";
-  EXPECT_THAT(backend_->Apply(Transaction{.generation = 1, .operations = {CreateChain{chain}}}),
-              StatusIs(absl::StatusCode::kAborted));
-  EXPECT_EQ(Drain(*monitor).count, 0) << "one of ours that was refused";
 }
 
 // What telling them apart rests upon.

@@ -16,20 +16,13 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
 using netlink::ChainId;
 using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteRule;
 using netlink::Family;
-using netlink::Jump;
 using netlink::ObservedRule;
 using netlink::Operation;
-using netlink::Return;
-using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
-using netlink::Transaction;
 
 class NftProgramsTest : public NftBackendTest {};
 
@@ -43,48 +36,6 @@ TEST_F(NftProgramsTest, WritesWhatIptablesSavePrintsAsOurText) {
     }
     EXPECT_EQ(SavedLines(family, "TEST"), filter);
     EXPECT_EQ(SavedLines(family, "TESTNAT"), nat);
-  }
-}
-
-TEST_F(NftProgramsTest, WritesWhatIptablesCheckFinds) {
-  for (const Family family : netlink::kFamilies) {
-    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
-    for (const auto& [chain, rule] : AllRules(family)) {
-      const std::string command =
-          absl::StrCat(Iptables(family), " -t ", netlink::TableName(chain.table), " -C ",
-                       chain.name, " ", ToString(family, rule));
-      const ProgramResult result = Shell(command);
-      EXPECT_EQ(result.exit_code, 0) << command << "\n" << result;
-    }
-  }
-}
-
-TEST_F(NftProgramsTest, ReadsWhatIptablesWrites) {
-  for (const Family family : netlink::kFamilies) {
-    std::string filter = "*filter\n:TEST - [0:0]\n:ELSE - [0:0]\n";
-    std::string nat = "*nat\n:TESTNAT - [0:0]\n";
-    std::vector<Rule> expected_filter;
-    std::vector<Rule> expected_nat;
-    for (const auto& [chain, rule] : AllRules(family)) {
-      const bool is_nat = chain.table == Table::kNat;
-      absl::StrAppend(is_nat ? &nat : &filter, "-A ", chain.name, " ", ToString(family, rule),
-                      "\n");
-      (is_nat ? expected_nat : expected_filter).push_back(rule);
-    }
-    MustRun({Iptables(family) + "-restore"}, absl::StrCat(filter, "COMMIT\n", nat, "COMMIT\n"));
-    const ChainId filter_chain{family, Table::kFilter, "TEST"};
-    const ChainId nat_chain{family, Table::kNat, "TESTNAT"};
-    const Snapshot snapshot = Read({filter_chain, nat_chain});
-    const auto rules = [&](const ChainId& chain) {
-      std::vector<Rule> found;
-      for (const ObservedRule& rule : snapshot.Find(chain)->rules) {
-        EXPECT_NE(rule.rule(), nullptr) << ToString(family, rule);
-        if (rule.rule() != nullptr) found.push_back(*rule.rule());
-      }
-      return found;
-    };
-    EXPECT_EQ(rules(filter_chain), expected_filter);
-    EXPECT_EQ(rules(nat_chain), expected_nat);
   }
 }
 
@@ -135,47 +86,6 @@ TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
   }
   EXPECT_THAT(texts6, ElementsAre("-d fd00::/64 -m comment --comment six -j RETURN",
                                   "! -s ::1/128 -j DROP"));
-}
-
-TEST_F(NftProgramsTest, RestoreTextDoesWhatApplyDoes) {
-  for (const Family family : netlink::kFamilies) {
-    SCOPED_TRACE(netlink::FamilyName(family));
-    const ChainId input{family, Table::kFilter, "INPUT"};
-    const ChainId old{family, Table::kFilter, "OLD"};
-    const std::string before = absl::StrCat(
-        "*filter\n:OLD - [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -j OLD\n-A INPUT -j ACCEPT\n",
-        "COMMIT\n*nat\n-A POSTROUTING -o lo -j ACCEPT\nCOMMIT\n");
-    const Netns other = NewNetns();
-    MustRun({Iptables(family) + "-restore"}, before);
-    {
-      const InNetns inside(other);
-      MustRun({Iptables(family) + "-restore"}, before);
-    }
-    const Snapshot snapshot = Read({input});
-    const std::vector<ObservedRule>& rules = snapshot.Find(input)->rules;
-    ASSERT_EQ(rules.size(), 3U);
-    std::vector<Operation> operations = AllOperations(family);
-    operations.emplace_back(AddRule{.chain = input,
-                                    .rule = Rule{.target = Jump{"TEST"}},
-                                    .before = rules[0].handle,
-                                    .number = 1});
-    operations.emplace_back(AddRule{.chain = input,
-                                    .rule = Rule{.comment = "second", .target = Return{}},
-                                    .before = rules[0].handle,
-                                    .number = 2});
-    operations.emplace_back(DeleteRule{
-        .chain = input, .handle = rules[1].handle, .number = 4, .rule = *rules[1].rule()});
-    operations.emplace_back(DeleteChain{old});
-    operations.emplace_back(CreateChain{{family, Table::kNat, "POSTROUTING"}});
-    operations.emplace_back(Append({family, Table::kNat, "POSTROUTING"},
-                                   Rule{.comment = "x y", .target = Jump{"TESTNAT"}}));
-    const Transaction transaction{.generation = snapshot.generation, .operations = operations};
-    ASSERT_THAT(backend_->Apply(transaction), IsOk());
-    const std::string applied = Save(family);
-    const InNetns inside(other);
-    MustRun({Iptables(family) + "-restore", "--noflush"}, ToRestoreText(transaction, family));
-    EXPECT_EQ(Save(family), applied);
-  }
 }
 
 TEST_F(NftProgramsTest, MakesOnlyTheBaseChainItNeedsAsIptablesMakesIt) {

@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,7 +31,6 @@
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
@@ -184,46 +181,8 @@ TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
   EXPECT_THAT(Printed(served, {Program(GetParam(), "-save")}), Not(HasSubstr("KUBE-MARK-DROP")));
 }
 
-TEST_P(NodeAgentModeTest, ObservesWithoutATrace) {
-  const Netns served = NewNetns();
-  Flags flags = FlagsFor(GetParam());
-  flags.observe = true;
-  const std::unique_ptr<Hosted> hosted = Serve(served, flags);
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return !hosted->rounds.empty(); }));
-  EXPECT_EQ(hosted->agent->state().families[0].phase, FamilyPhase::kObserved);
-  EXPECT_EQ(Printed(served, {"nft", "list", "ruleset"}), "");
-  {
-    const InNetns inside(served);
-    EXPECT_THAT(kipt::testing::IptablesLegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
-  }
-
-  flags.observe = false;
-  ASSERT_THAT(hosted->agent->SetConfig(*ResolveConfigIn(served.Path(), flags)), IsOk());
-  EXPECT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-}
-
 INSTANTIATE_TEST_SUITE_P(Modes, NodeAgentModeTest, ::testing::Values("nft", "legacy"),
                          [](const auto& mode) { return mode.param; });
-
-TEST_F(NodeAgentTest, TwoAgentsOfDifferentModesShareOneThreadAndOneLoop) {
-  const Netns nft = NewNetns();
-  const Netns legacy = NewNetns();
-  const std::unique_ptr<Hosted> first = Serve(nft, FlagsFor("nft"));
-  const std::unique_ptr<Hosted> second = Serve(legacy, FlagsFor("legacy"));
-  ASSERT_NE(first, nullptr);
-  ASSERT_NE(second, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return first->InPlace() && second->InPlace(); }));
-  EXPECT_EQ(first->agent->iptables_mode(), IptablesMode::kNft);
-  EXPECT_EQ(second->agent->iptables_mode(), IptablesMode::kLegacy);
-
-  Printed(nft, {"iptables-nft", "-F", "KUBE-FIREWALL"});
-  Printed(legacy, {"iptables-legacy", "-F", "KUBE-FIREWALL"});
-  ASSERT_TRUE(TurnUntil([&] {
-    return first->agent->state().incidents == 1 && second->agent->state().incidents == 1;
-  }));
-  EXPECT_EQ(Printed(legacy, {"nft", "list", "ruleset"}), "");
-}
 
 TEST_F(NodeAgentTest, AgentsOfTwoThreadsDoNotKnowOfEachOther) {
   const Netns served[] = {NewNetns(), NewNetns()};
@@ -256,63 +215,6 @@ TEST_F(NodeAgentTest, ANamespaceLivesOnWithoutItsName) {
   EXPECT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
 }
 
-TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
-  const Netns served = NewNetns();
-  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  const Config other = *ResolveConfigIn(served.Path(), FlagsFor("legacy"));
-  EXPECT_THAT(hosted->agent->SetConfig(other),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("iptablesMode: nft now, legacy desired")));
-  EXPECT_EQ(hosted->agent->state().must_restart, "");
-  EXPECT_TRUE(IsReady(hosted->agent->state()));
-  EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
-}
-
-// To write in the other mode, too, would leave two hints.
-TEST_F(NodeAgentTest, KeepsItsIptablesWhereTheNodeChangesToTheOther) {
-  namespace fs = std::filesystem;
-  const TemporaryTree place;
-  const fs::path root = place.root();
-  const fs::path programs = root / "usr/sbin";
-  fs::create_directories(programs);
-  for (const char* name : {"xtables-nft-multi", "xtables-legacy-multi"}) {
-    std::ofstream(programs / name).close();
-    fs::permissions(programs / name, fs::perms(0755));
-  }
-  // As update-alternatives does.
-  const auto use = [&](const char* target) {
-    for (const char* name : {"iptables", "ip6tables"}) {
-      fs::create_symlink(target, programs / "new");
-      fs::rename(programs / "new", programs / name);
-    }
-  };
-  use("xtables-nft-multi");
-  const Netns served = NewNetns();
-  Flags flags = FlagsFor("auto");
-  flags.host_root = root.string();
-  flags.iptables_sync_period = absl::Seconds(1);
-  const std::unique_ptr<Hosted> hosted = Serve(served, flags);
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  use("xtables-legacy-multi");
-  const size_t rounds = hosted->rounds.size();
-  ASSERT_TRUE(TurnUntil([&] { return hosted->rounds.size() >= rounds + 2; }));
-  EXPECT_EQ(hosted->agent->state().must_restart, "");
-  EXPECT_TRUE(IsReady(hosted->agent->state()));
-}
-
-TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {
-  const Netns served = NewNetns();
-  const std::unique_ptr<Hosted> hosted =
-      Serve(served, FlagsFor("legacy"), {.directories = {"/nonexistent"}});
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return !hosted->rounds.empty(); }));
-  EXPECT_EQ(hosted->agent->state().families[0].phase, FamilyPhase::kFailed);
-  EXPECT_THAT(hosted->agent->state().families[0].reason, HasSubstr("/nonexistent"));
-}
-
 TEST_F(NodeAgentTest, AWrongNamespaceIsRefusedAtOnce) {
   const Config config = *ResolveConfig(FlagsFor("nft"));
   EXPECT_THAT(HostedAgent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
@@ -339,23 +241,6 @@ class FrontDoorTest : public NodeAgentTest {
     return true;
   }
 };
-
-TEST_F(FrontDoorTest, KeepsANamespaceAndTellsInTheHosts) {
-  const Netns served = NewNetns();
-  std::vector<Event> events;
-  std::set<ino_t> told_in;
-  auto agent = NodeAgent::Create(In(served), {.round = [&](const Event& event) {
-                                   events.push_back(event);
-                                   told_in.insert(ThreadNetns());
-                                 }});
-  ASSERT_THAT(agent, IsOk());
-  EXPECT_THAT(events, IsEmpty());
-  ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
-  EXPECT_EQ((*agent)->iptables_mode(), IptablesMode::kNft);
-  Printed(served, {"iptables-nft", "-F", "KUBE-FIREWALL"});
-  ASSERT_TRUE(DispatchUntil(**agent, [&] { return events.back().incident.has_value(); }));
-  EXPECT_EQ(told_in, std::set<ino_t>{home_});
-}
 
 TEST_F(FrontDoorTest, PlansWithoutAChangeAndSyncsAtOnce) {
   const Netns served = NewNetns();

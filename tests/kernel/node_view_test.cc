@@ -12,11 +12,9 @@
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "agent/audit/audit.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespaces.h"
@@ -28,6 +26,7 @@
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::node_view_test {
 namespace {
@@ -39,14 +38,6 @@ using agent::ListNetworkNamespaces;
 using agent::NetworkNamespace;
 using agent::NetworkNamespaces;
 using agent::NodeView;
-using netlink::Survey;
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class NodeViewKernelTest : public NetnsTest {
  protected:
@@ -66,8 +57,8 @@ class NodeViewKernelTest : public NetnsTest {
 TEST_F(NodeViewKernelTest, FindsNothingInAFreshNamespaceAndLeavesItSo) {
   const NodeView view = GatherNodeView(Sources(), {});
   EXPECT_EQ(view, NodeView{});
-  EXPECT_EQ(Contents("/proc/thread-self/net/ip_tables_names"), "");
-  EXPECT_EQ(Contents("/proc/thread-self/net/ip6_tables_names"), "");
+  EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
+  EXPECT_EQ(FileText("/proc/thread-self/net/ip6_tables_names"), "");
   EXPECT_EQ(RunProgram({"nft", "list", "tables"}).out, "");
 }
 
@@ -90,7 +81,7 @@ TEST_F(NodeViewKernelTest, HasBothModesRoutingRulesAndRouteLocalnet) {
   EXPECT_EQ(view.surveys[1].mode, "legacy");
   EXPECT_EQ(TextOf(view.surveys[1].tables.at({"ip", "raw"}).at("PREROUTING").rules.at(0)),
             "-i lo -j NOTRACK");
-  EXPECT_EQ(Contents("/proc/thread-self/net/ip_tables_names"), "raw\n");
+  EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "raw\n");
 }
 
 TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
@@ -158,34 +149,6 @@ class NetworkNamespacesKernelTest : public NetnsTest {
 
   std::optional<PrivateRun> private_run_;
 };
-
-TEST_F(NetworkNamespacesKernelTest, NamesTheCallingThreadsOwnFirst) {
-  const NetworkNamespaces list = ListNetworkNamespaces();
-  ASSERT_FALSE(list.found.empty());
-  EXPECT_TRUE(list.found.front().own);
-  EXPECT_EQ(list.found.front().inode, InodeAt("/proc/thread-self/ns/net"));
-  EXPECT_EQ(std::count_if(list.found.begin(), list.found.end(),
-                          [](const NetworkNamespace& each) { return each.own; }),
-            1);
-  EXPECT_THAT(list.found.front().name, StartsWith(absl::StrCat("pid ", getpid(), " (")));
-}
-
-TEST_F(NetworkNamespacesKernelTest, FindsThatOfAProcessAndEntersIt) {
-  const Netns other = NewNetns();
-  std::optional<BackgroundProgram> program;
-  {
-    const InNetns inside(other);
-    program.emplace(std::vector<std::string>{"sleep", "60"});
-  }
-  const std::vector<NetworkNamespace> found = Of(ListNetworkNamespaces(), InodeAt(other.Path()));
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_THAT(found[0].name, HasSubstr("pid "));
-  EXPECT_FALSE(found[0].own);
-  EXPECT_THAT(agent::EnterNetworkNamespace(found[0].path), IsOk());
-  EXPECT_EQ(InodeAt("/proc/thread-self/ns/net"), found[0].inode);
-  EXPECT_TRUE(ListNetworkNamespaces().found.front().own);
-  EXPECT_EQ(ListNetworkNamespaces().found.front().inode, found[0].inode);
-}
 
 TEST_F(NetworkNamespacesKernelTest, PrefersANameAndFindsWhatNoProcessIsIn) {
   const Netns named = NewNetns();

@@ -140,26 +140,6 @@ std::string CheckTwoThreads(const Sets& sets, bool filtered) {
   return wrong;
 }
 
-TEST_P(PrivilegesTest, AreTheSameFewInEveryThread) {
-  EXPECT_THAT(InChild([]() -> std::string {
-                const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
-                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
-                return CheckTwoThreads(Kept(bounding_before), /*filtered=*/true);
-              }),
-              IsEmpty());
-}
-
-TEST_P(PrivilegesTest, AreTooFewForAnythingElse) {
-  EXPECT_THAT(InChild([]() -> std::string {
-                // So that a mount that succeeds is not the machine's.
-                LeaveMounts();
-                const ForbiddenCalls calls(GetParam().may_run_programs);
-                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
-                return calls.TryAll(Guard::kBoth);
-              }),
-              IsEmpty());
-}
-
 // On a kernel without filters the capabilities are all there is.
 TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
   EXPECT_THAT(InChild([]() -> std::string {

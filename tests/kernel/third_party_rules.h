@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules as network plugins, container engines and firewalls write them, written by hand after what
-// they print: input of iptables-restore -c.
+// they print: input of iptables-restore -c --noflush, for one table comes twice.
 #ifndef KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_
 #define KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_
 

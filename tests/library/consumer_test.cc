@@ -198,19 +198,6 @@ TEST_F(TwoNamespacesTest, FollowTheHostsSettings) {
   ASSERT_TRUE(AllInPlace()) << agent.Output();
 }
 
-TEST_F(TwoNamespacesTest, GoOnWithWhatWasWhereTheHostsSettingsAreWrong) {
-  BackgroundProgram agent(ServeAll());
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
-  WriteSettings("NoSuchGate=true");
-  agent.Signal(SIGHUP);
-  for (const Served& each : served_) {
-    ASSERT_TRUE(agent.Prints(each.Says("--feature-gates: unrecognized feature gate: NoSuchGate")))
-        << agent.Output();
-    each.Run(IpFamily::kIpv4, {"-F"});
-  }
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
-}
-
 struct StartRow {
   const char* name;
   const char* serve;

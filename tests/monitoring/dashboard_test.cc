@@ -137,16 +137,5 @@ TEST_P(DashboardTest, EveryVariableIsUsedAndEveryOneThatIsUsedExists) {
   EXPECT_THAT(used, IsEmpty());
 }
 
-TEST(MonitoringFilesTest, FindMetricsAndVariables) {
-  EXPECT_EQ(MetricsIn(R"(sum by (le) (rate(a_bucket{x="b{c}"}[5m])) unless on (job)
-                         kube_iptables_agent_observing == 1)"),
-            (std::set<std::string>{"a_bucket", "kube_iptables_agent_observing"}));
-  EXPECT_EQ(VariablesIn("a{n=\"$node\"}[${span}] > $__range"),
-            (std::set<std::string>{"__range", "node", "span"}));
-  EXPECT_EQ(
-      Substitute("a{n=\"$node\"}[${span}] $nodes", {{"node", "x"}, {"nodes", "y"}, {"span", "1s"}}),
-      "a{n=\"x\"}[1s] y");
-}
-
 }  // namespace
 }  // namespace kipt::testing

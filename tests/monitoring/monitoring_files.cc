@@ -3,15 +3,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "agent/config/yaml_document.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -59,11 +57,7 @@ void AppendPanel(const nlohmann::json& panel, std::vector<DashboardQuery>& queri
 
 std::string DeployPath(const std::string& name) { return absl::StrCat(KIPT_DEPLOY_DIR, "/", name); }
 
-std::string DeployText(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(DeployPath(name), std::ios::binary).rdbuf();
-  return text.str();
-}
+std::string DeployText(const std::string& name) { return FileText(DeployPath(name)); }
 
 std::vector<std::string> DashboardFiles() {
   std::vector<std::string> files;

@@ -62,7 +62,6 @@ class FakeBackend : public netlink::Backend {
   // From now on the kernel has no nft_compat: rules with a match of xtables', or a target, are
   // refused, and what stands stays.
   void LoseXt() { ruleset_.has_xt = false; }
-  void GainXt() { ruleset_.has_xt = true; }
   // The same of one match or target alone ("connlabel").
   void LoseExtension(const std::string& name) { ruleset_.missing_extensions.insert(name); }
   void GainExtension(const std::string& name) { ruleset_.missing_extensions.erase(name); }

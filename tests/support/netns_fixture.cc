@@ -5,6 +5,8 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/support/run_program.h"
+
 namespace kipt::testing {
 
 void NetnsTest::SetUp() {
@@ -23,6 +25,11 @@ void SetSysctl(const std::string& name, const std::string& value) {
   std::ofstream file("/proc/sys/net/" + name);
   file << value << std::flush;
   EXPECT_TRUE(file.good()) << name;
+}
+
+void MustRun(const std::vector<std::string>& argv, const std::string& input) {
+  const ProgramResult result = RunProgram(argv, input);
+  EXPECT_EQ(result.exit_code, 0) << result;
 }
 
 }  // namespace kipt::testing

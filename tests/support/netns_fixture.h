@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/support/netns.h"
 
@@ -19,6 +20,9 @@ Netns NewNetns();
 
 // Of the calling thread's network namespace: "ipv4/ip_forward".
 void SetSysctl(const std::string& name, const std::string& value);
+
+// A program that fails fails the test.
+void MustRun(const std::vector<std::string>& argv, const std::string& input = "");
 
 // Each test runs in a fresh network namespace of its own, loopback up. For tests of one thread: a
 // namespace belongs to a thread.

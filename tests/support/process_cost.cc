@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/process_cost.h"
 
+#include <sys/resource.h>
+
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -37,6 +39,12 @@ absl::Duration CpuOfThisThread() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return absl::DurationFromTimespec(time);
+}
+
+absl::Duration CpuOfChildren() {
+  rusage usage = {};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
 }
 
 std::map<pid_t, ThreadCost> ThreadCosts(pid_t process) {

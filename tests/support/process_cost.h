@@ -24,6 +24,8 @@ struct ThreadCost {
 
 // Time that the calling thread has had on a CPU. A bound on it holds on a busy machine, too.
 absl::Duration CpuOfThisThread();
+// Of all children that have ended, and theirs.
+absl::Duration CpuOfChildren();
 
 // Of each thread that lives; empty where the process has ended.
 std::map<pid_t, ThreadCost> ThreadCosts(pid_t process);

@@ -9,9 +9,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 namespace kipt::testing {
+
+// "" where it cannot be read.
+inline std::string FileText(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
 
 class TemporaryTree {
  public:
@@ -61,6 +69,7 @@ class TemporaryTree {
 
 // Tests name these without a namespace.
 namespace kipt {
+using testing::FileText;
 using testing::TemporaryTree;
 }  // namespace kipt
 

@@ -344,12 +344,6 @@ TEST(AuditJsonTest, HasEveryFindingWithItsParts) {
   EXPECT_EQ(json["kubeProxy"][0]["newestMinor"], nullptr);
 }
 
-TEST(AuditJsonTest, TakesAnyBytes) {
-  NodeView view;
-  view.problems = {"\xff\xfe"};
-  EXPECT_FALSE(nlohmann::json::parse(AuditJson(Audit(view, AuditOptions()))).empty());
-}
-
 TEST(AuditDotTest, DrawsServicesAsOneNodeAndFindingsInRed) {
   const NodeView view = HandWritten();
   const std::string dot = AuditDot(view, Audit(view, AuditOptions()));

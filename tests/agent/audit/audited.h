@@ -18,15 +18,13 @@
 #include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
 #include "tests/support/surveyed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 
 // `name` is "audited/portmap-v4.save"; empty text where there is none, which no test passes with.
 inline std::string ReadTestdata(const std::string& name) {
-  std::ifstream file(absl::StrCat(KIPT_TESTDATA_DIR, "/", name));
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return FileText(absl::StrCat(KIPT_TESTDATA_DIR, "/", name));
 }
 
 inline netlink::Survey SurveyOfText(absl::string_view mode, netlink::Family family,

@@ -3,7 +3,6 @@
 // What an audit finds before a change, and that it finds nothing on sound nodes. The hostile cases
 // first: comments that lie, chains that imitate kube-proxy's, files that only look like rules.
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,15 +68,12 @@ TEST(BeforeChangeTest, SoundNodesOfEveryGenerationHaveNothingToRepair) {
           absl::StrContains(name, "bit20")) {
         continue;
       }
-      std::ifstream file(entry.path());
-      std::stringstream text;
-      text << file.rdbuf();
+      const std::string text = FileText(entry.path());
       const bool v6 = absl::StrContains(name, "-v6");
       const std::string mode = absl::StrContains(name, "legacy") ? "legacy" : "nft";
-      const NodeView view =
-          ViewOf(v6 ? SurveyOf(mode, "", text.str()) : SurveyOf(mode, text.str()));
+      const NodeView view = ViewOf(v6 ? SurveyOf(mode, "", text) : SurveyOf(mode, text));
       // Up to 1.19, its own jump from INPUT keeps its chains.
-      const size_t input = text.str().find(
+      const size_t input = text.find(
           "-A INPUT -m conntrack --ctstate NEW -m comment --comment "
           "\"kubernetes service portals\" -j KUBE-SERVICES");
       const bool old = input != std::string::npos;

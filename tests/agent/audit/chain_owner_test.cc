@@ -24,35 +24,6 @@ const netlink::TableId kIp6Nat = {"ip6", "nat"};
 const netlink::TableId kIpKubeIptablesAgent = {"ip", "kube-iptables-agent"};
 const netlink::TableId kIpMangle = {"ip", "mangle"};
 
-TEST(ChainOwnerTest, TellsTheTwoKubeFirewallsApart) {
-  EXPECT_EQ(OwnerOfChain(kFilter, "KUBE-FIREWALL"), Owner::kKubelet);
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-FIREWALL"), Owner::kKubeProxyIpvs);
-}
-
-TEST(ChainOwnerTest, DoesNotTakeEveryKubeForKubernetes) {
-  for (const char* chain : {"KUBE-ROUTER-INPUT", "KUBE-POD-FW-ABC", "KUBE-NWPLCY-DEFAULT"}) {
-    EXPECT_EQ(OwnerOfChain(kFilter, chain), Owner::kKubeRouter) << chain;
-  }
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-HP-ABC"), Owner::kHostPorts);
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-HOSTPORTS"), Owner::kHostPorts);
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SOMETHING-NEW"), Owner::kUnknown);
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SVCX"), Owner::kUnknown);
-}
-
-TEST(ChainOwnerTest, KnowsTheNeighboursByTheirNames) {
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SVC-GNZBNJ2PO5MGZ6GT"), Owner::kKubeProxy);
-  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-LOAD-BALANCER"), Owner::kKubeProxyIpvs);
-  EXPECT_EQ(OwnerOfChain(kNat, "CNI-DN-0123"), Owner::kPortmap);
-  EXPECT_EQ(OwnerOfChain(kNat, "CRIO-HOSTPORTS-MASQ"), Owner::kCrio);
-  EXPECT_EQ(OwnerOfChain(kFilter, "cali-INPUT"), Owner::kCalico);
-  EXPECT_EQ(OwnerOfChain(kFilter, "OLD_CILIUM_FORWARD"), Owner::kCilium);
-  EXPECT_EQ(OwnerOfChain(kFilter, "WEAVE-NPC"), Owner::kWeave);
-  EXPECT_EQ(OwnerOfChain(kNat, "IP-MASQ-AGENT"), Owner::kIpMasqAgent);
-  EXPECT_EQ(OwnerOfChain({"ip", "kube-proxy"}, "masquerading"), Owner::kKubeProxyNftables);
-  EXPECT_EQ(OwnerOfChain({"ip6", "k8s_svc6"}, "z_dispatch_svc"), Owner::kKpng);
-  EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT"), Owner::kFirewalld);
-}
-
 TEST(ChainOwnerTest, TheMartianRuleIsKubeletsOnIPv4Only) {
   netlink::SurveyRule rule;
   rule.content = DropMartians(0);
@@ -60,153 +31,134 @@ TEST(ChainOwnerTest, TheMartianRuleIsKubeletsOnIPv4Only) {
   EXPECT_EQ(OwnerOfRule({"ip6", "filter"}, "KUBE-FIREWALL", /*base=*/false, rule), Owner::kUnknown);
 }
 
-TEST(ChainOwnerTest, HasANameForEachOwner) {
-  struct Row {
-    Owner owner;
-    const char* name;
-  };
-  const Row rows[] = {{Owner::kUnknown, "unknown"},
-                      {Owner::kBaseChain, "everybody (a base chain)"},
-                      {Owner::kKubelet, "kubelet"},
-                      {Owner::kKubeProxy, "kube-proxy"},
-                      {Owner::kKubeProxyIpvs, "kube-proxy (IPVS)"},
-                      {Owner::kKubeProxyNftables, "kube-proxy (nftables)"},
-                      {Owner::kKpng, "kpng"},
-                      {Owner::kThisAgent, "kube-iptables-agent"},
-                      {Owner::kKubeRouter, "kube-router"},
-                      {Owner::kPortmap, "the CNI plugin portmap"},
-                      {Owner::kHostPorts, "CRI-O up to 1.26, or dockershim"},
-                      {Owner::kCrio, "CRI-O"},
-                      {Owner::kCalico, "Calico"},
-                      {Owner::kCilium, "Cilium"},
-                      {Owner::kFlannel, "flannel"},
-                      {Owner::kWeave, "Weave Net"},
-                      {Owner::kAntrea, "Antrea"},
-                      {Owner::kDocker, "Docker"},
-                      {Owner::kFirewalld, "firewalld"},
-                      {Owner::kIpMasqAgent, "ip-masq-agent"},
-                      {Owner::kNodeLocalDns, "NodeLocal DNS"},
-                      {Owner::kTailscale, "Tailscale"},
-                      {Owner::kNetavark, "netavark (Podman)"},
-                      {Owner::kAwsVpcCni, "the Amazon VPC CNI"},
-                      {Owner::kAzureNpm, "Azure NPM"},
-                      {Owner::kOvnKubernetes, "OVN-Kubernetes"},
-                      {Owner::kIstio, "Istio"},
-                      {Owner::kRke2, "RKE2"},
-                      {Owner::kLibvirt, "libvirt"},
-                      {Owner::kUfw, "ufw"},
-                      {Owner::kWgQuick, "wg-quick"},
-                      {Owner::kKubeOvn, "kube-ovn"}};
-  for (const Row& row : rows) EXPECT_EQ(OwnerName(row.owner), row.name);
-}
-
 TEST(ChainOwnerTest, KnowsEachKindOfChain) {
   struct Row {
     netlink::TableId table;
     const char* chain;
-    Owner owner;
+    const char* owner;
   };
   const netlink::TableId mangle = {"ip", "mangle"};
   const Row rows[] = {
-      {mangle, "KUBE-IPTABLES-HINT", Owner::kKubelet},
-      {kNat, "KUBE-KUBELET-CANARY", Owner::kKubelet},
-      {kNat, "KUBE-MARK-MASQ", Owner::kKubelet},
-      {kNat, "KUBE-MARK-DROP", Owner::kKubelet},
-      {kNat, "KUBE-POSTROUTING", Owner::kKubelet},
-      {kFilter, "KUBE-NODE-PORT", Owner::kKubeProxyIpvs},
-      {kFilter, "KUBE-SOURCE-RANGES-FIREWALL", Owner::kKubeProxyIpvs},
-      {kFilter, "KUBE-IPVS-FILTER", Owner::kKubeProxyIpvs},
-      {kFilter, "KUBE-IPVS-OUT-FILTER", Owner::kKubeProxyIpvs},
-      {kNat, "KUBE-SERVICES", Owner::kKubeProxy},
-      {kFilter, "KUBE-EXTERNAL-SERVICES", Owner::kKubeProxy},
-      {kFilter, "KUBE-NODEPORTS", Owner::kKubeProxy},
-      {kFilter, "KUBE-FORWARD", Owner::kKubeProxy},
-      {kFilter, "KUBE-PROXY-FIREWALL", Owner::kKubeProxy},
-      {mangle, "KUBE-PROXY-CANARY", Owner::kKubeProxy},
-      {kNat, "KUBE-SVL-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
-      {kNat, "KUBE-SEP-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
-      {kNat, "KUBE-FW-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
-      {kNat, "KUBE-XLB-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
-      {kNat, "KUBE-EXT-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
-      {kNat, "CILIUM_POST_nat", Owner::kCilium},
-      {kNat, "FLANNEL-POSTRTG", Owner::kFlannel},
-      {mangle, "ANTREA-MANGLE", Owner::kAntrea},
-      {kFilter, "DOCKER", Owner::kDocker},
-      {kFilter, "DOCKER-ISOLATION-STAGE-1", Owner::kDocker},
-      {kFilter, "IN_public", Owner::kFirewalld},
-      {kFilter, "FWDI_public", Owner::kFirewalld},
-      {kFilter, "FWDO_public", Owner::kFirewalld},
-      {kFilter, "INPUT_direct", Owner::kFirewalld},
-      {kFilter, "INPUT_ZONES_SOURCE", Owner::kFirewalld},
-      {kFilter, "FORWARD_direct", Owner::kFirewalld},
-      {kFilter, "OUTPUT_direct", Owner::kFirewalld},
-      {kNat, "PREROUTING_ZONES", Owner::kFirewalld},
-      {kNat, "POSTROUTING_ZONES", Owner::kFirewalld},
-      {{"ip", "k8s_svc"}, "z_dispatch_svc", Owner::kKpng},
-      {{"ip", "kube-iptables-agent"}, "input", Owner::kThisAgent},
-      {kNat, "KUBELET-MARK-MASQ", Owner::kThisAgent},
-      {kNat, "KUBELET-MARK-DROP", Owner::kThisAgent},
-      {kNat, "KUBELET-POSTROUTING", Owner::kThisAgent},
-      {kFilter, "KUBELET-FIREWALL", Owner::kThisAgent},
-      {kFilter, "KUBELET-MARK-MASQ", Owner::kUnknown},
-      {kNat, "KUBELET-FIREWALL", Owner::kUnknown},
-      {kNat, "KUBELET-MARK-MASQ-2", Owner::kUnknown},
-      {kNat, "KUBE-HOSTPORTSX", Owner::kUnknown},
-      {kNat, "KUBE-HPX", Owner::kUnknown},
-      {{"inet", "mine"}, "input", Owner::kUnknown},
-      {{"inet", "cni_hostport"}, "hostports", Owner::kPortmap},
-      {{"ip", "calico"}, "filter-FORWARD", Owner::kCalico},
-      {{"ip", "docker-bridges"}, "filter-FORWARD", Owner::kDocker},
-      {kFilter, "ts-input", Owner::kTailscale},
-      {kNat, "ts-postrouting", Owner::kTailscale},
-      {kFilter, "NETAVARK_FORWARD", Owner::kNetavark},
-      {kNat, "NETAVARK-DN-1D8721804F16F", Owner::kNetavark},
-      {{"inet", "netavark"}, "INPUT", Owner::kNetavark},
-      {kNat, "AWS-SNAT-CHAIN-0", Owner::kAwsVpcCni},
-      {kNat, "AWS-CONNMARK-CHAIN-0", Owner::kAwsVpcCni},
-      {kFilter, "AZURE-NPM", Owner::kAzureNpm},
-      {kFilter, "AZURE-NPM-INGRESS", Owner::kAzureNpm},
-      {kNat, "OVN-KUBE-ITP", Owner::kOvnKubernetes},
-      {{"inet", "ovn-kubernetes"}, "mgmtport-snat", Owner::kOvnKubernetes},
-      {kNat, "OVN-POSTROUTING", Owner::kKubeOvn},
-      {kNat, "OVN-MASQUERADE", Owner::kKubeOvn},
-      {kNat, "OVN-NAT-PSUBNET-0123456789ab", Owner::kKubeOvn},
-      {mangle, "OVN-OUTPUT", Owner::kKubeOvn},
-      {{"ip6", "kube-ovn"}, "nat-postrouting", Owner::kKubeOvn},
-      {kNat, "ISTIO_REDIRECT", Owner::kIstio},
-      {{"inet", "istio-ambient-nat"}, "istio-prerouting", Owner::kIstio},
-      {{"inet", "istio-proxy-mangle"}, "istio-inbound", Owner::kIstio},
-      {kFilter, "RKE2-CILIUM-INPUT", Owner::kRke2},
-      {kFilter, "LIBVIRT_INP", Owner::kLibvirt},
-      {{"ip", "libvirt_network"}, "guest_output", Owner::kLibvirt},
-      {kFilter, "ufw-before-input", Owner::kUfw},
-      {{"ip6", "filter"}, "ufw6-before-input", Owner::kUfw},
-      {{"ip", "kube-router-filter-ipv4"}, "KUBE-NWPLCY-DEFAULT", Owner::kKubeRouter},
-      {{"ip6", "kube-router-filter-ipv6"}, "KUBE-ROUTER-INPUT", Owner::kKubeRouter},
-      {{"ip", "wg-quick-wg0"}, "premangle", Owner::kWgQuick},
+      {kNat, "KUBE-FIREWALL", "kube-proxy (IPVS)"},
+      {kFilter, "KUBE-FIREWALL", "kubelet"},
+      {kFilter, "KUBE-ROUTER-INPUT", "kube-router"},
+      {kFilter, "KUBE-POD-FW-ABC", "kube-router"},
+      {kFilter, "KUBE-NWPLCY-DEFAULT", "kube-router"},
+      {kNat, "KUBE-HP-ABC", "CRI-O up to 1.26, or dockershim"},
+      {kNat, "KUBE-HOSTPORTS", "CRI-O up to 1.26, or dockershim"},
+      {kNat, "KUBE-SVC-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "KUBE-LOAD-BALANCER", "kube-proxy (IPVS)"},
+      {kNat, "CNI-DN-0123", "the CNI plugin portmap"},
+      {kNat, "CRIO-HOSTPORTS-MASQ", "CRI-O"},
+      {kFilter, "cali-INPUT", "Calico"},
+      {kFilter, "OLD_CILIUM_FORWARD", "Cilium"},
+      {kFilter, "WEAVE-NPC", "Weave Net"},
+      {kNat, "IP-MASQ-AGENT", "ip-masq-agent"},
+      {{"ip", "kube-proxy"}, "masquerading", "kube-proxy (nftables)"},
+      {{"ip6", "k8s_svc6"}, "z_dispatch_svc", "kpng"},
+      {{"inet", "firewalld"}, "filter_INPUT", "firewalld"},
+      {mangle, "KUBE-IPTABLES-HINT", "kubelet"},
+      {kNat, "KUBE-KUBELET-CANARY", "kubelet"},
+      {kNat, "KUBE-MARK-MASQ", "kubelet"},
+      {kNat, "KUBE-MARK-DROP", "kubelet"},
+      {kNat, "KUBE-POSTROUTING", "kubelet"},
+      {kFilter, "KUBE-NODE-PORT", "kube-proxy (IPVS)"},
+      {kFilter, "KUBE-SOURCE-RANGES-FIREWALL", "kube-proxy (IPVS)"},
+      {kFilter, "KUBE-IPVS-FILTER", "kube-proxy (IPVS)"},
+      {kFilter, "KUBE-IPVS-OUT-FILTER", "kube-proxy (IPVS)"},
+      {kNat, "KUBE-SERVICES", "kube-proxy"},
+      {kFilter, "KUBE-EXTERNAL-SERVICES", "kube-proxy"},
+      {kFilter, "KUBE-NODEPORTS", "kube-proxy"},
+      {kFilter, "KUBE-FORWARD", "kube-proxy"},
+      {kFilter, "KUBE-PROXY-FIREWALL", "kube-proxy"},
+      {mangle, "KUBE-PROXY-CANARY", "kube-proxy"},
+      {kNat, "KUBE-SVL-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "KUBE-SEP-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "KUBE-FW-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "KUBE-XLB-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "KUBE-EXT-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
+      {kNat, "CILIUM_POST_nat", "Cilium"},
+      {kNat, "FLANNEL-POSTRTG", "flannel"},
+      {mangle, "ANTREA-MANGLE", "Antrea"},
+      {kFilter, "DOCKER", "Docker"},
+      {kFilter, "DOCKER-ISOLATION-STAGE-1", "Docker"},
+      {kFilter, "IN_public", "firewalld"},
+      {kFilter, "FWDI_public", "firewalld"},
+      {kFilter, "FWDO_public", "firewalld"},
+      {kFilter, "INPUT_direct", "firewalld"},
+      {kFilter, "INPUT_ZONES_SOURCE", "firewalld"},
+      {kFilter, "FORWARD_direct", "firewalld"},
+      {kFilter, "OUTPUT_direct", "firewalld"},
+      {kNat, "PREROUTING_ZONES", "firewalld"},
+      {kNat, "POSTROUTING_ZONES", "firewalld"},
+      {{"ip", "k8s_svc"}, "z_dispatch_svc", "kpng"},
+      {{"ip", "kube-iptables-agent"}, "input", "kube-iptables-agent"},
+      {kNat, "KUBELET-MARK-MASQ", "kube-iptables-agent"},
+      {kNat, "KUBELET-MARK-DROP", "kube-iptables-agent"},
+      {kNat, "KUBELET-POSTROUTING", "kube-iptables-agent"},
+      {kFilter, "KUBELET-FIREWALL", "kube-iptables-agent"},
+      {kFilter, "KUBELET-MARK-MASQ", "unknown"},
+      {kNat, "KUBELET-FIREWALL", "unknown"},
+      {kNat, "KUBELET-MARK-MASQ-2", "unknown"},
+      {kNat, "KUBE-HOSTPORTSX", "unknown"},
+      {kNat, "KUBE-HPX", "unknown"},
+      {{"inet", "mine"}, "input", "unknown"},
+      {{"inet", "cni_hostport"}, "hostports", "the CNI plugin portmap"},
+      {{"ip", "calico"}, "filter-FORWARD", "Calico"},
+      {{"ip", "docker-bridges"}, "filter-FORWARD", "Docker"},
+      {kFilter, "ts-input", "Tailscale"},
+      {kNat, "ts-postrouting", "Tailscale"},
+      {kFilter, "NETAVARK_FORWARD", "netavark (Podman)"},
+      {kNat, "NETAVARK-DN-1D8721804F16F", "netavark (Podman)"},
+      {{"inet", "netavark"}, "INPUT", "netavark (Podman)"},
+      {kNat, "AWS-SNAT-CHAIN-0", "the Amazon VPC CNI"},
+      {kNat, "AWS-CONNMARK-CHAIN-0", "the Amazon VPC CNI"},
+      {kFilter, "AZURE-NPM", "Azure NPM"},
+      {kFilter, "AZURE-NPM-INGRESS", "Azure NPM"},
+      {kNat, "OVN-KUBE-ITP", "OVN-Kubernetes"},
+      {{"inet", "ovn-kubernetes"}, "mgmtport-snat", "OVN-Kubernetes"},
+      {kNat, "OVN-POSTROUTING", "kube-ovn"},
+      {kNat, "OVN-MASQUERADE", "kube-ovn"},
+      {kNat, "OVN-NAT-PSUBNET-0123456789ab", "kube-ovn"},
+      {mangle, "OVN-OUTPUT", "kube-ovn"},
+      {{"ip6", "kube-ovn"}, "nat-postrouting", "kube-ovn"},
+      {kNat, "ISTIO_REDIRECT", "Istio"},
+      {{"inet", "istio-ambient-nat"}, "istio-prerouting", "Istio"},
+      {{"inet", "istio-proxy-mangle"}, "istio-inbound", "Istio"},
+      {kFilter, "RKE2-CILIUM-INPUT", "RKE2"},
+      {kFilter, "LIBVIRT_INP", "libvirt"},
+      {{"ip", "libvirt_network"}, "guest_output", "libvirt"},
+      {kFilter, "ufw-before-input", "ufw"},
+      {{"ip6", "filter"}, "ufw6-before-input", "ufw"},
+      {{"ip", "kube-router-filter-ipv4"}, "KUBE-NWPLCY-DEFAULT", "kube-router"},
+      {{"ip6", "kube-router-filter-ipv6"}, "KUBE-ROUTER-INPUT", "kube-router"},
+      {{"ip", "wg-quick-wg0"}, "premangle", "wg-quick"},
       // Nearly such a name.
-      {kFilter, "ts", Owner::kUnknown},
-      {kFilter, "Ts-input", Owner::kUnknown},
-      {kFilter, "my-ts-input", Owner::kUnknown},
-      {kFilter, "\x1b[2Jts-input", Owner::kUnknown},
-      {kFilter, "AWS", Owner::kUnknown},
-      {kFilter, "AZURE-NP", Owner::kUnknown},
-      {kFilter, "OVN-MASQUERADE-2", Owner::kUnknown},
-      {kFilter, "ISTIO", Owner::kUnknown},
-      {kFilter, "LIBVIRT", Owner::kUnknown},
-      {kFilter, "ufw", Owner::kUnknown},
-      {{"ip", "wg-quick"}, "premangle", Owner::kUnknown},
-      {{"inet", "netavark-mine"}, "INPUT", Owner::kUnknown},
-      {{"inet", "istio"}, "prerouting", Owner::kUnknown},
-      {{"ip", "kube-router"}, "KUBE-X", Owner::kUnknown},
+      {kNat, "KUBE-SOMETHING-NEW", "unknown"},
+      {kNat, "KUBE-SVCX", "unknown"},
+      {kFilter, "ts", "unknown"},
+      {kFilter, "Ts-input", "unknown"},
+      {kFilter, "my-ts-input", "unknown"},
+      {kFilter, "\x1b[2Jts-input", "unknown"},
+      {kFilter, "AWS", "unknown"},
+      {kFilter, "AZURE-NP", "unknown"},
+      {kFilter, "OVN-MASQUERADE-2", "unknown"},
+      {kFilter, "ISTIO", "unknown"},
+      {kFilter, "LIBVIRT", "unknown"},
+      {kFilter, "ufw", "unknown"},
+      {{"ip", "wg-quick"}, "premangle", "unknown"},
+      {{"inet", "netavark-mine"}, "INPUT", "unknown"},
+      {{"inet", "istio"}, "prerouting", "unknown"},
+      {{"ip", "kube-router"}, "KUBE-X", "unknown"},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), OwnerName(row.owner)) << row.chain;
+    EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), row.owner) << row.chain;
   }
 }
 
 TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
-  EXPECT_EQ(OwnerOfChain(kNat, "POSTROUTING", /*base=*/true), Owner::kBaseChain);
+  EXPECT_EQ(OwnerName(OwnerOfChain(kNat, "POSTROUTING", /*base=*/true)),
+            "everybody (a base chain)");
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SERVICES", /*base=*/true), Owner::kBaseChain);
   EXPECT_EQ(OwnerOfChain({"inet", "mine"}, "ts-input", /*base=*/true), Owner::kBaseChain);
 }
@@ -438,6 +390,7 @@ TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
                  row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
     EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
   }
+  EXPECT_EQ(OwnerName(Owner::kNodeLocalDns), "NodeLocal DNS");
 }
 
 TEST(ChainGroupTest, IsOneForAllServices) {

@@ -321,27 +321,6 @@ TEST(RuleWordsTest, ReadsSetsAndStatistics) {
   EXPECT_EQ(words.target, "");
 }
 
-TEST(RuleWordsTest, AnswersToAnyBytes) {
-  const std::vector<std::string> texts = {"",
-                                          "!",
-                                          "-j",
-                                          "-s",
-                                          "-m",
-                                          "-m comment --comment",
-                                          "\"open",
-                                          "-j \"",
-                                          "! ! -s ! x",
-                                          "-m set --match-set a",
-                                          std::string("\0\xff -s", 5),
-                                          "--probability",
-                                          "[xt",
-                                          "-m comment --comment \"\\"};
-  for (const std::string& text : texts) {
-    const RuleWords words = ParseRuleWords(text);
-    EXPECT_NE(RuleSentence(words), "") << text;
-  }
-}
-
 TEST(RuleWordsTest, ACommentRestrictsNothing) {
   const std::string text = "-m comment --comment x -j ACCEPT";
   EXPECT_EQ(RuleSentence(ParseRuleWords(text)), "every packet is accepted");

@@ -2,10 +2,8 @@
 #include "agent/audit/mark_map.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::agent::mark_map_test {
@@ -62,15 +61,13 @@ std::string LineWith(const std::string& text, const std::string& part) {
 // ---- the table of well-known software ----
 
 TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
-  std::ifstream file(KIPT_KNOWN_MARKS_CSV);
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto parsed = ParseKnownMarks(text.str());
+  const std::string text = FileText(KIPT_KNOWN_MARKS_CSV);
+  const auto parsed = ParseKnownMarks(text);
   ASSERT_THAT(parsed, IsOk());
   EXPECT_EQ(*parsed, KnownMarks());
   EXPECT_GE(KnownMarks().size(), 31U);
   // No quotes and no escapes are needed.
-  EXPECT_EQ(text.str().find_first_of("\"\r\t\\@"), std::string::npos);
+  EXPECT_EQ(text.find_first_of("\"\r\t\\@"), std::string::npos);
   std::set<std::string> names;
   for (const KnownMark& known : KnownMarks()) {
     SCOPED_TRACE(known.software + ": " + known.use);

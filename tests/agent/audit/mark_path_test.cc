@@ -2,8 +2,6 @@
 //
 // Which rules clear a mark of ours between the place that sets it and the one that acts on it.
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
 #include "tests/support/surveyed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::mark_path_test {
 namespace {
@@ -296,13 +295,10 @@ TEST(ClearedMarksTest, NothingOnASoundNodeClearsThem) {
     for (const auto& file :
          std::filesystem::recursive_directory_iterator(absl::StrCat(KIPT_TESTDATA_DIR, room))) {
       if (file.path().extension() != ".save") continue;
-      std::ifstream stream(file.path());
-      std::stringstream text;
-      text << stream.rdbuf();
+      const std::string text = FileText(file.path());
       ++rulesets;
       for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-        EXPECT_EQ(Lost({SurveyOf("nft", text.str(), text.str())}, {.mode = mode}), "")
-            << file.path();
+        EXPECT_EQ(Lost({SurveyOf("nft", text, text)}, {.mode = mode}), "") << file.path();
       }
     }
   }

@@ -60,26 +60,6 @@ class AgentFightTest : public AgentTest {
 
 // ---- readiness ----
 
-TEST_F(AgentFightTest, IsNotReadyWhileAFlushInALoopLeavesNothing) {
-  std::vector<bool> ready;
-  at_round_ = [&] {
-    if (!agent_->state().fights.empty()) ready.push_back(IsReady(agent_->state()));
-  };
-  const bool waits = TurnUntil([&] {
-    if (kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")) != nullptr) kernel_.Clear();
-    return !agent_->state().fights.empty() &&
-           agent_->state().fights[0].wait >= absl::Milliseconds(400);
-  });
-  ASSERT_TRUE(waits);
-  EXPECT_THAT(ready, Each(false)) << "nor for the moment after each repair";
-  for (const FamilyState& family : agent_->state().families) {
-    EXPECT_EQ(family.phase, FamilyPhase::kFailed);
-    EXPECT_THAT(NotReadyBecause(family), HasSubstr("OwnershipFight over"));
-    EXPECT_THAT(family.reason, HasSubstr("which is missing"));
-  }
-  EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("ip failed: OwnershipFight"));
-}
-
 TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(200)));
   EXPECT_FALSE(IsReady(agent_->state()));

@@ -11,7 +11,6 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {

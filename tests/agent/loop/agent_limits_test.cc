@@ -168,26 +168,6 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   EXPECT_TRUE(PutsNative(rounds_[2].report.applied));
 }
 
-TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  kernel_.ActAs(4242, "rival");
-  const absl::Time began = absl::Now();
-  const auto delete_again = [&] {
-    const netlink::ObservedChain* chain = kernel_.state().Find(Filter("INPUT"));
-    if (chain != nullptr && !chain->rules.empty()) DeleteJump(Filter("INPUT"));
-    return agent_->state().fights.size() == 1;
-  };
-  ASSERT_TRUE(TurnUntil(delete_again));
-  EXPECT_GE(agent_->state().fights[0].since, began) << "in the time of day";
-  EXPECT_LE(agent_->state().fights[0].since, absl::Now());
-  const size_t rounds = rounds_.size();
-  ASSERT_TRUE(
-      TurnUntil([&] { return rounds_.size() > rounds && !rounds_.back().report.applied.empty(); }));
-  EXPECT_EQ(rounds_.back().trigger, Trigger::kRetry);
-  ASSERT_TRUE(rounds_.back().incident.has_value());
-  EXPECT_THAT(rounds_.back().incident->by.writers, ElementsAre(Field(&Writer::command, "rival")));
-}
-
 // Looks are retried with pauses of their own: those of a family would add to them.
 TEST_F(AgentTest, AfterLooksThatFailedBothFamiliesAreRepairedByTheFirstThatSucceeds) {
   ASSERT_TRUE(Started(Mode::kCleanup));

@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <ctime>
-#include <vector>
 
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
@@ -43,31 +42,6 @@ TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
             Agent::Create(*loop_, Options(Mode::kLegacy), nullptr, nullptr).status(),
             StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("cannot make a timer")));
       });
-}
-
-TEST_F(AgentTest, DamageIsRepairedAndTold) {
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
-  kernel_.AppendRule(Nat("OUTPUT"), JumpTo("CNI-HOSTPORT-DNAT"));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_FALSE(rounds_[1].incident.has_value());
-  kernel_.ActAs(4242, "flusher");
-  kernel_.Clear();
-  ASSERT_TRUE(TurnUntilRounds(3));
-  const Round& round = rounds_[2];
-  EXPECT_EQ(round.trigger, Trigger::kChange);
-  EXPECT_EQ(round.external_changes, 1);
-  ASSERT_TRUE(round.incident.has_value());
-  EXPECT_THAT(round.incident->by.writers, ElementsAre(Field(&Writer::command, "flusher")));
-  EXPECT_THAT(round.incident->lost_jumps,
-              ElementsAre(ForeignJump{Nat("OUTPUT"), "CNI-HOSTPORT-DNAT"},
-                          ForeignJump{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}));
-  EXPECT_THAT(round.incident->damage,
-              Contains(Field(&DamagedItem::chain, Mangle("KUBE-IPTABLES-HINT"))));
-  EXPECT_GT(round.incident->latency, absl::ZeroDuration());
-  EXPECT_LE(round.incident->applying, round.incident->latency);
-  EXPECT_TRUE(InPlace());
-  EXPECT_EQ(agent_->state().incidents, 1);
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
@@ -198,99 +172,7 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
 
 // ---- storms, fights, refills ----
 
-TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  const SteadyTime end = SteadyNow() + absl::Seconds(1);
-  while (SteadyNow() < end) {
-    kernel_.Touch();
-    ASSERT_THAT(loop_->Dispatch(), IsOk());
-  }
-  EXPECT_LE(rounds_.size(), 21);
-  EXPECT_GE(rounds_.size(), 10);
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  const SteadyTime damaged = SteadyNow();
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(200));
-}
-
-TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  const netlink::ChainId input = Filter("INPUT");
-  int deletions = 0;
-  const auto delete_again = [&] {
-    const netlink::ObservedChain* chain = kernel_.state().Find(input);
-    if (chain != nullptr && !chain->rules.empty()) {
-      DeleteJump(input);
-      ++deletions;
-    }
-    return agent_->state().fights.size() == 1 && deletions > 12;
-  };
-  ASSERT_TRUE(TurnUntil(delete_again));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
-  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kInPlace);
-  EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("OwnershipFight"));
-  size_t told = 0;
-  for (const Round& round : rounds_) told += round.fights_begun.size();
-  EXPECT_EQ(told, 1);
-  // The jump is gone and waits; the hint does not.
-  TurnFor(absl::Milliseconds(30));
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  const SteadyTime damaged = SteadyNow();
-  ASSERT_TRUE(
-      TurnUntil([&] { return kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")) != nullptr; }));
-  EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(150));
-}
-
-TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoIncident) {
-  kernel_.AddChain(Nat("KUBE-PROXY-CANARY"));
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
-  // As kube-proxy 1.28: empties the chain and puts back its own rule, in one commit.
-  const auto sync = [&] {
-    const netlink::ObservedChain* chain = kernel_.state().Find(firewall);
-    ASSERT_NE(chain, nullptr);
-    for (const netlink::ObservedRule& rule : std::vector(chain->rules)) {
-      if (rule.rule() != nullptr && *rule.rule() == DropMarked(15)) {
-        kernel_.RemoveRule(firewall, rule.handle);
-      }
-    }
-  };
-  int refills = 0;
-  for (int i = 0; i < 3; ++i) {
-    sync();
-    const size_t rounds = rounds_.size();
-    ASSERT_TRUE(TurnUntil([&] {
-      refills = 0;
-      for (const Round& round : rounds_) refills += round.refills;
-      return refills == i + 1;
-    })) << rounds;
-  }
-  EXPECT_EQ(agent_->state().incidents, 0);
-  EXPECT_THAT(agent_->state().fights, IsEmpty());
-  EXPECT_TRUE(InPlace());
-}
-
 // ---- retirement ----
-
-TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  agent_->SetDesired(Options(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_FALSE(rounds_[1].retirement.has_value());
-  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
-  agent_->SetDesired(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(3));
-  ASSERT_TRUE(rounds_[2].retirement.has_value());
-  EXPECT_TRUE(rounds_[2].retirement->applied);
-  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
-  EXPECT_NE(kernel_.state().Find(Mangle("KUBE-KUBELET-CANARY")), nullptr);
-  for (const ExistingItem& standing : agent_->state().stale) {
-    EXPECT_THAT(standing.reason, HasSubstr("a running kubelet")) << standing.text;
-  }
-  EXPECT_THAT(agent_->state().claimed, SizeIs(6));
-  TurnFor(absl::Milliseconds(200));
-  EXPECT_THAT(rounds_, SizeIs(3)) << "our own commit is no reason to look";
-}
 
 TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
   sync_period_ = absl::Milliseconds(50);
@@ -323,20 +205,6 @@ TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
   ASSERT_TRUE(TurnUntil([&] { return !stands(); }));
 }
 
-TEST_F(AgentTest, TellsWhoIsExposedToMartiansUntilARuleStands) {
-  Start(Mode::kOff);
-  route_localnet_.interfaces = {"all"};
-  agent_->SetDesired(Retiring(Mode::kOff));
-  ASSERT_TRUE(TurnUntil([&] { return !agent_->state().route_localnet.empty(); }));
-  EXPECT_THAT(ExposedBecause(agent_->state()), HasSubstr("route_localnet is 1 for all"));
-  EXPECT_FALSE(IsReady(agent_->state()));
-  EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("exposed: "));
-  agent_->SetDesired(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().martian_protection; }));
-  EXPECT_EQ(ExposedBecause(agent_->state()), "");
-  EXPECT_TRUE(IsReady(agent_->state()));
-}
-
 class ObservingAgentTest : public AgentTest {
  protected:
   AgentOptions Observing(Mode mode) {
@@ -346,36 +214,6 @@ class ObservingAgentTest : public AgentTest {
   }
   const FamilyState& Ip() { return agent_->state().families[0]; }
 };
-
-TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
-  ASSERT_TRUE(StartedWith(Observing(Mode::kLegacy)));
-  EXPECT_EQ(kernel_.apply_count(), 0);
-  EXPECT_THAT(rounds_[0].report.applied, IsEmpty());
-  EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
-  EXPECT_GT(Ip().pending_changes, 5);
-  EXPECT_EQ(Ip().pending_changes,
-            static_cast<int>(rounds_[0].report.PendingOf(Family::kIPv4).size()));
-  EXPECT_TRUE(IsReady(agent_->state())) << "it does what it was told";
-  EXPECT_NE(agent_->state().last_success, absl::InfinitePast()) << "it succeeds at observing";
-  EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("ip observed: "));
-}
-
-TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  const int applied = kernel_.apply_count();
-  agent_->SetDesired(Observing(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_TRUE(InPlace());
-  EXPECT_EQ(StatusLine(agent_->state()), "in place, and observed only");
-  DeleteJump(Filter("INPUT"));
-  ASSERT_TRUE(TurnUntilRounds(3));
-  EXPECT_EQ(kernel_.apply_count(), applied);
-  EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
-  EXPECT_EQ(Ip().pending_changes, 1);
-  EXPECT_THAT(rounds_[2].changed_families, SizeIs(1));
-  EXPECT_FALSE(rounds_[2].incident.has_value()) << "an incident is what was repaired";
-  EXPECT_THAT(rounds_[2].fights_begun, IsEmpty());
-}
 
 TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
   ASSERT_TRUE(Started(Mode::kCleanup));

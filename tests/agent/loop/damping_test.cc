@@ -185,13 +185,6 @@ TEST_F(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
               ElementsAre(InputJump()));
 }
 
-// A flush of everything may be invisible once nothing is left to flush: silence proves nothing.
-TEST_F(DampingTest, WhatIsMissingNeverWaitsLongerThanTwoSecondsHoweverLongTheFight) {
-  const std::vector<absl::Duration> waits = Contend(jump_missing_, 100);
-  EXPECT_EQ(waits[14], absl::Milliseconds(1600));
-  for (size_t i = 15; i < waits.size(); ++i) EXPECT_EQ(waits[i], absl::Seconds(2)) << i;
-}
-
 TEST_F(DampingTest, WhatAFightIsOverIsMissingUntilItsRepairHasLastedASecond) {
   Contend(jump_missing_, 11);
   ASSERT_THAT(Fights(), SizeIs(1));

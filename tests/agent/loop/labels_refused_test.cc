@@ -88,23 +88,6 @@ TEST_F(LabelsRefusedTest, TheTimeThatBothTransactionsTookIsReported) {
             absl::Milliseconds(2));
 }
 
-TEST_F(LabelsRefusedTest, TheMarksAreMendedAgainAndAgain) {
-  kernel_.LoseExtension("connlabel");
-  Reconciler reconciler(&kernel_, StandingClock());
-  reconciler.Sync(Labelled(Mode::kLegacy));
-  kernel_.FlushChain(Nat("KUBE-MARK-MASQ"));
-  EXPECT_THAT(reconciler.Sync(Labelled(Mode::kLegacy)).FirstError(), IsOk());
-  EXPECT_THAT(kernel_.state().Find(Nat("KUBE-MARK-MASQ"))->rules, SizeIs(1));
-}
-
-TEST_F(LabelsRefusedTest, NothingIsRefusedWhereTheMatchIsThere) {
-  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
-  EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_THAT(report.labels_refused, IsOk());
-  EXPECT_THAT(report.plan.diff.findings, IsEmpty());
-  EXPECT_NE(kernel_.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
-}
-
 // As where nft_compat is missing and only rules about labels are still to be made.
 TEST_F(LabelsRefusedTest, AKernelWithoutAnyMatchLacksMoreThanLabels) {
   kernel_.LoseXt();

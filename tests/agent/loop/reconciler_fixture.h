@@ -4,13 +4,33 @@
 #ifndef KIPT_TESTS_AGENT_LOOP_RECONCILER_FIXTURE_H_
 #define KIPT_TESTS_AGENT_LOOP_RECONCILER_FIXTURE_H_
 
+#include "absl/time/time.h"
 #include "agent/loop/reconciler.h"
-#include "tests/agent/loop/fake_time.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
+
+// Time that only passes when somebody sleeps, or by `per_look` at each question.
+class FakeTime {
+ public:
+  explicit FakeTime(absl::Duration per_look = absl::ZeroDuration()) : per_look_(per_look) {}
+  Clock clock() {
+    return {.now = [this] { return now_ += per_look_; },
+            .sleep =
+                [this](absl::Duration duration) {
+                  now_ += duration;
+                  slept_ += duration;
+                }};
+  }
+  absl::Duration slept() const { return slept_; }
+
+ private:
+  absl::Duration per_look_;
+  SteadyTime now_;
+  absl::Duration slept_ = absl::ZeroDuration();
+};
 
 inline PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }
 

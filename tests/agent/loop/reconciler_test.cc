@@ -41,14 +41,6 @@ TEST_F(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   }
 }
 
-TEST_F(ReconcilerTest, LookingChangesNothing) {
-  const netlink::Snapshot before = kernel_.state();
-  const absl::StatusOr<Plan> plan = Reconciler(&kernel_, time_.clock()).Check(Both(Mode::kLegacy));
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->diff.changes, Not(IsEmpty()));
-  EXPECT_EQ(kernel_.state(), before);
-}
-
 TEST_F(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   const netlink::ChainId input = Filter("INPUT");
   kernel_.AfterNextRead([&](FakeBackend& other) { other.AppendRule(input, ForeignAccept()); });
@@ -195,17 +187,6 @@ TEST_F(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(kernel_.state().chains, IsEmpty()) << "a hint that iptables can be used";
   EXPECT_THAT(report.applied, IsEmpty());
-}
-
-TEST_F(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
-  Reconciler reconciler(&kernel_, time_.clock());
-  ASSERT_THAT(reconciler.Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
-  const auto legacy = kernel_.state().chains;
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(reconciler.Sync(Both(Mode::kCleanup)).applied, IsEmpty());
-    EXPECT_THAT(reconciler.Sync(Both(Mode::kLegacy)).applied, IsEmpty());
-  }
-  EXPECT_EQ(kernel_.state().chains, legacy);
 }
 
 // ---- A ruleset that others change faster than it can be read. ----

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "agent/process/config_watch.h"
 #include "tests/support/matchers.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -29,11 +30,6 @@ using Act = std::function<void(const TemporaryTree&)>;
 
 // Until the times of what was written are surely past, as far as the file system's clock tells.
 inline void Settle() { absl::SleepFor(absl::Milliseconds(40)); }
-
-inline void MustRun(const std::vector<std::string>& argv) {
-  const ProgramResult result = RunProgram(argv);
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
 
 inline void Rename(const TemporaryTree& tree, const std::string& from, const std::string& to) {
   EXPECT_EQ(rename(tree.Path(from).c_str(), tree.Path(to).c_str()), 0) << from;

@@ -3,9 +3,7 @@
 // The parser of iptables-save on what kube-proxy writes: testdata/rulesets/README.md.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::captured_save_test {
 namespace {
@@ -37,11 +36,8 @@ std::vector<std::string> SortedWords(absl::string_view line) {
 class CapturedSaveTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::ifstream file(absl::StrCat(KIPT_RULESETS_DIR, "/", GetParam()));
-    ASSERT_TRUE(file.is_open());
-    std::stringstream content;
-    content << file.rdbuf();
-    text_ = content.str();
+    text_ = FileText(absl::StrCat(KIPT_RULESETS_DIR, "/", GetParam()));
+    ASSERT_NE(text_, "");
     family_ = absl::StrContains(GetParam(), "-v6") ? Family::kIPv6 : Family::kIPv4;
   }
 
@@ -165,12 +161,6 @@ absl::StatusOr<Survey> Sift(Family family, const std::string& text, size_t piece
   return survey;
 }
 
-std::string Read(const std::filesystem::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 TEST(SaveSifterTest, KeepsEverythingAsItIsReadWhole) {
   int files = 0;
   for (const char* room : {"rulesets", "audited"}) {
@@ -178,7 +168,7 @@ TEST(SaveSifterTest, KeepsEverythingAsItIsReadWhole) {
          std::filesystem::directory_iterator(absl::StrCat(KIPT_TESTDATA_DIR, "/", room))) {
       if (file.path().extension() != ".save") continue;
       ++files;
-      const std::string text = Read(file.path());
+      const std::string text = FileText(file.path());
       const Family family =
           file.path().string().find("-v6") != std::string::npos ? Family::kIPv6 : Family::kIPv4;
       const auto whole = ParseSurvey("legacy", family, text, {});

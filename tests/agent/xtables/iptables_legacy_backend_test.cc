@@ -90,23 +90,6 @@ TEST_F(LegacyBackendTest, ReadsIPv6TablesAsNoneWhereTheKernelsIPv6IsOff) {
   EXPECT_THAT(backend_->Read({}), Not(IsOk())) << "what cannot be opened may be there";
 }
 
-TEST_F(LegacyBackendTest, ReadsNoRulesWhereOnlyExistenceIsAskedFor) {
-  Saves("iptables", kFilterWithUser);
-  const absl::StatusOr<Snapshot> snapshot = backend_->Read({{.chain = kUser, .with_rules = false}});
-  ASSERT_THAT(snapshot, IsOk());
-  ASSERT_NE(snapshot->Find(kUser), nullptr);
-  EXPECT_THAT(snapshot->Find(kUser)->rules, IsEmpty());
-}
-
-TEST_F(LegacyBackendTest, KeepsTheGenerationWhileOnlyCountersAndTimesMove) {
-  Saves("iptables", "# Generated at noon\n*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n");
-  const uint32_t first = Read(*backend_, {kUser}).generation;
-  Saves("iptables", "# Generated at one\n*filter\n:INPUT ACCEPT [12:3456]\nCOMMIT\n# done\n");
-  EXPECT_EQ(Read(*backend_, {kUser}).generation, first);
-  Saves("iptables", "# Generated at one\n*filter\n:INPUT DROP [12:3456]\nCOMMIT\n# done\n");
-  EXPECT_NE(Read(*backend_, {kUser}).generation, first);
-}
-
 TEST_F(LegacyBackendTest, ReadsTheCountersOfRulesAndKeepsTheGenerationWhileTheyMove) {
   const auto save = [](const std::string& counters) {
     return absl::StrCat("*filter\n:USER - [0:0]\n", counters, "-A USER -j DROP\nCOMMIT\n");
@@ -120,17 +103,6 @@ TEST_F(LegacyBackendTest, ReadsTheCountersOfRulesAndKeepsTheGenerationWhileTheyM
   ASSERT_THAT(snapshot.Find(kUser)->rules, SizeIs(1));
   EXPECT_EQ(snapshot.Find(kUser)->rules[0].counters,
             (netlink::RuleCounters{.packets = 7, .bytes = 420}));
-}
-
-TEST_F(LegacyBackendTest, DoesNotTakeALineOfACommentForOneOfTheProgram) {
-  const auto save = [](const std::string& target) {
-    return "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m comment --comment \"a\n# b\" -j " + target +
-           "\nCOMMIT\n";
-  };
-  Saves("iptables", save("DROP"));
-  const uint32_t first = Read(*backend_, {kUser}).generation;
-  Saves("iptables", save("ACCEPT"));
-  EXPECT_NE(Read(*backend_, {kUser}).generation, first);
 }
 
 TEST_F(LegacyBackendTest, WritesUnderTheLockAndGivesTheProgramAnother) {
@@ -261,19 +233,6 @@ TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 was not read")));
 }
 
-TEST_F(LegacyBackendTest, WritesNoNativeTableAndRunsNothingForIt) {
-  Transaction put = CreateUser(*backend_);
-  put.operations.emplace_back(
-      netlink::PutNativeTable{netlink::NativeTable{.name = "kube-iptables-agent"}});
-  Transaction remove = CreateUser(*backend_);
-  remove.operations.emplace_back(netlink::DeleteNativeTable{});
-  for (const Transaction& transaction : {put, remove}) {
-    EXPECT_THAT(backend_->Apply(transaction),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
-  }
-  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
-}
-
 TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
   Saves("iptables", kEmptyFilter);
   const absl::StatusOr<Snapshot> everything = backend_->Read({});
@@ -307,40 +266,12 @@ TEST_F(LegacyBackendTest, NeedsTheProgramOfAFamilyThatHasTables) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("ip6tables-legacy-save")));
 }
 
-TEST_F(LegacyBackendTest, ReadsNoChainThatWasNotAskedFor) {
-  Saves("iptables", kFilterWithUser);
-  Saves("ip6tables", kFilterWithUser);
-  EXPECT_THAT(Read(*backend_, {kUser6}).chains, ElementsAre(Key(kUser6)));
-}
-
 TEST_F(LegacyBackendTest, WritesOnlyTheFamiliesThatTheTransactionChanges) {
   const uint32_t generation = Read(*backend_, {kUser, kUser6}).generation;
   EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{kUser6}}}),
               IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "restore")), SizeIs(1));
-}
-
-TEST_F(LegacyBackendTest, DeletesAChainOnlyWhereNoRuleOfAnotherChainJumpsToIt) {
-  Saves("iptables", absl::StrCat("*filter\n:FORWARD ACCEPT [0:0]\n:USER - [0:0]\n",
-                                 "-A FORWARD -j USER\nCOMMIT\n"));
-  const uint32_t generation = Read(*backend_, {kUser}).generation;
-  EXPECT_THAT(
-      backend_->Apply({.generation = generation, .operations = {netlink::DeleteChain{kUser}}}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rules jump to the chain")));
-  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
-}
-
-TEST_F(LegacyBackendTest, JumpsToAChainThatStands) {
-  Saves("iptables", kFilterWithUser);
-  const ChainId forward{Family::kIPv4, Table::kFilter, "FORWARD"};
-  const uint32_t generation = Read(*backend_, {forward}).generation;
-  const Rule jump{.target = netlink::Jump{"USER"}};
-  EXPECT_THAT(backend_->Apply({.generation = generation,
-                               .operations = {AddRule{.chain = forward, .rule = jump}}}),
-              IsOk());
-  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
-            "*filter\n-A FORWARD -j USER\nCOMMIT\n");
 }
 
 TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
@@ -404,15 +335,6 @@ TEST_F(LegacyBackendTest, DoesNotTryAgainWhereAPartIsDone) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(LegacyBackendTest, SaysWhatBecameOfEachFamily) {
-  const uint32_t generation = Read(*backend_, {kUser, kUser6}).generation;
-  runner_.On(Program("ip6tables", "restore"), Exits(2));
-  EXPECT_THAT(backend_->Apply({.generation = generation,
-                               .operations = {CreateChain{kUser}, CreateChain{kUser6}}}),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr("writing ip6 filter"), HasSubstr("; ip: done"))));
-}
-
 TEST_F(LegacyBackendTest, SaysOfEachFamilyThatFailsWhatAndOfTheOthersThatTheyAreDone) {
   const CommandResult fails{.exit_code = 2, .output = "", .errors = ""};
   const auto message = [&](bool ipv4_fails, bool ipv6_fails) {
@@ -457,42 +379,12 @@ TEST_F(LegacyBackendTest, NamesTheLockOnlyWhereTheProgramWaitedForIt) {
   }
 }
 
-TEST_F(LegacyBackendTest, DeletesARuleByItsPlace) {
-  Saves("iptables", kFilterWithUser);
-  const Snapshot snapshot = Read(*backend_, {kUser});
-  ASSERT_NE(snapshot.Find(kUser), nullptr);
-  const netlink::DeleteRule remove{
-      .chain = kUser, .handle = snapshot.Find(kUser)->rules[0].handle, .rule = Rule{}};
-  EXPECT_THAT(backend_->Apply({.generation = snapshot.generation, .operations = {remove}}), IsOk());
-  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
-            "*filter\n-D USER 1\nCOMMIT\n");
-}
-
-TEST_F(LegacyBackendTest, RefusesAJumpToAChainThatJumpsBack) {
-  Saves("iptables", "*filter\n:OTHER - [0:0]\n:USER - [0:0]\n-A OTHER -j USER\nCOMMIT\n");
-  const uint32_t generation = Read(*backend_, {kUser}).generation;
-  const Rule jump{.target = netlink::Jump{"OTHER"}};
-  EXPECT_THAT(backend_->Apply({.generation = generation,
-                               .operations = {AddRule{.chain = kUser, .rule = jump}}}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("jump in a circle")));
-}
-
 TEST_F(LegacyBackendTest, WritesNothingWhereItCannotReadAgain) {
   Saves("iptables", kEmptyFilter);
   const Transaction transaction = CreateUser(*backend_);
   runner_.On(Program("iptables", "save"), Exits(1, "no"));
   EXPECT_THAT(backend_->Apply(transaction), Not(IsOk()));
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
-}
-
-TEST_F(LegacyBackendTest, WritesRandomFullyWhereTheProgramCan) {
-  Saves("iptables", "*nat\n:USER - [0:0]\nCOMMIT\n");
-  const ChainId user{Family::kIPv4, Table::kNat, "USER"};
-  const uint32_t generation = Read(*backend_, {user}).generation;
-  const Rule masquerade{.target = Masquerade{.random_fully = true}};
-  EXPECT_THAT(backend_->Apply({.generation = generation,
-                               .operations = {AddRule{.chain = user, .rule = masquerade}}}),
-              IsOk());
 }
 
 TEST_F(LegacyBackendTest, NamesAMissingCapability) {

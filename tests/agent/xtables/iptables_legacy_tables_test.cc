@@ -2,7 +2,6 @@
 //
 // The hash of legacy rules over bytes of the test's own: what counts, what does not, and
 // what is no row of rules at all.
-#include <netinet/in.h>
 
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "tests/support/matchers.h"
@@ -13,7 +12,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -107,26 +105,6 @@ TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no whole rule")));
   }
   EXPECT_THAT(HashEntries(Family::kIPv6, good), StatusIs(absl::StatusCode::kDataLoss));
-}
-
-// For the sanitizers: whatever the bytes are, nothing behind them is touched.
-TEST(LegacyTablesTest, SurvivesBytesOfAnyKind) {
-  std::minstd_rand random(20261121);  // the same bytes each time
-  int whole = 0;
-  for (int i = 0; i < 20000; ++i) {
-    std::string entries;
-    for (auto rules = random() % 4; rules > 0; --rules) {
-      entries += Rule<ipt_entry>(std::string(random() % 64, 'x'));
-    }
-    for (auto flips = random() % 3; flips > 0 && !entries.empty(); --flips) {
-      entries[random() % entries.size()] = static_cast<char>(random());
-    }
-    entries.resize(entries.size() - (entries.empty() ? 0 : random() % 2));
-    for (const Family family : netlink::kFamilies) {
-      whole += HashEntries(family, entries).ok() ? 1 : 0;
-    }
-  }
-  EXPECT_GT(whole, 2000) << "the bytes are too wild to try anything";
 }
 
 }  // namespace

@@ -2,16 +2,11 @@
 //
 // Surveys out of saved text: of all tables, of several saves in one file, of a family that has to
 // be guessed, and of what is not a save.
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_survey.h"
 #include "tests/support/matchers.h"
@@ -341,38 +336,6 @@ TEST(SavedFileTest, NamesTablesThatIptablesSaveCouldNotPrint) {
   EXPECT_THAT(survey.not_printed, ElementsAre("nat", "raw"));
   EXPECT_THAT(ParseFile("# Table `nat' is incompatible, use 'nft' tool.\n").not_printed,
               ElementsAre("nat"));
-}
-
-// Of what kube-proxy writes (testdata/rulesets/README.md) nothing is lost or spelled anew.
-TEST(SavedSurveyTest, KeepsCapturedSavesByteForByte) {
-  size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
-    if (entry.path().extension() != ".save") continue;
-    SCOPED_TRACE(entry.path());
-    ++files;
-    std::ifstream file(entry.path());
-    std::stringstream content;
-    content << file.rdbuf();
-    const bool ipv6 = absl::StrContains(entry.path().string(), "-v6");
-    const Survey survey = Parse(content.str(), ipv6 ? Family::kIPv6 : Family::kIPv4);
-    TableId table{ipv6 ? "ip6" : "ip", ""};
-    std::map<std::string, size_t> next;
-    for (const std::string& line : std::vector<std::string>(absl::StrSplit(content.str(), '\n'))) {
-      if (absl::StartsWith(line, "*")) {
-        table.name = line.substr(1);
-        next.clear();
-      }
-      if (!absl::StartsWith(line, "-A ")) continue;
-      const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
-      const std::vector<std::string> texts = Texts(survey, table, words[1]);
-      ASSERT_LT(next[words[1]], texts.size()) << line;
-      EXPECT_EQ(texts[next[words[1]]++], words[2]);
-    }
-    // IPv6 has no services there, so no address of its own in most of these files.
-    Survey unknown = ParseFile(content.str());
-    EXPECT_EQ(unknown.tables.size(), survey.tables.size());
-  }
-  EXPECT_GE(files, 20U);
 }
 
 // Who reads chains and who takes a survey are told the same.
