@@ -39,13 +39,6 @@ struct Words {
   std::string b = "agent";
   std::string stale_chains = "retire";
   std::string color = "auto";
-  std::string from;
-  std::string to;
-  std::string proxy;
-  std::string proxy_from;
-  std::string proxy_mode = "iptables";
-  std::string gate;
-  std::string output = "text";
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -95,37 +88,6 @@ absl::StatusOr<Version> ParseMinor(const char* flag, const std::string& text) {
         featuregates::ToString(kNewest), ", such as 1.27"));
   }
   return version;
-}
-
-absl::Status ParseAdvise(const Words& words, Options& options) {
-  absl::StatusOr<Version> from = ParseMinor("--from", words.from);
-  if (!from.ok()) return from.status();
-  absl::StatusOr<Version> to = ParseMinor("--to", words.to);
-  if (!to.ok()) return to.status();
-  options.plan.from.version = *from;
-  options.plan.to.version = *to;
-  if (!words.gate.empty()) options.plan.to.ownership_cleanup = words.gate == "true";
-  ProxyMode mode = ProxyMode::kIptables;
-  for (const ProxyMode each : {ProxyMode::kIpvs, ProxyMode::kNftables}) {
-    if (words.proxy_mode == NameOf(each)) mode = each;
-  }
-  const bool named = mode != ProxyMode::kIptables;
-  if (words.proxy.empty() && !words.proxy_from.empty()) {
-    return absl::InvalidArgumentError("--proxy-from needs --proxy: the version after the upgrade");
-  }
-  if (!words.proxy.empty() || named) {
-    absl::StatusOr<Version> proxy = words.proxy.empty() ? to : ParseMinor("--proxy", words.proxy);
-    if (!proxy.ok()) return proxy.status();
-    // Given alone, it stays what it is.
-    absl::StatusOr<Version> proxy_from = words.proxy_from.empty()
-                                             ? (words.proxy.empty() ? from : proxy)
-                                             : ParseMinor("--proxy-from", words.proxy_from);
-    if (!proxy_from.ok()) return proxy_from.status();
-    options.plan.proxy_to = ProxyVersion{*proxy, mode};
-    options.plan.proxy_from = ProxyVersion{*proxy_from, mode};
-  }
-  options.json_output = words.output == "json";
-  return absl::OkStatus();
 }
 
 // "1.31", or as cells' names have it "1.27-gate-off".
@@ -243,38 +205,12 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("string");
 }
 
-void AddAdviseFlags(CLI::App& app, Words& words) {
-  app.add_option("--from", words.from, "kubelet's version before the upgrade, such as 1.24.")
-      ->required()
-      ->type_name("version");
-  app.add_option("--to", words.to, "kubelet's version after the upgrade.")
-      ->required()
-      ->type_name("version");
-  app.add_option("--proxy", words.proxy,
-                 "kube-proxy's version after the upgrade. (default: kubelet's)")
-      ->type_name("version");
-  app.add_option("--proxy-from", words.proxy_from,
-                 "kube-proxy's version before the upgrade. (default --proxy)")
-      ->type_name("version");
-  app.add_option("--proxy-mode", words.proxy_mode, "iptables, ipvs or nftables. (default iptables)")
-      ->check(CLI::IsMember({"iptables", "ipvs", "nftables"}))
-      ->type_name("string");
-  app.add_option("--ownership-cleanup", words.gate,
-                 "true or false: the gate IPTablesOwnershipCleanup of the kubelet of --to.")
-      ->check(CLI::IsMember({"true", "false"}))
-      ->type_name("bool");
-  app.add_option("--output", words.output, "text or json. (default text)")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("string");
-}
-
 constexpr char kAbout[] =
     "Sends real packets through a node with every pair of kubelet and kube-proxy versions. "
     "kubelet's chains are kept by kubelet, then by kube-iptables-agent.";
 
 struct Commands {
   CLI::App* list;
-  CLI::App* advise;
   CLI::App* version;
 };
 
@@ -285,16 +221,12 @@ Commands AddCommands(CLI::App& app, Options& options, Words& words) {
   Commands commands = {};
   commands.list =
       app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
-  commands.advise = app.add_subcommand(
-      "advise",
-      "Show whether an upgrade is safe, in which order, and why. Exit status 2: it is not safe.");
   commands.version = app.add_subcommand("version", "Show the version of this program.");
   for (CLI::App* each : {&app, run}) {
     AddCellFlags(*each, options, words);
     AddRunFlags(*each, options, words);
   }
   AddCellFlags(*commands.list, options, words);
-  AddAdviseFlags(*commands.advise, words);
   return commands;
 }
 
@@ -360,8 +292,7 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
     if (!version.ok()) return version.status();
     options.harness.proxy_version = *version;
   }
-  return options.command == Options::Command::kAdvise ? ParseAdvise(words, options)
-                                                      : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -382,7 +313,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
       return options;
     }
     if (commands.list->parsed()) options.command = Options::Command::kList;
-    if (commands.advise->parsed()) options.command = Options::Command::kAdvise;
     if (commands.version->parsed()) options.command = Options::Command::kVersion;
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(

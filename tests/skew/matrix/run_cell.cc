@@ -202,7 +202,7 @@ CellReport ReportOf(const Cell& cell) {
   report.side = cell.is_b ? "b" : "a";
   report.agent_only = IsOfTheAgentAlone(cell.path);
   const Pair pair = Acting(cell).pair;
-  report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version).allowed;
+  report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version);
   report.stands_for = StandsFor(pair);
   report.about = cell.about;
   return report;

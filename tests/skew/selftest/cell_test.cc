@@ -42,7 +42,7 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
   for (const Version kubelet : AllVersions()) {
     for (const Version proxy : AllVersions()) {
       const bool old = kubelet < Version{1, 23} || proxy < Version{1, 23};
-      if (old || !IsAllowed(kubelet, proxy).allowed) continue;
+      if (old || !IsAllowed(kubelet, proxy)) continue;
       const std::pair<std::string, std::string> generations = {
           ToString(GenerationOf(KubeletVersion{kubelet, {}})),
           ToString(GenerationOf(ProxyVersion{proxy}))};

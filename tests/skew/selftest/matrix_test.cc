@@ -232,18 +232,6 @@ TEST(SkewProgramTest, SaysWhatItLeftOut) {
                                     "left out"));
 }
 
-TEST(SkewProgramTest, AdvisesByItsExitCode) {
-  const auto advise = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {KIPT_SKEW_PROGRAM, "advise"});
-    return testing::RunProgram(arguments);
-  };
-  const ProgramResult safe = advise({"--from=1.28", "--to=1.29"});
-  EXPECT_EQ(safe.exit_code, 0) << safe;
-  const ProgramResult unsafe = advise({"--from=1.24", "--to=1.27", "--proxy=1.24"});
-  EXPECT_EQ(unsafe.exit_code, 2) << unsafe;
-  EXPECT_THAT(unsafe.out, HasSubstr("KUBE-MARK-DROP"));
-}
-
 TEST(SkewProgramTest, ListsItsCellsAsNobodyToo) {
   const ProgramResult listed = testing::RunProgram({KIPT_SKEW_PROGRAM, "list"});
   EXPECT_EQ(listed.exit_code, 0);

@@ -56,15 +56,6 @@ TEST(OptionsTest, TakeColoursUnderBothNames) {
   }
 }
 
-TEST(OptionsTest, TakeAnUpgrade) {
-  const Options options = Parsed({"advise", "--from", "1.24", "--to=1.27", "--proxy=1.25"});
-  EXPECT_EQ(options.command, Options::Command::kAdvise);
-  EXPECT_EQ(options.plan.from.version, (Version{1, 24}));
-  EXPECT_EQ(options.plan.to.version, (Version{1, 27}));
-  ASSERT_TRUE(options.plan.proxy_to.has_value());
-  EXPECT_EQ(options.plan.proxy_to->version, (Version{1, 25}));
-}
-
 struct SideRow {
   const char* name;
   const char* a;
@@ -169,9 +160,8 @@ const RefusedRow kRefused[] = {
     {"an unknown command", {"walk"}, "walk"},
     {"no jobs", {"--jobs=0"}, "--jobs"},
     {"another word than keep and retire", {"--stale-chains=burn"}, "burn"},
-    {"an upgrade from nowhere", {"advise", "--to=1.27"}, "--from"},
-    {"a version that is none", {"advise", "--from=1.24.3", "--to=1.27"}, "1.24.3"},
-    {"a version before all facts", {"advise", "--from=1.16", "--to=1.17"}, "from 1.17 to 1.37"},
+    {"a version that is none", {"--b=kubelet:1.24.3"}, "1.24.3"},
+    {"a version before all facts", {"--b=kubelet:1.16"}, "from 1.17 to 1.37"},
     {"a side that is none", {"--a=kublet"}, "kubelet:VERSION"},
     {"an agent without its file", {"--b=agent:"}, "agent:FILE"},
     {"a kubelet of no version", {"--b=kubelet:new"}, "\"new\" is not a version"},
@@ -182,9 +172,6 @@ const RefusedRow kRefused[] = {
     {"a kubelet program without its version",
      {"--kubelet-program=/opt/kubelet"},
      "--kubelet-version"},
-    {"where kube-proxy comes from and not where it goes",
-     {"advise", "--from=1.24", "--to=1.27", "--proxy-from=1.23"},
-     "--proxy-from needs --proxy"},
 };
 
 TEST(OptionsTest, RefuseWhatMakesNoSense) {

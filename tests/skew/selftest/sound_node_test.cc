@@ -52,7 +52,7 @@ std::vector<SoundNode> SoundNodes(bool gate) {
       const bool settable = Does({1, minor}, Trait::kGateSettable);
       const KubeletVersion kubelet =
           KubeletOf(minor, settable ? std::optional<bool>(gate) : std::nullopt);
-      if (!IsAllowed(kubelet.version, version).allowed) continue;
+      if (!IsAllowed(kubelet.version, version)) continue;
       nodes.push_back({kubelet, proxy, true});
       nodes.push_back({kubelet, proxy, false});
     }

@@ -27,7 +27,6 @@ constexpr TraitRow kRows[] = {
      "KEP-3178"},
     {kGateLocked, kKubelet, 28, 29, false, "does not start with the gate off, and warns of it on",
      "KEP-3178"},
-    {kBitsCount, kKubelet, 17, 27, false, "uses its mark bits", "KEP-3178"},
     {kBitFlags, kKubelet, 17, 30, false,
      "accepts --iptables-masquerade-bit and --iptables-drop-bit", "#122363"},
     {kKubeletSleepFlag, kKubelet, 18, 33, false, "runs iptables with -W", "#131961, captures",

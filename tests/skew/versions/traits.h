@@ -33,7 +33,6 @@ enum class Trait {
   kGateSettable,
   kGateOnByDefault,
   kGateLocked,
-  kBitsCount,
   kBitFlags,
   kKubeletSleepFlag,
   kProbesFamilies,

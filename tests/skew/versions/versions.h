@@ -58,14 +58,7 @@ ProxyVersion GenerationOf(const ProxyVersion& proxy);
 
 // Whether Kubernetes' version skew policy allows the two on one node, under some version of the API
 // server: the page of kubernetes.io/releases/version-skew-policy of the newer one's time.
-struct SkewVerdict {
-  bool allowed = false;
-  // The rule that decides, a sentence.
-  std::string because;
-};
-SkewVerdict IsAllowed(Version kubelet, Version proxy);
-// How many minors a kubelet of this version may be behind the API server.
-int MinorsBehindServer(Version kubelet);
+bool IsAllowed(Version kubelet, Version proxy);
 
 }  // namespace kipt::skew
 
