@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,14 +11,10 @@
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class AgentDaemonActorTest : public ActorTest {
  protected:

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a kube-proxy behaves in time, against what was captured of real ones.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -20,18 +18,12 @@
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::Gt;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 constexpr char kCanary[] = "KUBE-PROXY-CANARY";
 constexpr char kMartian[] = "block incoming localnet connections";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `kube-proxy --cleanup`: what it leaves, held against the captures, and its hostile neighbours.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <iterator>
@@ -22,12 +20,11 @@
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using Arguments = std::vector<std::string>;
 
 struct Neighbour {

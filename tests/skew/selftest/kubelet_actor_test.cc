@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
 #include <memory>
@@ -14,15 +12,12 @@
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::ProgramResult;
 
 constexpr char kCanary[] = "KUBE-KUBELET-CANARY";

@@ -2,8 +2,6 @@
 //
 // What is in the HTML page, what must not be, and what its script does in node. With a real browser
 // page_in_browser, next to this file, runs it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -17,15 +15,13 @@
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/report/page_data.h"
 #include "tests/skew/selftest/sample_matrix.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::ordered_json;
 
 constexpr char kOpening[] = "<script type=\"application/json\" id=\"data\">";

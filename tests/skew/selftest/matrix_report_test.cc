@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/report/matrix_report.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -12,11 +9,11 @@
 #include "tests/skew/report/grid.h"
 #include "tests/skew/report/wire_names.h"
 #include "tests/skew/selftest/sample_matrix.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::ElementsAre;
 using Json = nlohmann::ordered_json;
 
 constexpr char kId[] = "boot/kubelet-1.24/proxy-1.27/nft/agent";

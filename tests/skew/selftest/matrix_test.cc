@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The program as a user runs it: a sample of the matrix, and all of it (long).
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <filesystem>
@@ -19,20 +17,15 @@
 #include "tests/interop/agent_fixture.h"
 #include "tests/skew/selftest/matrix_run.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::Pair;
 using testing::ProgramResult;
-using ::testing::UnorderedElementsAre;
 
 std::string Chroots() {
   return std::filesystem::path(testing::ChrootDir("bullseye")).parent_path().string();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kube-proxy's switch to nftables mode and back, next to kubelet.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -14,14 +12,10 @@
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class NftablesProxyTest : public ActorTest {
  protected:

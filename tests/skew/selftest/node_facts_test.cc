@@ -4,9 +4,6 @@
 // against the text of KEP-3178.
 #include "tests/skew/matrix/node_facts.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -18,11 +15,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/skew/matrix/expectations.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::IpFamily;
 
 using Act = std::function<void(FamilyFacts&)>;

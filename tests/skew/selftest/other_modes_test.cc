@@ -4,9 +4,6 @@
 // made of it; IPVS mode, of which nothing was captured, against rulesets that were written by hand.
 #include "tests/skew/kube_proxy/other_modes.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -20,15 +17,13 @@
 #include "tests/skew/kube_proxy/nftables_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/skew/selftest/proxy_kernel_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::IpFamily;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::ProgramResult;
 
 struct NftablesVersion {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs as actors: the stand-in of tests/systemd in place of a kubelet, and stand_in_proxy.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <optional>
@@ -14,13 +12,11 @@
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/matrix/test_services.h"
 #include "tests/skew/selftest/actor_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/scratch_directory.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class ProgramKubeletTest : public ActorTest {
  protected:
@@ -87,9 +83,6 @@ TEST_P(ProgramKubeletTest, FailsAnActWhenTheProgramEnds) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, ProgramKubeletTest,
                          ::testing::Values(IptablesMode::kNft, IptablesMode::kLegacy), ModeName);
-
-using ::testing::Contains;
-using ::testing::Not;
 
 const std::string kStandIn = absl::StrCat(KIPT_TESTS_DIR, "/skew/selftest/stand_in_proxy");
 

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/programs.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::IptablesMode;
 
 const HarnessOptions kOptions = {.chroot_dir = "/chroots"};

@@ -3,19 +3,16 @@
 // The texts of the generator against what the real kube-proxy was seen to write.
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
 using testing::IpFamily;
 
 class CapturedTextTest : public ::testing::TestWithParam<CapturedVersion> {

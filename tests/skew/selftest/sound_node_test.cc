@@ -3,8 +3,6 @@
 // Nodes on which everything works: every generation of kube-proxy with a kubelet that may run next
 // to it, in either order. The agent changes nothing that kube-proxy writes, adds only what an older
 // kubelet lacks, and reports nothing.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,11 +17,11 @@
 #include "absl/strings/str_cat.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 struct SoundNode {

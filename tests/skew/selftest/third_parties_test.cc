@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/actors/third_parties.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 
 #include "tests/skew/selftest/actor_fixture.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 class ThirdPartiesTest : public ActorTest {
  protected:
