@@ -21,7 +21,7 @@
 #include "absl/strings/strip.h"
 #include "agent/report/colors.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/report/sentences.h"
+#include "tests/skew/report/report_parts.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {

@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 #define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -152,13 +153,8 @@ struct MatrixReport {
   std::vector<std::string> problems = {};
 };
 
-// The numbers of cells of each verdict.
-struct Tally {
-  int sound = 0;
-  int known = 0;
-  int unexpected = 0;
-  int broken = 0;
-};
+// The numbers of cells of each verdict, in the order of the enumeration.
+using Tally = std::array<int, 4>;
 Tally TallyOf(const MatrixReport& report);
 // Whether all is as expected: no cell is unexpected or broken, and there are no problems.
 bool AllAsExpected(const MatrixReport& report);
