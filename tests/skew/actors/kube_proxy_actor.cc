@@ -21,9 +21,6 @@
 #include "agent/process/files.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
-#include "tests/skew/kube_proxy/nfacct.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
-#include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {

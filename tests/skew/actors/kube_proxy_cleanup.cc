@@ -17,8 +17,6 @@
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
-#include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/actors/third_parties.h"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/scratch_directory.h"

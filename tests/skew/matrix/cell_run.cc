@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/support/run_program.h"
 

@@ -19,7 +19,7 @@
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/test_services.h"
 #include "tests/skew/node/test_node.h"
-#include "tests/skew/probes/battery.h"
+#include "tests/skew/probes/probe.h"
 #include "tests/skew/probes/stream.h"
 #include "tests/support/netns.h"
 

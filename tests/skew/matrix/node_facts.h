@@ -2,7 +2,7 @@
 //
 // What stands on the node, as far as packets depend on it, and what each actor's act makes of it:
 // the facts about kubelet and kube-proxy, each said once, where it takes effect. What is expected
-// of a packet is derived from this (expectations.h), never from the rules that are really there.
+// of a packet is derived from this (Expect()), never from the rules that are really there.
 #ifndef KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 #define KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 

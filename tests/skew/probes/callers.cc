@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/sockets.h"
+#include "tests/skew/probes/packets.h"
 
 namespace kipt::skew {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/probes/listeners.h"
-
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -15,8 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/skew/probes/callers.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/sockets.h"
 #include "tests/support/checksum.h"
 
 namespace kipt::skew {

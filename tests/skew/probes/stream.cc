@@ -20,7 +20,6 @@
 #include "absl/time/time.h"
 #include "agent/process/files.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/probes/battery.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/probes/callers.h"
+#include "tests/skew/probes/probe.h"
 #include "tests/skew/selftest/node_fixture.h"
 #include "tests/support/temporary_tree.h"
 

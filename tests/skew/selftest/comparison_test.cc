@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/comparison.h"
-
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/skew/matrix/judge.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::skew::comparison_test {

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/lock_holder.h"

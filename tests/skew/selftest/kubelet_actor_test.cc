@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"

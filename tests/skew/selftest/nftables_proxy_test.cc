@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/matchers.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/matrix/expectations.h"
+#include "tests/skew/matrix/judge.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::skew {

@@ -2,8 +2,6 @@
 //
 // The generators of kube-proxy's other modes: nftables mode against captures, and what the kernel
 // made of it; IPVS mode, of which nothing was captured, against rulesets that were written by hand.
-#include "tests/skew/kube_proxy/other_modes.h"
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -14,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/skew/selftest/proxy_kernel_fixture.h"
 #include "tests/support/matchers.h"

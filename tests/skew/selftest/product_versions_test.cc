@@ -18,7 +18,7 @@
 #include "agent/detect/capabilities.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/skew/versions/traits.h"
+#include "tests/skew/versions/versions.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::skew {

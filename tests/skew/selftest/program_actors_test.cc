@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/matrix/test_services.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/matchers.h"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/programs.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "tests/skew/matrix/run_cell.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::skew {

@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/kube_proxy/nfacct.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/skew/selftest/proxy_kernel_fixture.h"

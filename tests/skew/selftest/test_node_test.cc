@@ -20,7 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/files.h"
-#include "tests/skew/probes/sockets.h"
+#include "tests/skew/probes/packets.h"
 #include "tests/support/background_program.h"
 #include "tests/support/child.h"
 #include "tests/support/netns_fixture.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/actors/third_parties.h"
-
 #include <memory>
 #include <string>
 
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/matchers.h"
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "tests/skew/versions/traits.h"
 
 namespace kipt::skew {
 namespace {

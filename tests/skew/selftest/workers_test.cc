@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/workers.h"
-
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/skew/matrix/run_cell.h"
 #include "tests/support/background_program.h"
 #include "tests/support/matchers.h"
 

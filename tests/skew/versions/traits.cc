@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/versions/traits.h"
-
 #include <algorithm>
 #include <cstddef>
+
+#include "tests/skew/versions/versions.h"
 
 namespace kipt::skew {
 namespace {
