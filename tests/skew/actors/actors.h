@@ -33,8 +33,6 @@ struct Act {
 class NodeAgent {
  public:
   virtual ~NodeAgent() = default;
-  // "kubelet 1.24", "kube-iptables-agent as 1.24".
-  virtual std::string name() const = 0;
   // From its start until its first sync is over, whether or not that went well.
   virtual Act Start() = 0;
   // A minute is over.
@@ -52,7 +50,6 @@ class NodeAgent {
 class ServiceProxy {
  public:
   virtual ~ServiceProxy() = default;
-  virtual std::string name() const = 0;
   // Its first sync, which is a full one, over whatever stands.
   virtual Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
   // Objects have changed (or not: a sync with nothing new).
@@ -95,8 +92,6 @@ struct AgentDaemonSettings {
   bool retire = true;
   // --cni-conf-dir.
   std::string cni_conf_dir = {};
-  // The gate ConnLabelMarking, as it is at the start.
-  bool conn_labels = false;
 };
 
 // Our agent in kubelet's place: `kube-iptables-agent run`, with no endpoints but a health check on

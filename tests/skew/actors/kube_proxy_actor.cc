@@ -281,10 +281,6 @@ class KubeProxy : public ServiceProxy {
         ipv4_(NewProxier(settings, IpFamily::kIpv4)),
         ipv6_(NewProxier(settings, IpFamily::kIpv6)) {}
 
-  std::string name() const override {
-    return absl::StrCat("kube-proxy ", ToString(settings_.version));
-  }
-
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
     Act act;
     if (settings_.version.mode == ProxyMode::kNftables) {

@@ -97,8 +97,6 @@ class Kubelet : public NodeAgent {
     }
   }
 
-  std::string name() const override { return absl::StrCat("kubelet ", ToString(version_)); }
-
   Act Start() override {
     Act act;
     for (KubeletFamily& family : families_) family.Start(act);

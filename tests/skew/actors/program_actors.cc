@@ -102,10 +102,6 @@ class ProgramKubelet : public NodeAgent {
     }
   }
 
-  std::string name() const override {
-    return absl::StrCat(program_, " as kubelet ", ToString(settings_.version));
-  }
-
   Act Start() override {
     if (!LinkIptables(directory_, settings_.iptables.mode)) {
       return {.ok = false, .error = "no directory of its own in /run"};
@@ -229,10 +225,6 @@ class ProgramProxy : public ServiceProxy {
  public:
   ProgramProxy(std::string program, const ProxyActorSettings& settings)
       : program_(std::move(program)), settings_(settings), surroundings_(settings) {}
-
-  std::string name() const override {
-    return absl::StrCat(program_, " as kube-proxy ", ToString(settings_.version));
-  }
 
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
     absl::StatusOr<std::unique_ptr<ApiServer>> server = ApiServer::Start();

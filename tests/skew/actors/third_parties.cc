@@ -135,18 +135,6 @@ Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) 
   return act;
 }
 
-// Like `iptables-save`, in a chroot too.
-ProgramResult SaveAll(const Iptables& iptables) {
-  if (iptables.mode == IptablesMode::kNft) return iptables.Save();
-  ProgramResult all;
-  for (const std::string& table : testing::IptablesLegacyTables(iptables.family)) {
-    ProgramResult saved = iptables.Save(table);
-    if (saved.exit_code != 0) return saved;
-    all.out += saved.out;
-  }
-  return all;
-}
-
 }  // namespace
 
 Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
@@ -243,7 +231,7 @@ Act SaveAndRestore(const IptablesChoice& choice) {
   for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
     const Iptables iptables = choice.Of(family);
-    const ProgramResult saved = SaveAll(iptables);
+    const ProgramResult saved = iptables.Save();
     if (saved.exit_code != 0) {
       notes.Failed("iptables-save: " + WhatFailed(saved));
       continue;

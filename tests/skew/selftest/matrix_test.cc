@@ -50,6 +50,8 @@ constexpr SampleRow kSample[] = {
      "known failure"},
     {"TheDropOfAGateOffKubeletIsWipedAndTheAgentsIsNot",
      "^boot/kubelet-1.26/proxy-1.27/third-parties/nft/", "boot", "known failure", "sound"},
+    {"AndOnLegacyIptablesToo", "^boot/kubelet-1.26/proxy-1.27/third-parties/legacy/", "boot",
+     "known failure", "sound"},
     {"AnUpgradeInPlaceIsSound", "^upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/",
      "upgrade-kubelet-first", "sound", "sound"},
     {"AFlushIsRepaired", "^flush/kubelet-1.24/proxy-1.24/legacy/", "flush", "known failure",
@@ -107,11 +109,15 @@ INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
 
 // ---- ConnLabelMarking ----
 
-TEST(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
-  const Matrix matrix({"--cells=kubelet-1.27/.*/nft/", "--paths=label-flip"}, KIPT_AGENT_PROGRAM);
+class LabelFlipTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
+  const std::string of_mode = absl::StrCat("/", GetParam(), "/agent");
+  const Matrix matrix({absl::StrCat("--cells=kubelet-1.27/.*", of_mode), "--paths=label-flip"},
+                      KIPT_AGENT_PROGRAM);
   EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
-  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27/nft/agent";
-  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays/nft/agent";
+  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27" + of_mode;
+  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays" + of_mode;
   EXPECT_THAT(matrix.Verdicts(), UnorderedElementsAre(Pair(flip, "sound"), Pair(stays, "sound")));
   EXPECT_THAT(matrix.Outcomes(flip)["label-drop-forwarded/tcp/ipv6"],
               ElementsAre("served", "served", "dropped", "dropped", "served", "served", "served"));
@@ -131,6 +137,9 @@ TEST(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
     EXPECT_GT(others.size(), 60U) << cell;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, LabelFlipTest, ::testing::Values("nft", "legacy"),
+                         [](const auto& row) { return std::string(row.param); });
 
 // ---- all of it ----
 

@@ -6,9 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_split.h"
 
@@ -40,12 +38,7 @@ const KubeletRow kKubelets[] = {
     {"1.28 is locked", {{1, 28}, false}, "1.28 gate off", true, KubeletForm::k1_27GateOn, "1.27"},
     {"1.32", {{1, 32}, {}}, "1.32", true, KubeletForm::k1_27GateOn, "1.27"},
     {"1.33 probes", {{1, 33}, {}}, "1.33", true, KubeletForm::k1_27GateOn, "1.33"},
-    {"1.34 takes a time-out for a loss",
-     {{1, 34}, {}},
-     "1.34",
-     true,
-     KubeletForm::k1_27GateOn,
-     "1.34"},
+    {"1.34 has other time-outs", {{1, 34}, {}}, "1.34", true, KubeletForm::k1_27GateOn, "1.34"},
     {"The newest", {kNewest, {}}, "1.37", true, KubeletForm::k1_27GateOn, "1.34"},
 };
 
@@ -98,39 +91,6 @@ TEST(SkewPolicyTest, AllowsWhatItsTimesPageAllowed) {
   }
 }
 
-TEST(SkewPolicyTest, AllowsEighteenPairsOfGenerationsFrom123On) {
-  std::set<std::pair<std::string, std::string>> pairs;
-  for (const Version kubelet : AllVersions()) {
-    for (const Version proxy : AllVersions()) {
-      const bool old = kubelet < Version{1, 23} || proxy < Version{1, 23};
-      if (old || !IsAllowed(kubelet, proxy)) continue;
-      pairs.emplace(ToString(GenerationOf(KubeletVersion{kubelet, {}})),
-                    ToString(GenerationOf(ProxyVersion{proxy})));
-    }
-  }
-  const std::set<std::pair<std::string, std::string>> expected = {
-      {"1.20", "1.23"},
-      {"1.24", "1.24"},
-      {"1.25", "1.25"},
-      {"1.25", "1.26"},
-      {"1.25", "1.27"},
-      {"1.27", "1.25"},
-      {"1.27", "1.26"},
-      {"1.27", "1.27"},
-      // What is new in them is when they write, and nfacct.
-      {"1.27", "1.31"},
-      {"1.27", "1.33"},
-      {"1.27", "1.34"},
-      {"1.33", "1.27"},
-      {"1.33", "1.31"},
-      {"1.33", "1.33"},
-      {"1.33", "1.34"},
-      {"1.34", "1.31"},
-      {"1.34", "1.33"},
-      {"1.34", "1.34"}};
-  EXPECT_EQ(pairs, expected);
-}
-
 TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 30}})), "1.27");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 32}})), "1.31");
@@ -180,7 +140,6 @@ TEST(TraitsTest, AreWhatTheCapturesShow) {
 }
 
 TEST(TraitsTest, NameTheirEvidenceAndLieWithinTheVersions) {
-  std::set<std::string> texts;
   for (const TraitRow& row : Traits()) {
     SCOPED_TRACE(row.does);
     EXPECT_STRNE(row.does, "");
