@@ -42,12 +42,8 @@ enum class Path {
   // `kube-proxy --cleanup` runs instead of kube-proxy, which later starts again.
   kProxyCleanup,
 };
-inline constexpr Path kAllPaths[] = {Path::kBoot,         Path::kUpgradeKubeletFirst,
-                                     Path::kFlush,        Path::kUpgradeProxyFirst,
-                                     Path::kRollback,     Path::kUpDownUp,
-                                     Path::kIdleFlip,     Path::kToNft,
-                                     Path::kLabelFlip,    Path::kToNftables,
-                                     Path::kFromNftables, Path::kProxyCleanup};
+// In the order in which they are listed.
+std::vector<Path> AllPaths();
 // "boot", "upgrade-kubelet-first".
 const char* IdOf(Path path);
 // "fresh boot", "upgrade in place, kubelet first".

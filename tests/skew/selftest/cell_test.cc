@@ -17,8 +17,7 @@ namespace kipt::skew {
 namespace {
 
 TEST(CellsTest, HaveNamesOfTheirOwn) {
-  for (const std::vector<Cell>& cells : {DefaultCells({std::begin(kAllPaths), std::end(kAllPaths)}),
-                                         AllCells({std::begin(kAllPaths), std::end(kAllPaths)})}) {
+  for (const std::vector<Cell>& cells : {DefaultCells(AllPaths()), AllCells(AllPaths())}) {
     std::set<std::string> ids;
     for (const Cell& cell : cells) {
       EXPECT_TRUE(ids.insert(CellId(cell)).second) << CellId(cell);
@@ -58,8 +57,8 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
 }
 
 TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
-  const std::vector<Cell> cells = AllCells({std::begin(kAllPaths), std::end(kAllPaths)});
-  for (const Path path : kAllPaths) {
+  const std::vector<Cell> cells = AllCells(AllPaths());
+  for (const Path path : AllPaths()) {
     if (HasOwnCells(path)) continue;
     std::set<std::pair<int, int>> pairs;
     for (const Cell& cell : cells) {

@@ -8,6 +8,8 @@
 #include <regex>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace kipt::skew {
@@ -104,9 +106,13 @@ TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest, ProxyMode::kNftables})), "1.36 nftables");
 }
 
-bool Shows(const std::string& path, const char* pattern) {
-  std::ifstream file(std::string(KIPT_TESTS_DIR "/") + path);
-  EXPECT_TRUE(file.is_open()) << path;
+bool Shows(const std::string& name, const char* pattern) {
+  const char* folder = absl::StrContains(name, "/") ? ""
+                       : absl::StartsWith(name, "kubelet-")
+                           ? "skew/actors/testdata/"
+                           : "skew/kube_proxy/testdata/kube-proxy-";
+  std::ifstream file(absl::StrCat(KIPT_TESTS_DIR "/", folder, name));
+  EXPECT_TRUE(file.is_open()) << name;
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const std::regex regex(pattern);
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
@@ -115,7 +121,7 @@ bool Shows(const std::string& path, const char* pattern) {
   return false;
 }
 
-// "1.31", out of "skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.save".
+// "1.31", out of "1.31-A-v4.save".
 Version VersionIn(const std::string& path) {
   std::smatch match;
   EXPECT_TRUE(std::regex_search(path, match, std::regex("1\\.([0-9]+)(\\.[0-9]+)?[-.]"))) << path;

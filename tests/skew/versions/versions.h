@@ -110,8 +110,9 @@ struct TraitRow {
   const char* does;
   // An issue or pull request of kubernetes/kubernetes, a KEP, "captures", or "sources".
   const char* evidence;
-  // Of the captures, paths below tests/: the first has a line with `shows`, the other has none.
-  // Empty: none is here.
+  // Of the captures: the first has a line with `shows`, the other has none. Empty: none is here.
+  // "kubelet-1.33-nft.start.commands" of actors/testdata, "1.18-A-v4.input" of kube_proxy/testdata,
+  // or a path below tests/.
   const char* shows = "";
   const char* with = "";
   const char* without = "";
