@@ -106,7 +106,7 @@ Act EnsureInBothFamilies(const IptablesChoice& iptables, const char* chain,
 // `target`.
 Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::string> match,
             int port, const char* target) {
-  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", chain, {}}};
+  std::vector<KubeletStep> steps = {EnsureChain("nat", chain)};
   LeadTo(target, chain, absl::StrCat(port), steps);
   match.insert(match.end(), {"-j", chain});
   steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", "PREROUTING", std::move(match)});
@@ -186,7 +186,7 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
 }
 
 Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports) {
-  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", kUserLabels, {}}};
+  std::vector<KubeletStep> steps = {EnsureChain("nat", kUserLabels)};
   LeadTo("KUBELET-MARK-DROP", kUserLabels, absl::StrCat(ports.drop_first, ":", ports.drop_last),
          steps);
   LeadTo("KUBELET-MARK-MASQ", kUserLabels, absl::StrCat(ports.masq_first, ":", ports.masq_last),

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "tests/skew/kube_proxy/rule_parts.h"

@@ -30,7 +30,6 @@ class TableText {
 
   // Every chain that has a line and is not deleted.
   const std::set<std::string>& chains() const { return chains_; }
-  // "*TABLE" to "COMMIT".
   std::string Text() const;
 
  private:
@@ -50,10 +49,7 @@ struct SyncTables {
 
 // "-m comment --comment TEXT": in quotes where it has a space, as kube-proxy does.
 std::string Comment(const std::string& text);
-// "-j TARGET".
 std::string Jump(const std::string& target);
-
-// The pieces of which the rules of one port are made, in the spelling of a version.
 
 // "10.0.0.1:80", "[fd00::1]:80".
 std::string AddressAndPort(const Endpoint& endpoint);
@@ -78,7 +74,6 @@ class PortWords {
   std::vector<Endpoint> Endpoints() const;
   static std::vector<Endpoint> LocalOf(const std::vector<Endpoint>& endpoints);
 
-  // A comment of the name and what follows it.
   std::string Named(const std::string& rest) const;
   // "-m tcp -p tcp".
   std::string OfProtocol() const;
@@ -98,8 +93,6 @@ class PortWords {
   const ServicePort& port_;
   std::string name_;
 };
-
-// What all layouts have in common: the chains of endpoints, and how one of them is chosen.
 
 // The endpoint's own chain: its traffic to itself is masqueraded (hairpin), and all is sent to it.
 void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat);
@@ -153,7 +146,6 @@ class NftablesTable {
  public:
   explicit NftablesTable(const ProxySettings& settings);
 
-  // "ip", "ip6"; "ipv4_addr", "ipv6_addr".
   const std::string& ip() const { return ip_; }
   const std::string& address_type() const { return address_type_; }
 

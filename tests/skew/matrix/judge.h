@@ -89,8 +89,6 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
 // which this machine held up the harness itself, together kRepairAtMost.
 uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
 
-// An act that must fail, by what is known of these versions, and how.
-
 struct KnownError {
   // Why iptables refuses a rule: the chain that it jumps to is not there. Empty: nothing must fail.
   std::string because = {};
@@ -119,18 +117,13 @@ struct Comparison {
   std::vector<std::string> worse;
 };
 
-// Checks are compared by their outcomes, streams by what became of their packets, worst first
-// (Badness()): B is worse where more packets than with A fared so
-// badly, or worse.
-//
-// After a step's act nobody acts, so all packets of a stream should fare alike: their share is
-// compared, and may differ by kShareTolerance. During the act packets count as time, because both
-// streams have `per_second`, and B's may take kTimeTolerance longer, and as long as the
-// machine held up either harness. Not compared during the act: how long something lasted that had
-// gone wrong with A before, or stayed wrong. That ends with some later act, and when a step
-// acts is the harness's doing (of the agent it awaits a timer's round, for which kubelet's minute
-// only is said to be over); that it goes wrong is compared before and after. Nor are the packets
-// that fared so because kube-proxy was changing its mode (StreamCheck::while_proxy_away).
+// Checks are compared by their outcomes, streams by how many packets fared this badly or worse
+// (Badness()). After a step's act their share may differ by kShareTolerance. During the act packets
+// count as time: B's may take kTimeTolerance longer, and as long as the machine held up either
+// harness. Not compared during the act: how long something lasted that had gone wrong with A
+// before, or stayed wrong, because when a step acts is the harness's doing; that it goes wrong is
+// compared before and after. Nor are packets that fared so because kube-proxy was changing its
+// mode.
 Comparison CompareSides(const std::vector<CellReport>& cells, int per_second);
 
 inline constexpr double kShareTolerance = 0.01;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/run_cell.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 

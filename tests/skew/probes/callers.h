@@ -76,7 +76,6 @@ class Listeners {
   std::map<int, Socket> sockets_;
 };
 
-// One connection of a probe.
 struct Call {
   size_t probe = 0;
   int connection = 0;
@@ -123,7 +122,6 @@ class Round {
   // no answer, and awaits what is under way.
   absl::Status HangUp();
 
-  // In the order in which they were started.
   const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }
 
  private:
@@ -135,11 +133,9 @@ class Round {
   };
 
   absl::Status StartConnect(Call& call);
-  // Binds the socket to the next port that is free there.
   absl::Status TakePort(const agent::OwnedFd& fd, Call& call);
   uint16_t NextPort();
   absl::Status StartMartian(Call& call);
-  // Does what there is to do. Whether there was anything.
   bool Serve();
   void Hear(Caller& caller);
   // Reads what the caller is told. False: nothing yet.

@@ -181,7 +181,7 @@ void Listeners::ServeDatagrams(const Socket& socket, std::vector<Receipt>& recei
     const ssize_t size = recvmsg(socket.fd.get(), &datagram.header, 0);
     if (size < 0) return;
     const std::optional<Message> question =
-        MessageIn(datagram.bytes.data(), static_cast<size_t>(size));
+        MessageIn<Message>(datagram.bytes.data(), static_cast<size_t>(size));
     if (!question.has_value()) continue;
     receipts.push_back({socket.place, *question, datagram.source.Text()});
     const MessageBytes answer = Answer(*question, socket.place);
@@ -210,7 +210,7 @@ bool Listeners::ServeConnection(const Socket& socket, std::vector<Receipt>& rece
   const ssize_t size = recv(socket.fd.get(), bytes.data(), bytes.size(), 0);
   if (size < 0 && errno == EAGAIN) return true;
   const std::optional<Message> question =
-      size > 0 ? MessageIn(bytes.data(), static_cast<size_t>(size)) : std::nullopt;
+      size > 0 ? MessageIn<Message>(bytes.data(), static_cast<size_t>(size)) : std::nullopt;
   SocketAddress source;
   if (!question.has_value() || getpeername(socket.fd.get(), source.get(), &source.size) != 0) {
     return false;
@@ -231,7 +231,7 @@ void Listeners::ServeSyns(const Socket& socket, std::vector<Receipt>& receipts) 
     if (size < 0) return;
     if (static_cast<size_t>(size) != TcpFrameLength(kMessageBytes)) continue;
     const std::optional<Message> question =
-        MessageIn(packet.data() + kLength - kMessageBytes, kMessageBytes);
+        MessageIn<Message>(packet.data() + kLength - kMessageBytes, kMessageBytes);
     receipts.push_back({socket.place, *question, source.Text()});
   }
 }

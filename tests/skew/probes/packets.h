@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -86,9 +87,6 @@ struct Message {
 inline constexpr size_t kMessageBytes = sizeof(Message);
 static_assert(kMessageBytes == 24);
 using MessageBytes = std::array<uint8_t, kMessageBytes>;
-MessageBytes BytesOf(const Message& message);
-// Nothing where it is of another length.
-std::optional<Message> MessageIn(const void* bytes, size_t size);
 
 // Of a stream.
 struct StreamMessage {
@@ -99,8 +97,21 @@ struct StreamMessage {
 inline constexpr size_t kStreamMessageBytes = sizeof(StreamMessage);
 static_assert(kStreamMessageBytes == 16);
 using StreamMessageBytes = std::array<uint8_t, kStreamMessageBytes>;
-StreamMessageBytes BytesOf(const StreamMessage& message);
-std::optional<StreamMessage> StreamMessageIn(const void* bytes, size_t size);
+
+template <typename AMessage>
+std::array<uint8_t, sizeof(AMessage)> BytesOf(const AMessage& message) {
+  std::array<uint8_t, sizeof(AMessage)> bytes = {};
+  std::memcpy(bytes.data(), &message, sizeof(message));
+  return bytes;
+}
+// Nothing where it is of another length.
+template <typename AMessage>
+std::optional<AMessage> MessageIn(const void* bytes, size_t size) {
+  if (size != sizeof(AMessage)) return std::nullopt;
+  AMessage message;
+  std::memcpy(&message, bytes, sizeof(message));
+  return message;
+}
 
 // A number that no other battery or stream has, on any node.
 uint64_t FreshNumber();

@@ -33,7 +33,6 @@ enum class Outcome {
   // None of these: see the detail.
   kOther,
 };
-// "served", "masqueraded", "dropped", "rejected", "reached the host", "forwarded", "lost", "other".
 const char* NameOf(Outcome outcome);
 
 enum class ProbeKind {

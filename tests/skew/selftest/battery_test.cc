@@ -309,18 +309,6 @@ TEST_P(BatteryTest, FollowsTheRulesFromOneAskingToTheNext) {
   EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
 }
 
-TEST_P(BatteryTest, RefusesWhatItCannotAsk) {
-  Probe martian = To(Place::kRemotePod, Protocol::kUdp, "127.0.0.1", 80);
-  martian.kind = ProbeKind::kMartian;
-  martian.family = IpFamily::kIpv4;
-  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
-  martian.from = Place::kRefusedClient;
-  martian.family = IpFamily::kIpv6;
-  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
-  const Probe nowhere = To(Place::kRefusedClient, Protocol::kUdp, "nowhere", 80);
-  EXPECT_EQ(battery_->Ask({nowhere}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 class MartianTest : public BatteryTest {
  protected:
   std::vector<ProbeResult> AskMartians() {

@@ -93,15 +93,6 @@ TEST(CellVerdictTest, IsBrokenWhereNothingWasAsked) {
   EXPECT_EQ(VerdictOf(cell), Verdict::kSound);
 }
 
-TEST(StreamNameTest, SaysWhetherItsPacketsWereSentAfterTheAct) {
-  StreamCheck stream = SampleStream(0, 0);
-  EXPECT_EQ(NameOf(stream), "stream-refused/ipv4");
-  stream.afterwards = true;
-  EXPECT_EQ(NameOf(stream), "stream-refused-afterwards/ipv4");
-  stream.count.probe = "stream";
-  EXPECT_EQ(NameOf(stream), "stream-afterwards");
-}
-
 TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
   MatrixReport report;
   report.cells = {SampleCell(kId, Verdict::kSound), SampleCell(kId, Verdict::kKnown),

@@ -81,11 +81,6 @@ TEST_P(NftablesTextTest, ALaterSyncOfOneEndpointGoneIsWhatTheRealOneWrote) {
       Comparable(ReadOwnCapture(absl::StrCat(GetParam().change, "-A-v4.nftables.change.input"))));
 }
 
-TEST_P(NftablesTextTest, ALaterSyncWithNothingChangedWritesNothing) {
-  const ProxySettings settings = Settings(GetParam().minor, IpFamily::kIpv4);
-  EXPECT_EQ(NftablesPartialSync(settings, ServicesOf(Fixture::kB), ServicesOf(Fixture::kB)), "");
-}
-
 std::string VersionName(const ::testing::TestParamInfo<NftablesVersion>& row) {
   return absl::StrCat("V1_", row.param.minor);
 }

@@ -26,12 +26,6 @@ namespace {
 
 using testing::IpFamily;
 
-std::vector<int> Minors(Version first) {
-  std::vector<int> minors;
-  for (int minor = first.minor; minor <= kNewest.minor; ++minor) minors.push_back(minor);
-  return minors;
-}
-
 TEST(ProductVersionsTest, KnowsTheSameReleases) {
   EXPECT_EQ(featuregates::kNewestKnownRelease, kNewest);
   EXPECT_EQ(featuregates::kOldestEmulatedVersion.minor, RowOf(Trait::kHint).first);
@@ -40,7 +34,7 @@ TEST(ProductVersionsTest, KnowsTheSameReleases) {
 }
 
 TEST(ProductVersionsTest, HasTheGateAsEachReleaseHasIt) {
-  for (const int minor : Minors(featuregates::kOldestEmulatedVersion)) {
+  for (int minor = featuregates::kOldestEmulatedVersion.minor; minor <= kNewest.minor; ++minor) {
     SCOPED_TRACE(minor);
     const Version version = {1, minor};
     const auto gates =
@@ -60,7 +54,7 @@ TEST(ProductVersionsTest, HasTheGateAsEachReleaseHasIt) {
 }
 
 TEST(ProductVersionsTest, TakesTheFlagsForBitsAsEachReleaseDoes) {
-  for (const int minor : Minors(featuregates::kOldestEmulatedVersion)) {
+  for (int minor = featuregates::kOldestEmulatedVersion.minor; minor <= kNewest.minor; ++minor) {
     agent::Flags flags;
     flags.emulated_version = absl::StrCat("1.", minor);
     flags.iptables_drop_bit = 5;

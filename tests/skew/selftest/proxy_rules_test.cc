@@ -138,13 +138,6 @@ TEST(StaleChainTest, IsDeletedByVersionsThatKnowItsPrefix) {
   }
 }
 
-TEST(ProxyRulesTest, ChainsThatAreStillNeededAreNotDeleted) {
-  const ProxySettings settings = CapturedSettings({1, 25}, IpFamily::kIpv4);
-  const std::vector<ServicePort> services = ServicesOf(Fixture::kA);
-  EXPECT_EQ(FullSync(settings, services, {ServiceChain("KUBE-SVC-", services[0])}),
-            FullSync(settings, services));
-}
-
 TEST(PartialSyncTest, WritesTheChainsOfAllPortsOfAServiceOfWhichOneHasChanged) {
   const ProxySettings settings = CapturedSettings({1, 30}, IpFamily::kIpv4);
   const std::vector<ServicePort> before = ServicesOf(Fixture::kB);

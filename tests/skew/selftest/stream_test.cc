@@ -136,18 +136,6 @@ COMMIT
   EXPECT_EQ(Received(streams_->Take()[0]), 0U);
 }
 
-TEST_P(StreamTest, RefusesWhatItCannotSend) {
-  Probe tcp = To("tcp", Place::kRefusedClient, AddressOf(Place::kPodA, family()), family());
-  tcp.protocol = Protocol::kTcp;
-  Probe martian = To("martian", Place::kRemotePod, "127.0.0.1", IpFamily::kIpv4);
-  martian.kind = ProbeKind::kMartian;
-  for (const Probe& probe : {tcp, martian}) {
-    EXPECT_EQ(Streams::Start(*node_, {probe}, {}, kPerSecond).status().code(),
-              absl::StatusCode::kInvalidArgument)
-        << probe.name;
-  }
-}
-
 TEST_P(StreamTest, CountsMartians) {
   Probe martian = To("martian", Place::kRefusedClient, "127.0.0.1", IpFamily::kIpv4);
   martian.kind = ProbeKind::kMartian;

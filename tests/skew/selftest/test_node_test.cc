@@ -133,21 +133,5 @@ TEST_F(TestNodeTest, LeavesNothingBehindWhenItsProcessIsKilled) {
   waitpid(child, nullptr, 0);
 }
 
-// What leaves one must not come into another, though their addresses are the same.
-TEST_F(TestNodeTest, DoesNotMeetAnother) {
-  const std::unique_ptr<TestNode> one = MustCreate();
-  const std::unique_ptr<TestNode> other = MustCreate();
-  ASSERT_TRUE(one != nullptr && other != nullptr);
-  {
-    const InNetns inside(one->At(Place::kNode));
-    ASSERT_EQ(RunProgram({"ip", "link", "set", "pod_a", "down"}).exit_code, 0);
-  }
-  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
-    const std::string pod = AddressOf(Place::kPodA, family);
-    EXPECT_FALSE(OnePacketComes(*one, Place::kRefusedClient, Place::kPodA, pod, family));
-    EXPECT_TRUE(OnePacketComes(*other, Place::kRefusedClient, Place::kPodA, pod, family));
-  }
-}
-
 }  // namespace
 }  // namespace kipt::skew

@@ -126,7 +126,6 @@ bool Does(Version version, Trait trait);
 // The oldest version that does to iptables what this one does.
 Version FirstLike(Component component, Version version);
 
-// All of them, the oldest first.
 std::vector<Version> AllVersions();
 
 // kubelet with its gate IPTablesOwnershipCleanup.
@@ -143,11 +142,9 @@ struct KubeletVersion {
 bool CleansUp(const KubeletVersion& kubelet);
 // What it tells iptables to do.
 testing::KubeletForm FormOf(const KubeletVersion& kubelet);
-// "1.26", "1.26 gate on".
 std::string ToString(const KubeletVersion& kubelet);
 
 enum class ProxyMode { kIptables, kIpvs, kNftables };
-// "iptables", "ipvs", "nftables".
 const char* NameOf(ProxyMode mode);
 
 struct ProxyVersion {
@@ -156,7 +153,6 @@ struct ProxyVersion {
 
   bool operator==(const ProxyVersion&) const = default;
 };
-// "1.26", "1.26 ipvs".
 std::string ToString(const ProxyVersion& proxy);
 // Whether it leaves it to KUBE-MARK-DROP to drop.
 bool MarksToDrop(const ProxyVersion& proxy);
