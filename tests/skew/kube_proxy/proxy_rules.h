@@ -49,17 +49,15 @@ struct ProxyJump {
 // In the order in which they are issued; each is inserted first, so a later one ends up higher.
 std::vector<ProxyJump> JumpsOf(const ProxySettings& settings);
 
-// For `iptables-restore --noflush --counters`: everything. Services are written in the order given,
-// those of the other family not at all. Chains that `stood` (names in nat) and that the services no
-// longer need are emptied and deleted, where this version takes them for service chains. Not
-// modelled: the rule for a node that is within its own load balancer's source ranges, and the words
-// that are left out from 1000 endpoints on.
+// For `iptables-restore --noflush --counters`: everything, without services of the other family.
+// Chains that `stood` (names in nat) and that the services no longer need are deleted, where this
+// version takes them for service chains. Not modelled: the rule for a node that is within its own
+// load balancer's source ranges, and the words that are left out from 1000 endpoints on.
 std::string FullSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
                      const std::vector<std::string>& stood = {});
 // As a version with partial syncs writes it: own chains only of those services of which a port or
-// endpoint differs from `synced`, with all their ports; all else whole. The chains that `synced`
-// had and that are no longer needed are emptied and deleted: kube-proxy looks for such chains at
-// partial syncs too (below 1000 endpoints). A version without partial syncs writes everything.
+// endpoint differs from `synced`. Chains that are no longer needed are deleted here too. A version
+// without partial syncs writes everything.
 std::string PartialSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
                         const std::vector<ServicePort>& synced);
 
