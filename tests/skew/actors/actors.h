@@ -159,16 +159,10 @@ Act WriteCniConfig(const std::string& directory);
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
-// The ports at which somebody leads packets to chains of ConnLabelMarking, first to last.
-struct LabelledPorts {
-  int drop_first = 0;
-  int drop_last = 0;
-  int masq_first = 0;
-  int masq_last = 0;
-};
-// A chain of somebody's own ("USER-LABELS") that leads packets to these ports, TCP and UDP, whoever
-// sends them to whom, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused where these do not exist.
-Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports);
+// A chain of somebody's own ("USER-LABELS") that leads packets to these ports and the next ones,
+// TCP and UDP, whoever sends them to whom, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
+// where these do not exist.
+Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port);
 Act RemoveUserOfLabels(const IptablesChoice& iptables);
 
 // A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then

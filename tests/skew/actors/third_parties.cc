@@ -185,12 +185,11 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
                  kMarkMasq);
 }
 
-Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports) {
+Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port) {
   std::vector<KubeletStep> steps = {EnsureChain("nat", kUserLabels)};
-  LeadTo("KUBELET-MARK-DROP", kUserLabels, absl::StrCat(ports.drop_first, ":", ports.drop_last),
-         steps);
-  LeadTo("KUBELET-MARK-MASQ", kUserLabels, absl::StrCat(ports.masq_first, ":", ports.masq_last),
-         steps);
+  const auto two = [](int port) { return absl::StrCat(port, ":", port + 1); };
+  LeadTo("KUBELET-MARK-DROP", kUserLabels, two(drop_port), steps);
+  LeadTo("KUBELET-MARK-MASQ", kUserLabels, two(masq_port), steps);
   for (const char* from : kUserLabelsFrom) {
     steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
   }

@@ -230,12 +230,11 @@ absl::Status CellRun::SetLabelGate(bool on) {
 }
 
 absl::Status CellRun::LabelUserAdds() {
-  return Step(
-      "another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ", [&](Done done) {
-        for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
-        done.Take(AddUserOfLabels(
-            {mode_, ""}, {kLabelDropPort, kLabelDropPort + 1, kLabelMasqPort, kLabelMasqPort + 1}));
-      });
+  return Step("another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ",
+              [&](Done done) {
+                for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
+                done.Take(AddUserOfLabels({mode_, ""}, kLabelDropPort, kLabelMasqPort));
+              });
 }
 
 absl::Status CellRun::LabelUserLeaves() {

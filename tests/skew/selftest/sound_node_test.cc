@@ -111,7 +111,9 @@ class SoundNodeTest : public testing::AgentTest,
   // kube-proxy that drops packets only while the gate is off.
   static std::set<std::string> ProblemsOf(const SoundNode& node) {
     std::set<std::string> kinds;
-    if (MarksToDrop(node.proxy)) kinds.insert("KubeProxyUsesMarkDrop");
+    const Trait marks =
+        node.proxy.mode == ProxyMode::kIpvs ? Trait::kIpvsDropsByMarkDrop : Trait::kDropsByMarkDrop;
+    if (Does(node.proxy.version, marks)) kinds.insert("KubeProxyUsesMarkDrop");
     if (!Does(node.kubelet.version, Trait::kMartianRule)) kinds.insert("RouteLocalnetExposed");
     if (!Does(node.kubelet.version, Trait::kKubeletIpv6)) kinds.insert("FamilySkipped");
     return kinds;

@@ -35,33 +35,11 @@ std::string ToString(const KubeletVersion& kubelet) {
   return absl::StrCat(text, *kubelet.ownership_cleanup ? " gate on" : " gate off");
 }
 
-const char* NameOf(ProxyMode mode) {
-  switch (mode) {
-    case ProxyMode::kIptables:
-      return "iptables";
-    case ProxyMode::kIpvs:
-      return "ipvs";
-    case ProxyMode::kNftables:
-      return "nftables";
-  }
-  return "";
-}
-
 std::string ToString(const ProxyVersion& proxy) {
-  const std::string text = featuregates::ToString(proxy.version);
-  return proxy.mode == ProxyMode::kIptables ? text : absl::StrCat(text, " ", NameOf(proxy.mode));
-}
-
-bool MarksToDrop(const ProxyVersion& proxy) {
-  switch (proxy.mode) {
-    case ProxyMode::kIptables:
-      return Does(proxy.version, Trait::kDropsByMarkDrop);
-    case ProxyMode::kIpvs:
-      return Does(proxy.version, Trait::kIpvsDropsByMarkDrop);
-    case ProxyMode::kNftables:
-      break;
-  }
-  return false;
+  // In the order of the enumeration.
+  constexpr const char* kModes[] = {"", " ipvs", " nftables"};
+  return absl::StrCat(featuregates::ToString(proxy.version),
+                      kModes[static_cast<size_t>(proxy.mode)]);
 }
 
 // With its gate turned the other way a kubelet does as those do that have it that way by default.
@@ -74,17 +52,14 @@ KubeletVersion GenerationOf(const KubeletVersion& kubelet) {
 }
 
 ProxyVersion GenerationOf(const ProxyVersion& proxy) {
-  switch (proxy.mode) {
-    case ProxyMode::kIptables:
-      return {FirstLike(Component::kIptablesProxy, proxy.version), proxy.mode};
-    case ProxyMode::kIpvs:
-      return {FirstLike(Component::kIpvsProxy, proxy.version), proxy.mode};
-    case ProxyMode::kNftables:
-      break;
-  }
-  // Older ones do not have the mode.
+  // In the order of the enumeration.
+  constexpr Component kModes[] = {Component::kIptablesProxy, Component::kIpvsProxy,
+                                  Component::kNftablesProxy};
+  // Older ones do not have nftables mode.
   const Version first = {1, RowOf(Trait::kNftablesMode).first};
-  return {FirstLike(Component::kNftablesProxy, std::max(proxy.version, first)), proxy.mode};
+  const bool older = proxy.mode == ProxyMode::kNftables && proxy.version < first;
+  return {FirstLike(kModes[static_cast<size_t>(proxy.mode)], older ? first : proxy.version),
+          proxy.mode};
 }
 
 bool IsAllowed(Version kubelet, Version proxy) {

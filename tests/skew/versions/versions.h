@@ -145,7 +145,6 @@ testing::KubeletForm FormOf(const KubeletVersion& kubelet);
 std::string ToString(const KubeletVersion& kubelet);
 
 enum class ProxyMode { kIptables, kIpvs, kNftables };
-const char* NameOf(ProxyMode mode);
 
 struct ProxyVersion {
   Version version = kNewest;
@@ -154,8 +153,6 @@ struct ProxyVersion {
   bool operator==(const ProxyVersion&) const = default;
 };
 std::string ToString(const ProxyVersion& proxy);
-// Whether it leaves it to KUBE-MARK-DROP to drop.
-bool MarksToDrop(const ProxyVersion& proxy);
 
 // Kubelets, and proxies, that do the same to iptables are of one generation. It is named by its
 // oldest version, with default gates: "1.20" is that of 1.20 to 1.23, "1.25" that of all with the
