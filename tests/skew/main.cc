@@ -20,11 +20,8 @@
 #include "absl/time/time.h"
 #include "agent/process/own_process.h"
 #include "featuregates/go_text.h"
-#include "tests/skew/advise/advise.h"
-#include "tests/skew/matrix/comparison.h"
-#include "tests/skew/matrix/programs.h"
+#include "tests/skew/matrix/judge.h"
 #include "tests/skew/matrix/run_cell.h"
-#include "tests/skew/matrix/workers.h"
 #include "tests/skew/options.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/support/run_program.h"
@@ -128,12 +125,6 @@ int Run(const Options& options, const Choice& choice) {
   return AllAsExpected(report) ? kOk : kDifferences;
 }
 
-int GiveAdvice(const Options& options) {
-  const Advice advice = Advise(options.plan);
-  std::cout << (options.json_output ? AdviceJson(advice) : AdviceText(advice));
-  return advice.kind == Advice::Kind::kUnsafe ? kDifferences : kOk;
-}
-
 int Main(const std::string& program, const std::vector<std::string>& arguments) {
   const absl::StatusOr<Options> options = ParseOptions(program, arguments);
   if (!options.ok()) return Fail(options.status(), kUsage);
@@ -144,8 +135,6 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     case Options::Command::kVersion:
       std::cout << "kube-iptables-skew v" << KIPT_VERSION << "\n";
       return kOk;
-    case Options::Command::kAdvise:
-      return GiveAdvice(*options);
     case Options::Command::kList:
     case Options::Command::kRun:
       break;

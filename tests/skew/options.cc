@@ -21,7 +21,7 @@
 #include "absl/strings/strip.h"
 #include "agent/report/colors.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/report/sentences.h"
+#include "tests/skew/report/report_parts.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
@@ -39,13 +39,6 @@ struct Words {
   std::string b = "agent";
   std::string stale_chains = "retire";
   std::string color = "auto";
-  std::string from;
-  std::string to;
-  std::string proxy;
-  std::string proxy_from;
-  std::string proxy_mode = "iptables";
-  std::string gate;
-  std::string output = "text";
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -63,8 +56,6 @@ class WrappingFormatter : public CLI::Formatter {
   static constexpr size_t kNames = 30;
 };
 
-std::vector<Path> AllPaths() { return {std::begin(kAllPaths), std::end(kAllPaths)}; }
-
 std::string IdsOf(const std::vector<Path>& paths) {
   return absl::StrJoin(paths, ", ",
                        [](std::string* out, Path path) { absl::StrAppend(out, IdOf(path)); });
@@ -75,10 +66,11 @@ absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full)
   if (text.empty()) return AllPaths();
   std::vector<Path> paths;
   for (absl::string_view id : absl::StrSplit(text, ',')) {
-    const auto* path = std::find_if(std::begin(kAllPaths), std::end(kAllPaths),
-                                    [id](Path each) { return id == IdOf(each); });
-    if (id == "all") return AllPaths();
-    if (path == std::end(kAllPaths)) {
+    const std::vector<Path> all = AllPaths();
+    const auto path =
+        std::find_if(all.begin(), all.end(), [id](Path each) { return id == IdOf(each); });
+    if (id == "all") return all;
+    if (path == all.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--paths: there is no path \"", id, "\"; there are ", IdsOf(AllPaths()), ", and all"));
     }
@@ -95,37 +87,6 @@ absl::StatusOr<Version> ParseMinor(const char* flag, const std::string& text) {
         featuregates::ToString(kNewest), ", such as 1.27"));
   }
   return version;
-}
-
-absl::Status ParseAdvise(const Words& words, Options& options) {
-  absl::StatusOr<Version> from = ParseMinor("--from", words.from);
-  if (!from.ok()) return from.status();
-  absl::StatusOr<Version> to = ParseMinor("--to", words.to);
-  if (!to.ok()) return to.status();
-  options.plan.from.version = *from;
-  options.plan.to.version = *to;
-  if (!words.gate.empty()) options.plan.to.ownership_cleanup = words.gate == "true";
-  ProxyMode mode = ProxyMode::kIptables;
-  for (const ProxyMode each : {ProxyMode::kIpvs, ProxyMode::kNftables}) {
-    if (words.proxy_mode == NameOf(each)) mode = each;
-  }
-  const bool named = mode != ProxyMode::kIptables;
-  if (words.proxy.empty() && !words.proxy_from.empty()) {
-    return absl::InvalidArgumentError("--proxy-from needs --proxy: the version after the upgrade");
-  }
-  if (!words.proxy.empty() || named) {
-    absl::StatusOr<Version> proxy = words.proxy.empty() ? to : ParseMinor("--proxy", words.proxy);
-    if (!proxy.ok()) return proxy.status();
-    // Given alone, it stays what it is.
-    absl::StatusOr<Version> proxy_from = words.proxy_from.empty()
-                                             ? (words.proxy.empty() ? from : proxy)
-                                             : ParseMinor("--proxy-from", words.proxy_from);
-    if (!proxy_from.ok()) return proxy_from.status();
-    options.plan.proxy_to = ProxyVersion{*proxy, mode};
-    options.plan.proxy_from = ProxyVersion{*proxy_from, mode};
-  }
-  options.json_output = words.output == "json";
-  return absl::OkStatus();
 }
 
 // "1.31", or as cells' names have it "1.27-gate-off".
@@ -168,62 +129,69 @@ absl::StatusOr<Side> ParseSide(const char* flag, const std::string& text,
   return side;
 }
 
+// An option with a text that is checked later, or a file.
+struct TextOption {
+  const char* name;
+  std::string* value;
+  const char* type;
+  std::string help;
+  std::vector<std::string> words = {};
+};
+
+void Add(CLI::App& app, const std::vector<TextOption>& options) {
+  for (const TextOption& option : options) {
+    CLI::Option* added = app.add_option(option.name, *option.value, option.help);
+    if (!option.words.empty()) added->check(CLI::IsMember(option.words));
+    added->type_name(option.type);
+  }
+}
+
 void AddCellFlags(CLI::App& app, Options& options, Words& words) {
   app.add_flag(
       "--full", options.full,
       absl::StrCat("Every pair of versions from ", featuregates::ToString(kOldest), " to ",
                    featuregates::ToString(kNewest),
                    " on every path, instead of one version of each generation. Takes hours."));
-  app.add_option("--paths", words.paths,
-                 absl::StrCat("Comma-separated: ", IdsOf(AllPaths()), ", or all. (default ",
-                              IdsOf(MainPaths()), ")"))
-      ->type_name("path,...");
-  app.add_option("--cells", options.cells,
-                 "Only cells with a name that matches this regular expression, such as "
-                 "/nft/agent$. list shows the names.")
-      ->type_name("regex");
-  app.add_option(
-         "--a", words.a,
-         "Who keeps kubelet's chains on side A of each cell. kubelet is the cell's own, agent "
-         "that of --agent. Also kubelet:VERSION and agent:FILE. (default kubelet)")
-      ->type_name("side");
-  app.add_option("--b", words.b,
-                 "The same of side B, which must in no cell be worse than A. (default agent)")
-      ->type_name("side");
-  app.add_option(
-         "--kubelet-program", options.harness.kubelet_program,
-         "A program to run as kubelet, without arguments: a script that starts a kubelet and its "
-         "container runtime. It runs in the cells with a kubelet that writes the same rules, and "
-         "only these cells run.")
-      ->type_name("file");
-  app.add_option("--kubelet-version", words.kubelet_version,
-                 "As which version --kubelet-program is judged, such as 1.20 or 1.27-gate-off.")
-      ->type_name("version");
-  app.add_option(
-         "--proxy-program", options.harness.proxy_program,
-         "A kube-proxy to run, against an API server of the harness. It runs in the cells with "
-         "a kube-proxy that writes the same rules in iptables or nftables mode, and only "
-         "these cells run.")
-      ->type_name("file");
-  app.add_option("--proxy-version", words.proxy_version,
-                 "As which version --proxy-program is judged, such as 1.20. (default: what its "
-                 "--version prints)")
-      ->type_name("version");
+  Add(app,
+      {{"--paths", &words.paths, "path,...",
+        absl::StrCat("Comma-separated: ", IdsOf(AllPaths()), ", or all. (default ",
+                     IdsOf(MainPaths()), ")")},
+       {"--cells", &options.cells, "regex",
+        "Only cells with a name that matches this regular expression, such as /nft/agent$. list "
+        "shows the names."},
+       {"--a", &words.a, "side",
+        "Who keeps kubelet's chains on side A of each cell. kubelet is the cell's own, agent that "
+        "of --agent. Also kubelet:VERSION and agent:FILE. (default kubelet)"},
+       {"--b", &words.b, "side",
+        "The same of side B, which must in no cell be worse than A. (default agent)"},
+       {"--kubelet-program", &options.harness.kubelet_program, "file",
+        "A program to run as kubelet, without arguments: a script that starts a kubelet and its "
+        "container runtime. It runs in the cells with a kubelet that writes the same rules, and "
+        "only these cells run."},
+       {"--kubelet-version", &words.kubelet_version, "version",
+        "As which version --kubelet-program is judged, such as 1.20 or 1.27-gate-off."},
+       {"--proxy-program", &options.harness.proxy_program, "file",
+        "A kube-proxy to run, against an API server of the harness. It runs in the cells with a "
+        "kube-proxy that writes the same rules in iptables or nftables mode, and only these cells "
+        "run."},
+       {"--proxy-version", &words.proxy_version, "version",
+        "As which version --proxy-program is judged, such as 1.20. (default: what its --version "
+        "prints)"}});
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_option("--agent", words.agent,
-                 "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the "
-                 "directory of this program, then /usr/sbin/kube-iptables-agent)")
-      ->type_name("file");
-  app.add_option("--stale-chains", words.stale_chains,
-                 "keep or retire: the agent's --stale-chains. (default retire)")
-      ->check(CLI::IsMember({"keep", "retire"}))
-      ->type_name("string");
-  app.add_option("--iptables-chroots", options.harness.chroot_dir,
-                 "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
-                 "Without it, cells that need them are skipped and counted as left out.")
-      ->type_name("directory");
+  Add(app,
+      {{"--agent", &words.agent, "file",
+        "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the directory "
+        "of this program, then /usr/sbin/kube-iptables-agent)"},
+       {"--stale-chains",
+        &words.stale_chains,
+        "string",
+        "keep or retire: the agent's --stale-chains. (default retire)",
+        {"keep", "retire"}},
+       {"--iptables-chroots", &options.harness.chroot_dir, "directory",
+        "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
+        "Without it, cells that need them are skipped and counted as left out."}});
   app.add_option("--jobs", options.jobs,
                  "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
@@ -232,71 +200,20 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
                  "Packets per second of each stream that runs during the steps. (default 200)")
       ->check(CLI::Range(10, 2000))
       ->type_name("int");
-  app.add_option("--json", options.json_file, "Write the report to this file, as JSON.")
-      ->type_name("file");
-  app.add_option("--html", options.html_file, "Write the report to this file, as one HTML page.")
-      ->type_name("file");
-  app.add_option("--color,--colour", words.color,
-                 "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or "
-                 "TERM is dumb. (default auto)")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->type_name("string");
-}
-
-void AddAdviseFlags(CLI::App& app, Words& words) {
-  app.add_option("--from", words.from, "kubelet's version before the upgrade, such as 1.24.")
-      ->required()
-      ->type_name("version");
-  app.add_option("--to", words.to, "kubelet's version after the upgrade.")
-      ->required()
-      ->type_name("version");
-  app.add_option("--proxy", words.proxy,
-                 "kube-proxy's version after the upgrade. (default: kubelet's)")
-      ->type_name("version");
-  app.add_option("--proxy-from", words.proxy_from,
-                 "kube-proxy's version before the upgrade. (default --proxy)")
-      ->type_name("version");
-  app.add_option("--proxy-mode", words.proxy_mode, "iptables, ipvs or nftables. (default iptables)")
-      ->check(CLI::IsMember({"iptables", "ipvs", "nftables"}))
-      ->type_name("string");
-  app.add_option("--ownership-cleanup", words.gate,
-                 "true or false: the gate IPTablesOwnershipCleanup of the kubelet of --to.")
-      ->check(CLI::IsMember({"true", "false"}))
-      ->type_name("bool");
-  app.add_option("--output", words.output, "text or json. (default text)")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("string");
+  Add(app,
+      {{"--json", &options.json_file, "file", "Write the report to this file, as JSON."},
+       {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."},
+       {"--color,--colour",
+        &words.color,
+        "string",
+        "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or TERM is "
+        "dumb. (default auto)",
+        {"auto", "always", "never"}}});
 }
 
 constexpr char kAbout[] =
     "Sends real packets through a node with every pair of kubelet and kube-proxy versions. "
     "kubelet's chains are kept by kubelet, then by kube-iptables-agent.";
-
-struct Commands {
-  CLI::App* list;
-  CLI::App* advise;
-  CLI::App* version;
-};
-
-Commands AddCommands(CLI::App& app, Options& options, Words& words) {
-  app.formatter(std::make_shared<WrappingFormatter>());
-  app.require_subcommand(0, 1);
-  CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
-  Commands commands = {};
-  commands.list =
-      app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
-  commands.advise = app.add_subcommand(
-      "advise",
-      "Show whether an upgrade is safe, in which order, and why. Exit status 2: it is not safe.");
-  commands.version = app.add_subcommand("version", "Show the version of this program.");
-  for (CLI::App* each : {&app, run}) {
-    AddCellFlags(*each, options, words);
-    AddRunFlags(*each, options, words);
-  }
-  AddCellFlags(*commands.list, options, words);
-  AddAdviseFlags(*commands.advise, words);
-  return commands;
-}
 
 std::string DefaultAgent(const std::string& program) {
   std::error_code error;
@@ -323,45 +240,43 @@ absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::s
   return ParseMinor("--proxy-version", found[1].str());
 }
 
+// Into `value`, unless something was wrong before.
+template <typename Value>
+void Take(absl::StatusOr<Value> parsed, Value& value, absl::Status& status) {
+  if (!parsed.ok()) return status.Update(parsed.status());
+  value = *std::move(parsed);
+}
+
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
-  absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths, options.full);
-  if (!paths.ok()) return paths.status();
-  options.paths = *std::move(paths);
-  options.harness.retire = words.stale_chains == "retire";
+  absl::Status status;
+  HarnessOptions& harness = options.harness;
+  Take(ParsePaths(words.paths, options.full), options.paths, status);
+  harness.retire = words.stale_chains == "retire";
   options.color = agent::UsesColors(words.color);
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
   const std::string agent = words.agent.empty() ? DefaultAgent(program) : words.agent;
-  absl::StatusOr<Side> a = ParseSide("--a", words.a, agent);
-  if (!a.ok()) return a.status();
-  absl::StatusOr<Side> b = ParseSide("--b", words.b, agent);
-  if (!b.ok()) return b.status();
-  options.sides = {*std::move(a), *std::move(b)};
+  Take(ParseSide("--a", words.a, agent), options.sides.a, status);
+  Take(ParseSide("--b", words.b, agent), options.sides.b, status);
   std::error_code error;
   // kubelet's cells run without one, too.
   if (std::filesystem::exists(agent, error)) {
-    options.harness.audit_program = std::filesystem::absolute(agent, error).string();
+    harness.audit_program = std::filesystem::absolute(agent, error).string();
   }
   // The workers' working directory is another.
-  for (std::string* path : {&options.harness.kubelet_program, &options.harness.proxy_program,
-                            &options.harness.chroot_dir}) {
+  for (std::string* path :
+       {&harness.kubelet_program, &harness.proxy_program, &harness.chroot_dir}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
   }
-  if (!options.harness.kubelet_program.empty()) {
-    absl::StatusOr<KubeletVersion> version =
-        ParseKubelet("--kubelet-version", words.kubelet_version);
-    if (!version.ok()) return version.status();
-    options.harness.kubelet_version = *version;
+  if (!harness.kubelet_program.empty()) {
+    Take(ParseKubelet("--kubelet-version", words.kubelet_version), harness.kubelet_version, status);
   }
-  if (!options.harness.proxy_program.empty()) {
-    absl::StatusOr<Version> version =
-        ParseProxyVersion(words.proxy_version, options.harness.proxy_program);
-    if (!version.ok()) return version.status();
-    options.harness.proxy_version = *version;
+  if (!harness.proxy_program.empty()) {
+    Take(ParseProxyVersion(words.proxy_version, harness.proxy_program), harness.proxy_version,
+         status);
   }
-  return options.command == Options::Command::kAdvise ? ParseAdvise(words, options)
-                                                      : absl::OkStatus();
+  return status;
 }
 
 }  // namespace
@@ -372,7 +287,14 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   Words words;
   try {
     CLI::App app(kAbout, "kube-iptables-skew");
-    const Commands commands = AddCommands(app, options, words);
+    app.formatter(std::make_shared<WrappingFormatter>());
+    app.require_subcommand(0, 1);
+    CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
+    CLI::App* list =
+        app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
+    CLI::App* version = app.add_subcommand("version", "Show the version of this program.");
+    for (CLI::App* each : {&app, run, list}) AddCellFlags(*each, options, words);
+    for (CLI::App* each : {&app, run}) AddRunFlags(*each, options, words);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     try {
       app.parse(std::move(reversed));
@@ -381,15 +303,13 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
       options.help = app.help();
       return options;
     }
-    if (commands.list->parsed()) options.command = Options::Command::kList;
-    if (commands.advise->parsed()) options.command = Options::Command::kAdvise;
-    if (commands.version->parsed()) options.command = Options::Command::kVersion;
+    if (list->parsed()) options.command = Options::Command::kList;
+    if (version->parsed()) options.command = Options::Command::kVersion;
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; see kube-iptables-skew --help"));
   }
-  absl::Status status = Finish(program, words, options);
-  if (!status.ok()) return status;
+  if (absl::Status status = Finish(program, words, options); !status.ok()) return status;
   return options;
 }
 

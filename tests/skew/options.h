@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/cell.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/report/matrix_report.h"
@@ -16,7 +15,7 @@
 namespace kipt::skew {
 
 struct Options {
-  enum class Command { kRun, kList, kAdvise, kVersion, kHelp };
+  enum class Command { kRun, kList, kVersion, kHelp };
   Command command = Command::kRun;
   // Of kHelp: the text to print.
   std::string help = {};
@@ -34,10 +33,6 @@ struct Options {
   std::string json_file = {};
   std::string html_file = {};
   bool color = false;
-
-  // Of kAdvise.
-  UpgradePlan plan = {};
-  bool json_output = false;
 };
 
 // `arguments` without the program's name; `program` is its path, next to which the agent is looked

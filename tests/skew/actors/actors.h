@@ -17,13 +17,11 @@
 
 namespace kipt::skew {
 
-// What one act came to.
 struct Act {
   // The actor itself would call it a success.
   bool ok = true;
   // What failed: the command, its exit code, what it printed. Empty where ok.
   std::string error = {};
-  // What was done, for the report: "12 commands", "1 restore of 63 lines".
   std::vector<std::string> done = {};
   // Of a kubelet and a kube-proxy: every iptables call (testing::CallText()), in their order.
   std::vector<std::string> calls = {};
@@ -33,8 +31,6 @@ struct Act {
 class NodeAgent {
  public:
   virtual ~NodeAgent() = default;
-  // "kubelet 1.24", "kube-iptables-agent as 1.24".
-  virtual std::string name() const = 0;
   // From its start until its first sync is over, whether or not that went well.
   virtual Act Start() = 0;
   // A minute is over.
@@ -52,7 +48,6 @@ class NodeAgent {
 class ServiceProxy {
  public:
   virtual ~ServiceProxy() = default;
-  virtual std::string name() const = 0;
   // Its first sync, which is a full one, over whatever stands.
   virtual Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
   // Objects have changed (or not: a sync with nothing new).
@@ -74,36 +69,27 @@ struct KubeletSettings {
   IptablesChoice iptables = {};
 };
 
-// A kubelet of that version: the literal sequence of its commands, both families (up to 1.19 IPv4
-// alone, as on a node whose primary family is IPv4), and the monitor that every minute looks for
-// its canary in mangle, and there alone, and starts over where that is gone.
+// The literal sequence of commands of that version, in both families (up to 1.19 IPv4 alone), and
+// the monitor that starts over where its canary is gone from mangle.
 std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
 
-// A kubelet program, judged as that version. It is started without arguments; a kubelet needs its
-// flags and a container runtime, so this is a script that starts both. Its iptables is that of
-// settings.iptables, without a chroot. It is stopped between acts, and has synced when its canaries
-// are in all three tables again: it checks once a minute, so Tick() takes up to that long.
+// A kubelet program, judged as that version: a script without arguments that starts it and its
+// container runtime. It is stopped between acts, and has synced when its canaries are in all three
+// tables again: it checks once a minute, so Tick() takes up to that long.
 std::unique_ptr<NodeAgent> NewProgramKubelet(const std::string& program,
                                              const KubeletSettings& settings);
 
 struct AgentDaemonSettings {
-  // Absolute path of kube-iptables-agent.
   std::string program;
   // Versions before 1.24 cannot be emulated: 1.24 stands for them.
   KubeletVersion version;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
   bool retire = true;
-  // --cni-conf-dir.
   std::string cni_conf_dir = {};
-  // The gate ConnLabelMarking, as it is at the start.
-  bool conn_labels = false;
 };
 
-// Our agent in kubelet's place: `kube-iptables-agent run`, with no endpoints but a health check on
-// a loopback port of the node's namespace. Start() returns when it is ready, Settle() when `plan`
-// finds nothing to change, Tick() behind one of its periodic rounds, which are a second apart.
-// SetConnLabels() writes its configuration file anew and sends it SIGHUP. It is killed when the
-// thread that started it ends.
+// Our agent in kubelet's place. Start() returns when it is ready, Settle() when `plan` finds
+// nothing to change, Tick() after one of its periodic rounds, which are a second apart.
 std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 
 // What kube-proxy's IPVS mode runs, and its nftables mode.
@@ -126,15 +112,11 @@ struct ProxyActorSettings {
   ProxySettings RulesOf(testing::IpFamily family) const;
 };
 
-// A kube-proxy of that version, as the captured ones behaved in time: a full sync ensures chains
-// and jumps and then restores everything; from 1.27 on later syncs are partial and check no jump,
-// and one that fails is followed by a full one at the next tick; the canary in mangle, nat and
-// filter is looked at (in mangle) once per sync period, and a full sync follows where it is gone;
-// each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
-// it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
-// all of them once per sync period, and has no canary. nftables mode first removes what iptables
-// mode left, goes on if that fails (an Act that is not ok), and writes its own tables; the start of
-// another mode, from 1.29 on, removes these.
+// A kube-proxy of that version, as the captured ones behaved in time. A full sync ensures chains
+// and jumps, and restores everything; from 1.27 on later syncs are partial and check no jump, until
+// one fails or the canary is gone from mangle. IPVS mode writes only iptables rules (IpvsSync()),
+// and has no canary. nftables mode first removes what iptables mode left, and goes on if that fails
+// (an Act that is not ok); the start of another mode, from 1.29 on, removes its tables.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
 // `kube-proxy --cleanup` of that version, in a process called kube-proxy: what its iptables and
@@ -146,16 +128,51 @@ Act RemoveIptablesRules(const ProxyActorSettings& settings);
 void RemoveNftablesTables();
 
 // A kube-proxy program (of 1.20 or later) in its iptables or nftables mode, judged as that version,
-// against a stand-in API server on the node's loopback interface. Its iptables is that of
-// settings.iptables, without a chroot. It is stopped between acts, so it does in each what it would
-// have done since the one before; it is killed when this object goes, or the thread that started
-// it.
+// against a stand-in API server on the node's loopback interface. It is stopped between acts, so it
+// does in each what it would have done since the one before.
 std::unique_ptr<ServiceProxy> NewProgramProxy(const std::string& program,
                                               const ProxyActorSettings& settings);
-// And its --cleanup.
 Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& settings);
 // What such a program runs too, up to 1.31.
 inline constexpr char kConntrack[] = "conntrack";
+
+// Others on the node that meet kubelet's chains. All act in both families unless said.
+
+// The real CNI plugin portmap, of /usr/lib/cni or /opt/cni/bin, maps a port of the node to a pod's
+// for TCP and UDP: IPv4 alone, with `externalSetMarkChain: KUBE-MARK-MASQ`.
+struct PortMapping {
+  int host_port = 0;
+  std::string pod_address;
+  int pod_port = 0;
+};
+inline constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
+// `pod_netns` is a path to the pod's namespace. The plugin runs this iptables.
+Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
+               const std::string& pod_netns);
+// Writes the conflist that names the chain into `directory`, as an administrator has it.
+Act WriteCniConfig(const std::string& directory);
+
+// A chain of somebody's own that leads packets to `port` of the node, TCP and UDP, to
+// KUBE-MARK-DROP ("USER-DROPS"), or packets that are forwarded to `port` to KUBE-MARK-MASQ
+// ("USER-MASQ"). Where kubelet's chain does not exist iptables refuses the rule: an Act that is
+// not ok.
+Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
+Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
+
+// A chain of somebody's own ("USER-LABELS") that leads packets to these ports and the next ones,
+// TCP and UDP, whoever sends them to whom, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
+// where these do not exist.
+Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port);
+Act RemoveUserOfLabels(const IptablesChoice& iptables);
+
+// A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then
+// of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the
+// chains that these lead to; the script goes on, as such scripts do, and `done` says so.
+Act FlushEverything(const IptablesChoice& iptables);
+Act FlushTable(const IptablesChoice& iptables, const std::string& table);
+
+// `iptables-save | iptables-restore` by this iptables: what a firewall's "save" and "reload" do.
+Act SaveAndRestore(const IptablesChoice& iptables);
 
 }  // namespace kipt::skew
 

@@ -84,12 +84,8 @@ std::string NewsOf(const std::string& line) {
 class AgentDaemon : public NodeAgent {
  public:
   explicit AgentDaemon(const AgentDaemonSettings& settings)
-      : settings_(settings), emulated_(settings.version), conn_labels_(settings.conn_labels) {
+      : settings_(settings), emulated_(settings.version) {
     emulated_.version = std::max(emulated_.version, kOldestEmulated);
-  }
-
-  std::string name() const override {
-    return absl::StrCat("kube-iptables-agent as ", ToString(emulated_));
   }
 
   Act Start() override {
@@ -248,7 +244,7 @@ class AgentDaemon : public NodeAgent {
   const AgentDaemonSettings settings_;
   // The version of settings_, or the oldest there is.
   KubeletVersion emulated_;
-  bool conn_labels_;
+  bool conn_labels_ = false;
   // Outlives the daemon.
   const ScratchDirectory directory_;
   std::unique_ptr<BackgroundProgram> daemon_;

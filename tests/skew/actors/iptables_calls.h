@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/actors.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/run_program.h"
 
@@ -24,6 +25,15 @@ inline std::string WhatFailed(const testing::ProgramResult& result) {
 
 // Of what a program printed the last lines, as one.
 std::string LastLines(const std::string& text, size_t count = 8);
+
+// The names of the chains of `table`; none where it cannot be read.
+std::vector<std::string> ChainsOf(const testing::Iptables& iptables, const std::string& table);
+testing::KubeletStep EnsureChain(const std::string& table, const std::string& chain);
+// Of each jump its chain, and the jump itself.
+std::vector<testing::KubeletStep> StepsOf(const std::vector<ProxyJump>& jumps);
+// `arguments` after those for the lock.
+std::vector<std::string> Waiting(const std::vector<std::string>& wait,
+                                 const std::vector<std::string>& arguments);
 
 class FamilyNotes {
  public:

@@ -15,15 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "agent/process/files.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
-#include "tests/skew/kube_proxy/nfacct.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
-#include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {
@@ -40,10 +34,6 @@ bool SetsRouteLocalnet(const ProxyActorSettings& settings) {
   if (settings.version.mode == ProxyMode::kNftables) return false;
   // Iptables mode sets it because localhostNodePorts is true, its default.
   return settings.version.mode == ProxyMode::kIptables || Does(version, Trait::kIpvsRouteLocalnet);
-}
-
-KubeletStep EnsureChain(const char* table, const std::string& chain) {
-  return {KubeletStep::Kind::kEnsureChain, table, chain, {}};
 }
 
 // One family of a kube-proxy: a proxier of its own, as in the real one.
@@ -112,18 +102,6 @@ class Proxier {
     return false;
   }
 
-  static std::vector<KubeletStep> StepsOf(const std::vector<ProxyJump>& jumps) {
-    std::vector<KubeletStep> steps;
-    for (const ProxyJump& jump : jumps) {
-      steps.push_back(EnsureChain(jump.table.c_str(), jump.chain));
-      std::vector<std::string> rule = jump.match;
-      rule.insert(rule.end(), {"-j", jump.chain});
-      steps.push_back(
-          {KubeletStep::Kind::kEnsurePrepend, jump.table, jump.base_chain, std::move(rule)});
-    }
-    return steps;
-  }
-
  private:
   // What is 1 stays: nobody ever sets it back.
   static bool SetRouteLocalnet(FamilyNotes& notes) {
@@ -179,7 +157,8 @@ class IptablesProxier : public Proxier {
     if (!partial) set_nfacct(HasCounters());
     const bool restored =
         partial ? Restore("partial sync", PartialSync(rules(), services(), synced_), notes)
-                : Restore("full sync", FullSync(rules(), services(), ChainsInNat()), notes);
+                : Restore("full sync", FullSync(rules(), services(), ChainsOf(iptables(), "nat")),
+                          notes);
     if (!restored) return;
     failed_ = false;
     needs_full_sync_ = false;
@@ -191,17 +170,6 @@ class IptablesProxier : public Proxier {
     if (Does(rules().version, Trait::kMakesMarkDrop))
       steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     return steps;
-  }
-
-  // Where they cannot be read the real one goes on without.
-  std::vector<std::string> ChainsInNat() const {
-    std::vector<std::string> chains;
-    const ProgramResult saved = iptables().Save("nat");
-    for (absl::string_view line : absl::StrSplit(saved.out, '\n')) {
-      if (!absl::ConsumePrefix(&line, ":")) continue;
-      chains.emplace_back(line.substr(0, line.find(' ')));
-    }
-    return chains;
   }
 
   Canary canary_;
@@ -283,10 +251,6 @@ class KubeProxy : public ServiceProxy {
       : settings_(settings),
         ipv4_(NewProxier(settings, IpFamily::kIpv4)),
         ipv6_(NewProxier(settings, IpFamily::kIpv6)) {}
-
-  std::string name() const override {
-    return absl::StrCat("kube-proxy ", ToString(settings_.version));
-  }
 
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
     Act act;

@@ -13,12 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
-#include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 
@@ -105,11 +101,7 @@ class Cleanup {
     return result;
   }
   int Call(const Arguments& arguments) { return Run(arguments).exit_code; }
-  int Waiting(const Arguments& arguments) {
-    Arguments all = wait_;
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    return Call(all);
-  }
+  int Waiting(const Arguments& arguments) { return Call(skew::Waiting(wait_, arguments)); }
 
   void Delete(const ProxyJump& jump) {
     Arguments rule = {"-C", jump.base_chain, "-t", jump.table};
@@ -124,7 +116,7 @@ class Cleanup {
 
   // All in one restore: a jump to one of them from elsewhere makes it fail as a whole.
   void DeleteChains(const std::string& table, const Arguments& named) {
-    const Arguments present = Chains(table);
+    const Arguments present = ChainsOf(iptables_, table);
     TableText text(table);
     for (const std::string& chain : named) {
       if (std::find(present.begin(), present.end(), chain) != present.end()) text.Delete(chain);
@@ -132,19 +124,9 @@ class Cleanup {
     for (const std::string& chain : present) {
       if (table == "nat" && IsServiceChain(version_, chain)) text.Delete(chain);
     }
-    Arguments more = wait_;
-    more.insert(more.end(), {"-T", table});
-    const ProgramResult result = iptables_.Restore(text.Text(), more);
+    const ProgramResult result =
+        iptables_.Restore(text.Text(), skew::Waiting(wait_, {"-T", table}));
     if (result.exit_code != 0) notes_.Failed(table + ": " + WhatFailed(result));
-  }
-
-  Arguments Chains(const std::string& table) const {
-    Arguments chains;
-    const ProgramResult saved = iptables_.Save(table);
-    for (absl::string_view line : absl::StrSplit(saved.out, '\n')) {
-      if (absl::ConsumePrefix(&line, ":")) chains.emplace_back(line.substr(0, line.find(' ')));
-    }
-    return chains;
   }
 
   // Always up to 1.33, whatever the mode was.
@@ -168,9 +150,7 @@ class Cleanup {
   }
 
   void Empty(const char* operation, const char* chain, const char* table) {
-    Arguments arguments = wait_;
-    arguments.insert(arguments.end(), {operation, chain, "-t", table});
-    const ProgramResult result = Run(arguments);
+    const ProgramResult result = Run(skew::Waiting(wait_, {operation, chain, "-t", table}));
     if (result.exit_code == 0 || absl::StrContains(result.err, kNoChainMessage)) return;
     notes_.Failed(absl::StrCat("ipvs: ", operation, " ", chain, ": ", WhatFailed(result)));
   }

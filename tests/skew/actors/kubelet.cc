@@ -56,9 +56,7 @@ class KubeletFamily {
   bool IsServed(FamilyNotes& notes) const {
     Call({"--version"}, notes);
     if (!probes_) return true;
-    std::vector<std::string> arguments = wait_;
-    arguments.insert(arguments.end(), {"-S", "POSTROUTING", "-t", "nat"});
-    if (Call(arguments, notes) == 0) return true;
+    if (Call(Waiting(wait_, {"-S", "POSTROUTING", "-t", "nat"}), notes) == 0) return true;
     notes.Done("not served until kubelet restarts: -S POSTROUTING -t nat failed");
     return false;
   }
@@ -96,8 +94,6 @@ class Kubelet : public NodeAgent {
       families_.emplace_back(settings, family);
     }
   }
-
-  std::string name() const override { return absl::StrCat("kubelet ", ToString(version_)); }
 
   Act Start() override {
     Act act;

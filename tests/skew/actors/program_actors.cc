@@ -51,36 +51,28 @@ std::vector<std::string> PathWith(const testing::ScratchDirectory& directory) {
 // It is killed when this object goes, or the thread that started it.
 class StoppedProgram {
  public:
-  void Start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
+  void Start(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+    program_ = std::make_unique<testing::BackgroundProgram>(argv, environment);
+  }
+
   // It continues until `done`, and is stopped again. Not ok: it has ended, or `done` does not
   // become true in time, which `complaint` reports.
   Act RunUntil(const std::function<bool()>& done, absl::Duration patience,
-               const std::string& complaint);
+               const std::string& complaint) {
+    if (program_ == nullptr) return {.ok = false, .error = "not started"};
+    program_->Signal(SIGCONT);
+    const bool over = testing::WaitUntil([&] { return !program_->Running() || done(); }, patience);
+    const bool ended = !program_->Running();
+    if (!ended) program_->Signal(SIGSTOP);
+    if (over && !ended) return {};
+    const std::string what = ended ? absl::StrCat("ended with ", program_->Wait()) : complaint;
+    return {.ok = false, .error = absl::StrCat(what, ": ", LastLines(program_->Output()))};
+  }
   void Kill() { program_ = nullptr; }
 
  private:
   std::unique_ptr<testing::BackgroundProgram> program_;
 };
-
-void StoppedProgram::Start(const std::vector<std::string>& argv,
-                           const std::vector<std::string>& environment) {
-  program_ = std::make_unique<testing::BackgroundProgram>(argv, environment);
-}
-
-Act StoppedProgram::RunUntil(const std::function<bool()>& done, absl::Duration patience,
-                             const std::string& complaint) {
-  if (program_ == nullptr) return {.ok = false, .error = "not started"};
-  program_->Signal(SIGCONT);
-  const bool over = testing::WaitUntil([&] { return !program_->Running() || done(); }, patience);
-  if (!program_->Running()) {
-    const int code = program_->Wait();
-    return {.ok = false,
-            .error = absl::StrCat("ended with ", code, ": ", LastLines(program_->Output()))};
-  }
-  program_->Signal(SIGSTOP);
-  if (over) return {};
-  return {.ok = false, .error = absl::StrCat(complaint, ": ", LastLines(program_->Output()))};
-}
 
 // ---- kubelet ----
 
@@ -100,10 +92,6 @@ class ProgramKubelet : public NodeAgent {
       }
       families_.push_back(family);
     }
-  }
-
-  std::string name() const override {
-    return absl::StrCat(program_, " as kubelet ", ToString(settings_.version));
   }
 
   Act Start() override {
@@ -229,10 +217,6 @@ class ProgramProxy : public ServiceProxy {
  public:
   ProgramProxy(std::string program, const ProxyActorSettings& settings)
       : program_(std::move(program)), settings_(settings), surroundings_(settings) {}
-
-  std::string name() const override {
-    return absl::StrCat(program_, " as kube-proxy ", ToString(settings_.version));
-  }
 
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
     absl::StatusOr<std::unique_ptr<ApiServer>> server = ApiServer::Start();

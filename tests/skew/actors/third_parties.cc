@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/actors/third_parties.h"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/scratch_directory.h"
@@ -107,7 +106,7 @@ Act EnsureInBothFamilies(const IptablesChoice& iptables, const char* chain,
 // `target`.
 Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::string> match,
             int port, const char* target) {
-  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", chain, {}}};
+  std::vector<KubeletStep> steps = {EnsureChain("nat", chain)};
   LeadTo(target, chain, absl::StrCat(port), steps);
   match.insert(match.end(), {"-j", chain});
   steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", "PREROUTING", std::move(match)});
@@ -134,18 +133,6 @@ Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) 
     }
   }
   return act;
-}
-
-// Like `iptables-save`, in a chroot too.
-ProgramResult SaveAll(const Iptables& iptables) {
-  if (iptables.mode == IptablesMode::kNft) return iptables.Save();
-  ProgramResult all;
-  for (const std::string& table : testing::IptablesLegacyTables(iptables.family)) {
-    ProgramResult saved = iptables.Save(table);
-    if (saved.exit_code != 0) return saved;
-    all.out += saved.out;
-  }
-  return all;
 }
 
 }  // namespace
@@ -198,12 +185,11 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
                  kMarkMasq);
 }
 
-Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports) {
-  std::vector<KubeletStep> steps = {{KubeletStep::Kind::kEnsureChain, "nat", kUserLabels, {}}};
-  LeadTo("KUBELET-MARK-DROP", kUserLabels, absl::StrCat(ports.drop_first, ":", ports.drop_last),
-         steps);
-  LeadTo("KUBELET-MARK-MASQ", kUserLabels, absl::StrCat(ports.masq_first, ":", ports.masq_last),
-         steps);
+Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port) {
+  std::vector<KubeletStep> steps = {EnsureChain("nat", kUserLabels)};
+  const auto two = [](int port) { return absl::StrCat(port, ":", port + 1); };
+  LeadTo("KUBELET-MARK-DROP", kUserLabels, two(drop_port), steps);
+  LeadTo("KUBELET-MARK-MASQ", kUserLabels, two(masq_port), steps);
   for (const char* from : kUserLabelsFrom) {
     steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
   }
@@ -244,7 +230,7 @@ Act SaveAndRestore(const IptablesChoice& choice) {
   for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
     const Iptables iptables = choice.Of(family);
-    const ProgramResult saved = SaveAll(iptables);
+    const ProgramResult saved = iptables.Save();
     if (saved.exit_code != 0) {
       notes.Failed("iptables-save: " + WhatFailed(saved));
       continue;

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "tests/skew/api_server/objects.h"
 
 namespace kipt::skew {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/kube_proxy/nfacct.h"
-
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_acct.h>
 #include <linux/netlink.h>
@@ -14,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/files.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {
 namespace {

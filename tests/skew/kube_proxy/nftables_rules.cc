@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Source: setupNFTables() and syncProxyRules() in Kubernetes' pkg/proxy/nftables/proxier.go.
-#include "tests/skew/kube_proxy/nftables_rules.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -11,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "tests/skew/kube_proxy/nftables_table.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 #include "tests/skew/kube_proxy/services.h"
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/kube_proxy/nftables_table.h"
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {
 namespace {

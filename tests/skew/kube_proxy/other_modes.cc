@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/kube_proxy/other_modes.h"
-
 #include "absl/strings/str_cat.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
@@ -54,28 +53,6 @@ Ports OfService(const Ports& ports, const std::string& service) {
 bool IsUnchanged(const Ports& now, const Ports& before) {
   return now.size() == before.size() && std::is_permutation(now.begin(), now.end(), before.begin());
 }
-
-using Match = std::vector<std::string>;
-
-class JumpList {
- public:
-  void Add(const char* table, const char* chain, const char* base_chain, Match match) {
-    jumps_.push_back({table, chain, base_chain, std::move(match)});
-  }
-  // Seen by new connections only.
-  void AddForNew(const char* chain, const char* base_chain, const char* comment) {
-    Add("filter", chain, base_chain,
-        {"-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", comment});
-  }
-  void AddCommented(const char* table, const char* chain, const char* base_chain,
-                    const char* comment) {
-    Add(table, chain, base_chain, {"-m", "comment", "--comment", comment});
-  }
-  std::vector<ProxyJump> Take() && { return std::move(jumps_); }
-
- private:
-  std::vector<ProxyJump> jumps_;
-};
 
 }  // namespace
 
@@ -132,39 +109,47 @@ std::vector<ProxyJump> JumpsOf(const ProxySettings& settings) {
   const Version version = settings.version;
   const char* external = "kubernetes externally-visible service portals";
   const char* portals = "kubernetes service portals";
-  JumpList jumps;
-  jumps.AddForNew("KUBE-EXTERNAL-SERVICES", "INPUT", external);
+  std::vector<ProxyJump> jumps;
+  const auto add = [&jumps](const char* table, const char* chain, const char* base_chain,
+                            const char* comment) {
+    jumps.push_back({table, chain, base_chain, {"-m", "comment", "--comment", comment}});
+  };
+  // Seen by new connections only.
+  const auto add_for_new = [&](const char* chain, const char* base_chain, const char* comment) {
+    add("filter", chain, base_chain, comment);
+    std::vector<std::string>& match = jumps.back().match;
+    match.insert(match.begin(), {"-m", "conntrack", "--ctstate", "NEW"});
+  };
+  add_for_new("KUBE-EXTERNAL-SERVICES", "INPUT", external);
   if (Does(version, Trait::kExternalServicesInForward))
-    jumps.AddForNew("KUBE-EXTERNAL-SERVICES", "FORWARD", external);
-  if (Does(version, Trait::kHealthCheckChain)) {
-    jumps.AddCommented("filter", "KUBE-NODEPORTS", "INPUT",
-                       "kubernetes health check service ports");
-  }
-  jumps.AddForNew("KUBE-SERVICES", "FORWARD", portals);
-  jumps.AddForNew("KUBE-SERVICES", "OUTPUT", portals);
-  if (Does(version, Trait::kServicesInInput)) jumps.AddForNew("KUBE-SERVICES", "INPUT", portals);
-  jumps.AddCommented("filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules");
+    add_for_new("KUBE-EXTERNAL-SERVICES", "FORWARD", external);
+  if (Does(version, Trait::kHealthCheckChain))
+    add("filter", "KUBE-NODEPORTS", "INPUT", "kubernetes health check service ports");
+  add_for_new("KUBE-SERVICES", "FORWARD", portals);
+  add_for_new("KUBE-SERVICES", "OUTPUT", portals);
+  if (Does(version, Trait::kServicesInInput)) add_for_new("KUBE-SERVICES", "INPUT", portals);
+  add("filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules");
   if (Does(version, Trait::kProxyFirewall)) {
     for (const char* base_chain : {"INPUT", "OUTPUT", "FORWARD"}) {
-      jumps.AddForNew("KUBE-PROXY-FIREWALL", base_chain, "kubernetes load balancer firewall");
+      add_for_new("KUBE-PROXY-FIREWALL", base_chain, "kubernetes load balancer firewall");
     }
   }
-  jumps.AddCommented("nat", "KUBE-SERVICES", "OUTPUT", portals);
-  jumps.AddCommented("nat", "KUBE-SERVICES", "PREROUTING", portals);
-  const char* postrouting = "kubernetes postrouting rules";
+  add("nat", "KUBE-SERVICES", "OUTPUT", portals);
+  add("nat", "KUBE-SERVICES", "PREROUTING", portals);
+  const ProxyJump postrouting = {"nat",
+                                 "KUBE-POSTROUTING",
+                                 "POSTROUTING",
+                                 {"-m", "comment", "--comment", "kubernetes postrouting rules"}};
   // 1.27 counts this jump among those that it shares with kubelet.
-  if (!Does(version, Trait::kPostroutingJumpLast)) {
-    jumps.AddCommented("nat", "KUBE-POSTROUTING", "POSTROUTING", postrouting);
-  }
+  const bool last = Does(version, Trait::kPostroutingJumpLast);
+  if (!last) jumps.push_back(postrouting);
   if (Does(version, Trait::kOwnMartianRule)) {
     // In both families.
-    jumps.Add("filter", "KUBE-FIREWALL", "INPUT", {});
-    jumps.Add("filter", "KUBE-FIREWALL", "OUTPUT", {});
+    jumps.push_back({"filter", "KUBE-FIREWALL", "INPUT", {}});
+    jumps.push_back({"filter", "KUBE-FIREWALL", "OUTPUT", {}});
   }
-  if (Does(version, Trait::kPostroutingJumpLast)) {
-    jumps.AddCommented("nat", "KUBE-POSTROUTING", "POSTROUTING", postrouting);
-  }
-  return std::move(jumps).Take();
+  if (last) jumps.push_back(postrouting);
+  return jumps;
 }
 
 }  // namespace kipt::skew

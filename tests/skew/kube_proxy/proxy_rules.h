@@ -23,7 +23,7 @@ struct ProxySettings {
   // Local traffic is what comes from this prefix (--cluster-cidr). Empty: no local detector.
   std::string pod_cidr = {};
   int masquerade_bit = 14;
-  // From 1.31 on: the kernel has the counters (nfacct.h), and rules name them.
+  // From 1.31 on: the kernel has the counters, and rules name them.
   bool nfacct = false;
   // nftables mode: the address at which it serves node ports, and from 1.33 on the prefix of all
   // cluster addresses. Empty: none.
@@ -49,17 +49,15 @@ struct ProxyJump {
 // In the order in which they are issued; each is inserted first, so a later one ends up higher.
 std::vector<ProxyJump> JumpsOf(const ProxySettings& settings);
 
-// For `iptables-restore --noflush --counters`: everything. Services are written in the order given,
-// those of the other family not at all. Chains that `stood` (names in nat) and that the services no
-// longer need are emptied and deleted, where this version takes them for service chains. Not
-// modelled: the rule for a node that is within its own load balancer's source ranges, and the words
-// that are left out from 1000 endpoints on.
+// For `iptables-restore --noflush --counters`: everything, without services of the other family.
+// Chains that `stood` (names in nat) and that the services no longer need are deleted, where this
+// version takes them for service chains. Not modelled: the rule for a node that is within its own
+// load balancer's source ranges, and the words that are left out from 1000 endpoints on.
 std::string FullSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
                      const std::vector<std::string>& stood = {});
 // As a version with partial syncs writes it: own chains only of those services of which a port or
-// endpoint differs from `synced`, with all their ports; all else whole. The chains that `synced`
-// had and that are no longer needed are emptied and deleted: kube-proxy looks for such chains at
-// partial syncs too (below 1000 endpoints). A version without partial syncs writes everything.
+// endpoint differs from `synced`. Chains that are no longer needed are deleted here too. A version
+// without partial syncs writes everything.
 std::string PartialSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
                         const std::vector<ServicePort>& synced);
 
@@ -73,6 +71,49 @@ std::string ServiceChain(const std::string& prefix, const ServicePort& port,
                          Version version = kNewest);
 std::string EndpointChain(const ServicePort& port, const Endpoint& endpoint,
                           Version version = kNewest);
+
+// The kernel's counters that rules name from 1.31 on. kube-proxy makes them over netlink before
+// each full sync. A rule whose counter, or match (kubernetes #142068), is missing is refused, and
+// with it its whole table.
+
+inline constexpr char kDroppedInvalid[] = "ct_state_invalid_dropped_pkts";
+inline constexpr char kAcceptedLocalhost[] = "localhost_nps_accepted_pkts";
+
+// The match of a rule, or nothing: of older versions, and without counters.
+std::string Counted(const ProxySettings& settings, const char* counter);
+
+// Makes both, where they are not, in the calling thread's network namespace. False: the kernel
+// (nfnetlink_acct) does not have them.
+bool EnsureCounters();
+
+// What IPVS mode has in iptables, written from Kubernetes' sources, not captured. The IP sets stay
+// empty, and there are no virtual servers: these rules are there for what they do to kubelet's
+// chains.
+
+std::vector<ProxyJump> IpvsJumps(const ProxySettings& settings);
+// For `ipset -exist restore`, before any sync: the sets that the rules name, without which no rule
+// of their tables can be restored.
+std::string IpvsSets(const ProxySettings& settings);
+// For `iptables-restore --noflush`. kube-proxy leaves rules out whose set is empty; here they all
+// stand. Up to 1.24 rules jump to nat KUBE-MARK-DROP. From 1.20 on the chain is ensured before
+// (Trait::kIpvsEmptiesMarkDrop); older ones write it as one of their own, which empties what
+// kubelet put there.
+std::string IpvsSync(const ProxySettings& settings);
+
+// What nftables mode gives to `nft -f`: its own table `kube-proxy` in each family, as captured of
+// 1.31 to 1.36.
+
+// The whole table, services of the other family left out. What an older version's mode left there
+// and this one does not name stays. Not modelled: 1.29 and 1.30 (they write as 1.31), and elements
+// of services that were removed while no kube-proxy ran.
+std::string NftablesSync(const ProxySettings& settings, const std::vector<ServicePort>& services);
+// Chains of ports that differ from `synced`; their elements as far as these differ. Chains that are
+// no longer needed are emptied.
+std::string NftablesPartialSync(const ProxySettings& settings,
+                                const std::vector<ServicePort>& services,
+                                const std::vector<ServicePort>& synced);
+// What the start of another mode runs.
+std::string NftablesRemoval(testing::IpFamily family);
 
 }  // namespace kipt::skew
 

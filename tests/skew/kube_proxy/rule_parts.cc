@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/skew/kube_proxy/nfacct.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/services.h"
 
 namespace kipt::skew {

@@ -30,7 +30,6 @@ class TableText {
 
   // Every chain that has a line and is not deleted.
   const std::set<std::string>& chains() const { return chains_; }
-  // "*TABLE" to "COMMIT".
   std::string Text() const;
 
  private:
@@ -50,10 +49,7 @@ struct SyncTables {
 
 // "-m comment --comment TEXT": in quotes where it has a space, as kube-proxy does.
 std::string Comment(const std::string& text);
-// "-j TARGET".
 std::string Jump(const std::string& target);
-
-// The pieces of which the rules of one port are made, in the spelling of a version.
 
 // "10.0.0.1:80", "[fd00::1]:80".
 std::string AddressAndPort(const Endpoint& endpoint);
@@ -78,7 +74,6 @@ class PortWords {
   std::vector<Endpoint> Endpoints() const;
   static std::vector<Endpoint> LocalOf(const std::vector<Endpoint>& endpoints);
 
-  // A comment of the name and what follows it.
   std::string Named(const std::string& rest) const;
   // "-m tcp -p tcp".
   std::string OfProtocol() const;
@@ -98,8 +93,6 @@ class PortWords {
   const ServicePort& port_;
   std::string name_;
 };
-
-// What all layouts have in common: the chains of endpoints, and how one of them is chosen.
 
 // The endpoint's own chain: its traffic to itself is masqueraded (hairpin), and all is sent to it.
 void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat);
@@ -146,6 +139,44 @@ enum class ServicePart {
 
 void WriteServiceFrom124(const ProxySettings& settings, const ServicePort& port, ServicePart part,
                          SyncTables* tables);
+
+// The table of kube-proxy's nftables mode without its services, and the words of its rules.
+
+class NftablesTable {
+ public:
+  explicit NftablesTable(const ProxySettings& settings);
+
+  const std::string& ip() const { return ip_; }
+  const std::string& address_type() const { return address_type_; }
+
+  // Makes base chains, chains, sets and maps, emptied, and the jumps between them.
+  std::string Head() const;
+
+  // "add rule ip kube-proxy REST\n".
+  std::string Line(const std::string& verb, const std::string& rest) const;
+  // The statement that marks a packet, and a comment.
+  std::string MarkToMasquerade(const std::string& comment) const;
+  // "ip saddr != 10.180.0.0/16".
+  std::string NotFromPod() const;
+
+ private:
+  std::string BaseChains() const;
+  std::string Jumps() const;
+  std::string Masquerade() const;
+  std::string Sets() const;
+  std::string Maps() const;
+
+  std::string Chain(const std::string& chain) const;
+  std::string Rule(const std::string& chain, const std::string& rule) const;
+  std::string Bit() const;
+
+  const ProxySettings settings_;
+  const std::string ip_;
+  const std::string address_type_;
+  // Filters before DNAT in chains of their own.
+  const bool pre_dnat_;
+  const bool inline_;
+};
 
 }  // namespace kipt::skew
 

@@ -10,7 +10,6 @@
 namespace kipt::skew {
 
 enum class Protocol { kTcp, kUdp };
-// "tcp", "udp".
 const char* NameOf(Protocol protocol);
 
 struct Endpoint {
@@ -47,8 +46,6 @@ struct ServicePort {
 
   bool operator==(const ServicePort&) const = default;
 };
-
-// The end of a service chain's name: 28 characters are all that a chain's name may have.
 
 // The first 16 characters of the text's SHA-256 in base 32 (RFC 4648, upper case): its first ten
 // bytes.

@@ -21,10 +21,10 @@ struct PathName {
 constexpr PathName kPathNames[] = {
     {Path::kBoot, "boot", "fresh boot"},
     {Path::kUpgradeKubeletFirst, "upgrade-kubelet-first", "upgrade in place, kubelet first"},
+    {Path::kFlush, "flush", "all tables flushed"},
     {Path::kUpgradeProxyFirst, "upgrade-proxy-first", "upgrade in place, kube-proxy first"},
     {Path::kRollback, "rollback", "upgrade and rollback"},
     {Path::kUpDownUp, "up-down-up", "upgrade, downgrade, upgrade"},
-    {Path::kFlush, "flush", "all tables flushed"},
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
     {Path::kToNft, "to-nft", "node moved from iptables-legacy to nft"},
     {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
@@ -58,6 +58,10 @@ constexpr ProxyVersion Ipvs(int minor) { return {{1, minor}, ProxyMode::kIpvs}; 
 constexpr ProxyVersion Nftables(int minor) { return {{1, minor}, ProxyMode::kNftables}; }
 
 Pair Minors(int kubelet, int proxy) { return {{{1, kubelet}, {}}, {{1, proxy}}}; }
+// Both of the same minor, kubelet with its gate set.
+Pair WithGate(bool gate, int minor) { return {{{1, minor}, gate}, {{1, minor}}}; }
+// kubelet of the same minor.
+Pair With(const ProxyVersion& proxy) { return {{proxy.version, {}}, proxy}; }
 
 struct Row {
   Pair pair;
@@ -81,8 +85,8 @@ std::vector<Row> AllowedPairs() {
       {Minors(28, 26), Minors(26, 26), "the gate's default changes"},
       {Minors(26, 27), Minors(26, 26),
        "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
-      {{{{1, 27}, false}, {{1, 27}}}, Minors(26, 26), "the gate is turned off by hand"},
-      {{{{1, 26}, true}, {{1, 26}}}, Minors(26, 26), "the gate is turned on by hand"},
+      {WithGate(false, 27), Minors(26, 26), "the gate is turned off by hand"},
+      {WithGate(true, 26), Minors(26, 26), "the gate is turned on by hand"},
       {Minors(31, 31), Minors(30, 30), "kube-proxy counts by nfacct"},
       {Minors(33, 33), Minors(32, 32), "kubelet probes each family, kube-proxy syncs every hour"},
       {Minors(36, 36), Minors(33, 33), "a lock time-out is a lost canary to both"},
@@ -122,20 +126,17 @@ std::vector<Row> OtherPairs() {
 // IPVS serves nothing here: what counts is what becomes of kubelet's chains.
 std::vector<Row> OtherModes() {
   return {
-      {{{{1, 23}, {}}, Ipvs(23)}, {{{1, 22}, {}}, Ipvs(22)}, "IPVS, when it used KUBE-MARK-DROP"},
-      {{{{1, 27}, {}}, Ipvs(27)},
-       {{{1, 26}, {}}, Ipvs(26)},
-       "IPVS, since it no longer uses KUBE-MARK-DROP"},
-      {{{{1, 31}, {}}, Nftables(31)},
-       {{{1, 31}, {}}, Nftables(31)},
-       "no component makes KUBE-MARK-MASQ on such a node"},
-      {{{{1, 33}, {}}, Nftables(33)},
-       {{{1, 31}, {}}, Nftables(31)},
-       "nftables mode filters at iptables' own priority"},
-      {{{{1, 36}, {}}, Nftables(36)},
-       {{{1, 34}, {}}, Nftables(34)},
-       "nftables mode marks packets inline"},
+      {With(Ipvs(23)), With(Ipvs(22)), "IPVS, when it used KUBE-MARK-DROP"},
+      {With(Ipvs(27)), With(Ipvs(26)), "IPVS, since it no longer uses KUBE-MARK-DROP"},
+      {With(Nftables(31)), With(Nftables(31)), "no component makes KUBE-MARK-MASQ on such a node"},
+      {With(Nftables(33)), With(Nftables(31)), "nftables mode filters at iptables' own priority"},
+      {With(Nftables(36)), With(Nftables(34)), "nftables mode marks packets inline"},
   };
+}
+
+// On one path, which may have come from another pair.
+Row On(Path path, const Pair& pair, const char* about, Company company = Company::kNobody) {
+  return {pair, pair, about, company, {path}};
 }
 
 std::vector<Row> CompanyRows() {
@@ -149,77 +150,60 @@ std::vector<Row> CompanyRows() {
   third(Minors(24, 24), Minors(23, 23), "third parties use kubelet's chains");
   third(Minors(26, 27), Minors(26, 26), "KUBE-MARK-DROP's drop is wiped at every sync");
   third(Minors(27, 27), Minors(26, 26), "third parties find no KUBE-MARK-DROP on a fresh node");
-  const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
-  rows.push_back({nftables,
-                  nftables,
-                  "third parties find no chain of kubelet's",
-                  Company::kThirdParties,
-                  {Path::kBoot}});
+  rows.push_back(On(Path::kBoot, With(Nftables(31)), "third parties find no chain of kubelet's",
+                    Company::kThirdParties));
   for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
-    rows.push_back({pair,
-                    pair,
-                    "kubelet and kube-proxy use different mark bits",
-                    Company::kOtherBit,
-                    {Path::kBoot}});
+    rows.push_back(On(Path::kBoot, pair, "kubelet and kube-proxy use different mark bits",
+                      Company::kOtherBit));
   }
   for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
-    for (const Company company : {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11}) {
-      rows.push_back({pair, pair, round_trip, company, {Path::kBoot}, false});
-    }
-    for (const Company company : {Company::kKubelet1_8_7, Company::kKubelet1_8_11,
-                                  Company::kProxy1_8_7, Company::kProxy1_8_11}) {
-      rows.push_back({pair, pair, brought, company, {Path::kBoot}, false});
+    for (const Company company :
+         {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11, Company::kKubelet1_8_7,
+          Company::kKubelet1_8_11, Company::kProxy1_8_7, Company::kProxy1_8_11}) {
+      const bool trip = company == Company::kRoundTrip1_8_7 || company == Company::kRoundTrip1_8_11;
+      rows.push_back(On(Path::kBoot, pair, trip ? round_trip : brought, company));
+      rows.back().legacy_too = false;
     }
   }
   return rows;
 }
 
 std::vector<Row> LabelRows() {
-  const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
-  std::vector<Row> rows;
-  const auto add = [&](Company company, const Pair& pair, const char* about) {
-    rows.push_back({pair, pair, about, company, {Path::kLabelFlip}});
-  };
-  add(Company::kNobody, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy");
-  add(Company::kNobody, Minors(26, 27),
-      "labels together with a kube-proxy that flushes KUBE-FIREWALL");
-  add(Company::kNobody, Minors(27, 27), "labels where kubelet marks nothing");
-  add(Company::kNobody, nftables, "labels where no component marks packets");
-  add(Company::kLabelUserStays, Minors(27, 27),
-      "the chains stay while a program uses them, and the next start removes them");
-  return rows;
+  const Path path = Path::kLabelFlip;
+  return {On(path, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy"),
+          On(path, Minors(26, 27), "labels together with a kube-proxy that flushes KUBE-FIREWALL"),
+          On(path, Minors(27, 27), "labels where kubelet marks nothing"),
+          On(path, With(Nftables(31)), "labels where no component marks packets"),
+          On(path, Minors(27, 27),
+             "the chains stay while a program uses them, and the next start removes them",
+             Company::kLabelUserStays)};
 }
 
 // kube-proxy changes its mode, or is removed: the generations of either, and a kubelet that keeps
 // KUBE-POSTROUTING too.
 std::vector<Row> ModeRows() {
+  const char* shared = "kube-proxy removes a chain that kubelet has too";
   const Pair gate_off_31 = {{{1, 27}, false}, {{1, 31}}};
   const Pair gate_off_36 = {{{1, 27}, false}, {{1, 36}}};
-  const std::vector<Pair> pairs = {gate_off_31,    gate_off_36,    Minors(31, 31),
-                                   Minors(33, 33), Minors(34, 34), Minors(36, 36)};
   std::vector<Row> rows;
   const auto add = [&rows](Company company, const Pair& pair, const char* about) {
     Pair nftables = pair;
     nftables.proxy.mode = ProxyMode::kNftables;
     rows.push_back({nftables, pair, about, company, {Path::kToNftables}});
-    rows.push_back({pair, pair, about, company, {Path::kProxyCleanup}});
+    rows.push_back(On(Path::kProxyCleanup, pair, about, company));
     if (company == Company::kThirdParties) return;
     rows.push_back({pair, nftables, about, company, {Path::kFromNftables}});
   };
-  for (const Pair& pair : pairs) {
+  for (const Pair& pair :
+       {gate_off_31, gate_off_36, Minors(31, 31), Minors(33, 33), Minors(34, 34), Minors(36, 36)}) {
     add(Company::kNobody, pair,
-        CleansUp(pair.kubelet) ? "kube-proxy's rules are removed, kubelet's stay"
-                               : "kube-proxy removes a chain that kubelet has too");
+        CleansUp(pair.kubelet) ? "kube-proxy's rules are removed, kubelet's stay" : shared);
   }
   for (int minor = kOldest.minor; minor <= kNewestCaptured.minor; ++minor) {
     const KubeletVersion last_with_marks = {{1, 27}, false};
     const Pair pair = {minor < 27 ? KubeletVersion{{1, minor}} : last_with_marks, {{1, minor}}};
     if (pair == gate_off_31 || pair == gate_off_36) continue;
-    rows.push_back({pair,
-                    pair,
-                    "kube-proxy removes a chain that kubelet has too",
-                    Company::kNobody,
-                    {Path::kProxyCleanup}});
+    rows.push_back(On(Path::kProxyCleanup, pair, shared));
   }
   for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {
     add(Company::kThirdParties, pair,
@@ -271,6 +255,12 @@ class Cells {
 };
 
 }  // namespace
+
+std::vector<Path> AllPaths() {
+  std::vector<Path> paths;
+  for (const PathName& row : kPathNames) paths.push_back(row.path);
+  return paths;
+}
 
 const char* IdOf(Path path) { return RowOf(path).id; }
 

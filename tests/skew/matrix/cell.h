@@ -42,15 +42,9 @@ enum class Path {
   // `kube-proxy --cleanup` runs instead of kube-proxy, which later starts again.
   kProxyCleanup,
 };
-inline constexpr Path kAllPaths[] = {Path::kBoot,         Path::kUpgradeKubeletFirst,
-                                     Path::kFlush,        Path::kUpgradeProxyFirst,
-                                     Path::kRollback,     Path::kUpDownUp,
-                                     Path::kIdleFlip,     Path::kToNft,
-                                     Path::kLabelFlip,    Path::kToNftables,
-                                     Path::kFromNftables, Path::kProxyCleanup};
-// "boot", "upgrade-kubelet-first".
+// In the order in which they are listed.
+std::vector<Path> AllPaths();
 const char* IdOf(Path path);
-// "fresh boot", "upgrade in place, kubelet first".
 const char* NameOf(Path path);
 // What it is about is the agent's own: there are no cells of kubelet.
 constexpr bool IsOfTheAgentAlone(Path path) { return path == Path::kLabelFlip; }
@@ -61,7 +55,6 @@ bool HasOwnCells(Path path);
 bool MovesBetweenVersions(Path path);
 
 enum class Actor { kKubelet, kAgent };
-// "kubelet", "agent".
 const char* NameOf(Actor actor);
 
 // Who keeps kubelet's chains on one side of the comparison.
@@ -154,9 +147,8 @@ std::string CellId(const Cell& cell);
 // version of their own, A's stands in the names, and each kube-proxy is met once.
 std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides);
 
-// Every pair of generations that the skew policy allows from 1.23 on, older ones, and those it does
-// not allow that teach something; on `paths`, in both modes, for both actors. On paths with cells
-// of their own, these.
+// Pairs of generations on `paths`, in both modes, for both actors. On paths with cells of their
+// own, these.
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();

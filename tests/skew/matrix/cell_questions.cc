@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "tests/skew/actors/third_parties.h"
-#include "tests/skew/kube_proxy/nfacct.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/matrix/cell_run.h"
 #include "tests/skew/matrix/judge.h"
 #include "tests/support/run_program.h"
@@ -230,12 +230,11 @@ absl::Status CellRun::SetLabelGate(bool on) {
 }
 
 absl::Status CellRun::LabelUserAdds() {
-  return Step(
-      "another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ", [&](Done done) {
-        for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
-        done.Take(AddUserOfLabels(
-            {mode_, ""}, {kLabelDropPort, kLabelDropPort + 1, kLabelMasqPort, kLabelMasqPort + 1}));
-      });
+  return Step("another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ",
+              [&](Done done) {
+                for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
+                done.Take(AddUserOfLabels({mode_, ""}, kLabelDropPort, kLabelMasqPort));
+              });
 }
 
 absl::Status CellRun::LabelUserLeaves() {

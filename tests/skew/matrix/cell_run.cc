@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/support/run_program.h"
 
@@ -123,7 +123,6 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     settings.mode = mode_;
     settings.retire = options_.retire;
     settings.cni_conf_dir = kCniConfDir;
-    settings.conn_labels = label_gate_;
     agent_ = NewAgentDaemon(settings);
     for (FamilyFacts& facts : facts_) AgentSyncs(version, facts);
     AgentRetiresWhatItMay();

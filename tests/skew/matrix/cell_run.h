@@ -19,7 +19,7 @@
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/test_services.h"
 #include "tests/skew/node/test_node.h"
-#include "tests/skew/probes/battery.h"
+#include "tests/skew/probes/probe.h"
 #include "tests/skew/probes/stream.h"
 #include "tests/support/netns.h"
 
@@ -78,7 +78,6 @@ class CellRun {
   // How kube-proxy's start, or its --cleanup, must fail, because of a foreign jump.
   KnownError FactsOfStart();
   KnownError FactsOfCleanup();
-  // How kube-proxy's sync must fail by what is known now, if it must.
   KnownError FactsOfFullSync();
   KnownError FactsOfSync();
   // The other Debian release in which an actor finds its iptables; empty: this machine's.
@@ -106,7 +105,6 @@ class CellRun {
   std::unique_ptr<NodeAgent> agent_;
   // None while it is removed.
   std::unique_ptr<ServiceProxy> proxy_;
-  // Of what runs now.
   KubeletVersion kubelet_version_;
   ProxyVersion proxy_version_;
   bool services_ = false;

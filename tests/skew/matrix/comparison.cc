@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/comparison.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -10,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/skew/matrix/cell.h"
-#include "tests/skew/matrix/expectations.h"
 #include "tests/skew/matrix/judge.h"
 
 namespace kipt::skew {

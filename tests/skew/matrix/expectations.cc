@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/expectations.h"
-
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/skew/matrix/judge.h"
 
 namespace kipt::skew {
 namespace {

@@ -15,7 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "tests/skew/matrix/expectations.h"
 
 namespace kipt::skew {
 namespace {

@@ -8,15 +8,45 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/skew/matrix/node_facts.h"
 #include "tests/skew/matrix/test_services.h"
+#include "tests/skew/probes/probe.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/versions/versions.h"
 
 namespace kipt::skew {
+
+// What is expected of a packet on a node of which the facts are known, and why where that is not
+// what a sound node would do.
+
+struct Expectation {
+  Outcome sound = Outcome::kServed;
+  Outcome expected = Outcome::kServed;
+  // The fact; empty where the two are the same.
+  std::string because = {};
+  // Where `expected` is kDropped by a fact: part of the rule that must have done it.
+  std::string dropped_by = {};
+  // What is as good as `expected`, where the two cannot always be told apart.
+  std::optional<Outcome> or_else = {};
+
+  bool Sound() const { return sound == expected; }
+};
+
+Expectation Expect(const FamilyFacts& facts, const Question& question);
+
+// The same of a stream's packets: all are to be served, masqueraded, or none is to be received.
+Expectation ExpectStream(const FamilyFacts& facts, const StreamQuestion& question);
+
+// It got nowhere, whoever saw to that.
+bool IsStopped(Outcome outcome);
+
+// How bad it is, from 0 (sound): who is worse than another has a higher number. Letting through
+// what should be dropped is worse than losing what should be served.
+int Badness(Outcome sound, Outcome actual);
 
 // What a probe did. A known failure explains its outcome, and no other rule that dropped it, no
 // balance that was lost.
@@ -59,8 +89,6 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
 // which this machine held up the harness itself, together kRepairAtMost.
 uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
 
-// An act that must fail, by what is known of these versions, and how.
-
 struct KnownError {
   // Why iptables refuses a rule: the chain that it jumps to is not there. Empty: nothing must fail.
   std::string because = {};
@@ -79,6 +107,27 @@ struct KnownError {
 // other, and iptables reported of each that it does not find the one chain, or cannot delete the
 // other. iptables-legacy names no chain there: a line of nat's restore failed.
 bool Explains(const KnownError& known, const std::string& error);
+
+// Side B against side A of the same cell: in no cell may a packet fare worse with B.
+
+struct Comparison {
+  Compared compared;
+  // A sentence for each check and stream that fared worse on side B, or was asked of one of the
+  // two alone.
+  std::vector<std::string> worse;
+};
+
+// Checks are compared by their outcomes, streams by how many packets fared this badly or worse
+// (Badness()). After a step's act their share may differ by kShareTolerance. During the act packets
+// count as time: B's may take kTimeTolerance longer, and as long as the machine held up either
+// harness. Not compared during the act: how long something lasted that had gone wrong with A
+// before, or stayed wrong, because when a step acts is the harness's doing; that it goes wrong is
+// compared before and after. Nor are packets that fared so because kube-proxy was changing its
+// mode.
+Comparison CompareSides(const std::vector<CellReport>& cells, int per_second);
+
+inline constexpr double kShareTolerance = 0.01;
+inline constexpr absl::Duration kTimeTolerance = absl::Milliseconds(25);
 
 }  // namespace kipt::skew
 

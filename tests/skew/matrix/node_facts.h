@@ -2,7 +2,7 @@
 //
 // What stands on the node, as far as packets depend on it, and what each actor's act makes of it:
 // the facts about kubelet and kube-proxy, each said once, where it takes effect. What is expected
-// of a packet is derived from this (expectations.h), never from the rules that are really there.
+// of a packet is derived from this (Expect()), never from the rules that are really there.
 #ifndef KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 #define KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 
@@ -70,8 +70,6 @@ void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
 
-// The same two of our gate ConnLabelMarking, while it is on, and while it is off. What it makes
-// depends on nothing else, and nothing else on it.
 void AgentLabels(FamilyFacts& facts);
 void AgentRetiresLabels(FamilyFacts& facts);
 
@@ -100,7 +98,6 @@ UsersAdded UsersAdd(FamilyFacts& facts);
 bool LabelUserAdds(FamilyFacts& facts);
 void LabelUserLeaves(FamilyFacts& facts);
 
-// Nothing is left of any table.
 void Flushed(FamilyFacts& facts);
 
 // iptables 1.8.7 saves and restores all rules, those that kubelet wrote with 1.8.8 or later too.

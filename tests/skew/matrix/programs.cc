@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/programs.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/matrix/run_cell.h"
 
 namespace kipt::skew {
 namespace {

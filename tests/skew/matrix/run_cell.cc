@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/run_cell.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,13 @@
 namespace kipt::skew {
 namespace {
 
-using Steps = std::vector<std::function<absl::Status()>>;
-
-class PathOf {
+// Takes the steps of the cell's path, up to the first that fails.
+class PathWalk {
  public:
-  PathOf(const Cell& cell, CellRun& run) : cell_(cell), run_(run) {}
+  PathWalk(const Cell& cell, CellRun& run) : cell_(cell), run_(run) {}
 
-  Steps All() && {
+  absl::Status Walk() && {
+    Do(&CellRun::Prepare);
     switch (cell_.path) {
       case Path::kBoot:
         Boot(cell_.pair, true);
@@ -42,17 +41,17 @@ class PathOf {
         break;
       case Path::kFlush:
         Boot(cell_.pair, true);
-        steps_.push_back([run = &run_] { return run->FlushEverything(); });
+        Do(&CellRun::FlushEverything);
         break;
       case Path::kIdleFlip:
         Boot(cell_.from, false);
         KubeletThenProxy(cell_.from, cell_.pair);
-        steps_.push_back([run = &run_] { return run->MinutePasses(); });
-        steps_.push_back([run = &run_] { return run->ServicesAppear(); });
+        Do(&CellRun::MinutePasses);
+        Do(&CellRun::ServicesAppear);
         break;
       case Path::kToNft:
         Boot(cell_.pair, true);
-        steps_.push_back([run = &run_] { return run->MoveToNft(); });
+        Do(&CellRun::MoveToNft);
         break;
       case Path::kToNftables:
       case Path::kFromNftables:
@@ -65,36 +64,38 @@ class PathOf {
         break;
       case Path::kProxyCleanup:
         Boot(cell_.pair, true);
-        steps_.push_back([run = &run_] { return run->CleanUpProxy(); });
-        steps_.push_back([run = &run_] { return run->MinutePasses(); });
-        steps_.push_back([run = &run_] { return run->StartProxyAgain(); });
+        Do(&CellRun::CleanUpProxy);
+        Do(&CellRun::MinutePasses);
+        Do(&CellRun::StartProxyAgain);
         break;
       case Path::kLabelFlip:
         Boot(cell_.pair, true);
         LabelsOnAndOff(cell_.company == Company::kLabelUserStays);
         break;
     }
-    steps_.push_back([run = &run_] { return run->MinutePasses(); });
-    return std::move(steps_);
+    Do(&CellRun::MinutePasses);
+    return status_;
   }
 
  private:
+  template <typename Step, typename... Arguments>
+  void Do(Step step, const Arguments&... arguments) {
+    if (status_.ok()) status_ = (run_.*step)(arguments...);
+  }
+
   void Boot(const Pair& pair, bool services) {
-    steps_.push_back([run = &run_, pair, services] { return run->StartBoth(pair, services); });
-    if (cell_.company == Company::kThirdParties) {
-      steps_.push_back([run = &run_] { return run->ThirdPartiesAdd(); });
-    }
+    Do(&CellRun::StartBoth, pair, services);
+    if (cell_.company == Company::kThirdParties) Do(&CellRun::ThirdPartiesAdd);
     if (cell_.company == Company::kRoundTrip1_8_7 || cell_.company == Company::kRoundTrip1_8_11) {
-      steps_.push_back([run = &run_] { return run->RoundTrip(); });
+      Do(&CellRun::RoundTrip);
     }
   }
   void Kubelet(const Pair& from, const Pair& to) {
     if (from.kubelet == to.kubelet && !cell_.replaces_same) return;
-    steps_.push_back([run = &run_, version = to.kubelet] { return run->ReplaceKubelet(version); });
+    Do(&CellRun::ReplaceKubelet, to.kubelet);
   }
   void Proxy(const Pair& from, const Pair& to) {
-    if (from.proxy == to.proxy) return;
-    steps_.push_back([run = &run_, version = to.proxy] { return run->ReplaceProxy(version); });
+    if (from.proxy != to.proxy) Do(&CellRun::ReplaceProxy, to.proxy);
   }
   void KubeletThenProxy(const Pair& from, const Pair& to) {
     Kubelet(from, to);
@@ -106,22 +107,21 @@ class PathOf {
   }
   // What a reboot makes of third parties' rules.
   void RulesFromAnew() {
-    steps_.push_back([run = &run_] { return run->FlushEverything(); });
-    steps_.push_back([run = &run_] { return run->MinutePasses(); });
-    steps_.push_back([run = &run_] { return run->ThirdPartiesAdd(); });
+    Do(&CellRun::FlushEverything);
+    Do(&CellRun::MinutePasses);
+    Do(&CellRun::ThirdPartiesAdd);
   }
   void LabelsOnAndOff(bool user_stays) {
-    CellRun* run = &run_;
-    steps_.push_back([run] { return run->SetLabelGate(true); });
-    steps_.push_back([run] { return run->LabelUserAdds(); });
-    steps_.push_back([run] { return run->MinutePasses(); });
-    if (!user_stays) steps_.push_back([run] { return run->LabelUserLeaves(); });
-    steps_.push_back([run] { return run->SetLabelGate(false); });
+    Do(&CellRun::SetLabelGate, true);
+    Do(&CellRun::LabelUserAdds);
+    Do(&CellRun::MinutePasses);
+    if (!user_stays) Do(&CellRun::LabelUserLeaves);
+    Do(&CellRun::SetLabelGate, false);
     if (!user_stays) return;
-    steps_.push_back([run] { return run->MinutePasses(); });
-    steps_.push_back([run] { return run->LabelUserLeaves(); });
-    // What was claimed it looks at again after ten minutes, or at its start.
-    steps_.push_back([run] { return run->RestartAgent(); });
+    Do(&CellRun::MinutePasses);
+    Do(&CellRun::LabelUserLeaves);
+    // The agent checks claims again after ten minutes, or at its start.
+    Do(&CellRun::RestartAgent);
   }
   void UpAndDown() {
     Boot(cell_.from, true);
@@ -131,7 +131,7 @@ class PathOf {
 
   const Cell& cell_;
   CellRun& run_;
-  Steps steps_;
+  absl::Status status_;
 };
 
 // With the kubelet that runs.
@@ -202,7 +202,7 @@ CellReport ReportOf(const Cell& cell) {
   report.side = cell.is_b ? "b" : "a";
   report.agent_only = IsOfTheAgentAlone(cell.path);
   const Pair pair = Acting(cell).pair;
-  report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version).allowed;
+  report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version);
   report.stands_for = StandsFor(pair);
   report.about = cell.about;
   return report;
@@ -214,18 +214,7 @@ CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
   {
     const Cell acting = Acting(cell);
     CellRun run(acting, options, report.steps);
-    absl::Status status;
-    if (*ChrootOf(cell.company) != '\0' && options.chroot_dir.empty()) {
-      status = absl::FailedPreconditionError(
-          absl::StrCat("needs the iptables of Debian ", ChrootOf(cell.company),
-                       ": give --iptables-chroots=DIRECTORY, with that release in it"));
-    } else {
-      status = run.Prepare();
-    }
-    for (const std::function<absl::Status()>& step : PathOf(acting, run).All()) {
-      if (!status.ok()) break;
-      status = step();
-    }
+    const absl::Status status = PathWalk(acting, run).Walk();
     if (!status.ok()) report.problem = status.ToString();
   }
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tests/skew/kube_proxy/services.h"
-#include "tests/skew/probes/battery.h"
 #include "tests/skew/probes/probe.h"
 
 namespace kipt::skew {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/workers.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -17,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/process/files.h"
+#include "tests/skew/matrix/run_cell.h"
 #include "tests/support/child.h"
 #include "tests/support/private_run.h"
 

@@ -36,7 +36,6 @@ enum class Place {
 inline constexpr Place kAllPlaces[] = {
     Place::kNode, Place::kRefusedClient, Place::kAllowedClient, Place::kBeyond,
     Place::kPodA, Place::kPodB,          Place::kSecondNode,    Place::kRemotePod};
-// "node", "refused client", "pod a".
 const char* NameOf(Place place);
 
 // Its own address. The node has one per neighbour; this is the one clients know.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/probes/battery.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,9 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "tests/skew/probes/callers.h"
 #include "tests/skew/probes/drop_counters.h"
-#include "tests/skew/probes/listeners.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/skew/probes/sockets.h"
+#include "tests/skew/probes/probe.h"
 
 namespace kipt::skew {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/sockets.h"
+#include "tests/skew/probes/packets.h"
 
 namespace kipt::skew {
 namespace {
@@ -242,7 +242,7 @@ bool Round::ReadAnswer(Caller& caller) {
     call.error = size < 0 ? errno : ECONNRESET;
     return true;
   }
-  std::optional<Message> answer = MessageIn(bytes.data(), static_cast<size_t>(size));
+  std::optional<Message> answer = MessageIn<Message>(bytes.data(), static_cast<size_t>(size));
   if (!answer.has_value() || answer->answerer == 0) {
     call.error = EPROTO;
     return true;

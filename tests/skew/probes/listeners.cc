@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/probes/listeners.h"
-
 #include <arpa/inet.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -15,8 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/skew/probes/callers.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {
@@ -183,7 +181,7 @@ void Listeners::ServeDatagrams(const Socket& socket, std::vector<Receipt>& recei
     const ssize_t size = recvmsg(socket.fd.get(), &datagram.header, 0);
     if (size < 0) return;
     const std::optional<Message> question =
-        MessageIn(datagram.bytes.data(), static_cast<size_t>(size));
+        MessageIn<Message>(datagram.bytes.data(), static_cast<size_t>(size));
     if (!question.has_value()) continue;
     receipts.push_back({socket.place, *question, datagram.source.Text()});
     const MessageBytes answer = Answer(*question, socket.place);
@@ -212,7 +210,7 @@ bool Listeners::ServeConnection(const Socket& socket, std::vector<Receipt>& rece
   const ssize_t size = recv(socket.fd.get(), bytes.data(), bytes.size(), 0);
   if (size < 0 && errno == EAGAIN) return true;
   const std::optional<Message> question =
-      size > 0 ? MessageIn(bytes.data(), static_cast<size_t>(size)) : std::nullopt;
+      size > 0 ? MessageIn<Message>(bytes.data(), static_cast<size_t>(size)) : std::nullopt;
   SocketAddress source;
   if (!question.has_value() || getpeername(socket.fd.get(), source.get(), &source.size) != 0) {
     return false;
@@ -233,7 +231,7 @@ void Listeners::ServeSyns(const Socket& socket, std::vector<Receipt>& receipts) 
     if (size < 0) return;
     if (static_cast<size_t>(size) != TcpFrameLength(kMessageBytes)) continue;
     const std::optional<Message> question =
-        MessageIn(packet.data() + kLength - kMessageBytes, kMessageBytes);
+        MessageIn<Message>(packet.data() + kLength - kMessageBytes, kMessageBytes);
     receipts.push_back({socket.place, *question, source.Text()});
   }
 }

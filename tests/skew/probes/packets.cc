@@ -14,26 +14,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/probes/sockets.h"
 #include "tests/support/checksum.h"
 
 namespace kipt::skew {
 namespace {
-
-template <typename Bytes, typename Value>
-Bytes Copy(const Value& value) {
-  Bytes bytes = {};
-  std::memcpy(bytes.data(), &value, sizeof(value));
-  return bytes;
-}
-
-template <typename Value>
-std::optional<Value> ValueIn(const void* bytes, size_t size) {
-  if (size != sizeof(Value)) return std::nullopt;
-  Value value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
 
 using agent::OwnedFd;
 using testing::Checksum;
@@ -113,20 +97,6 @@ FrameBytes WithIpHeader(const FrameEnds& ends, uint8_t protocol, const FrameByte
 }
 
 }  // namespace
-
-MessageBytes BytesOf(const Message& message) { return Copy<MessageBytes>(message); }
-
-std::optional<Message> MessageIn(const void* bytes, size_t size) {
-  return ValueIn<Message>(bytes, size);
-}
-
-StreamMessageBytes BytesOf(const StreamMessage& message) {
-  return Copy<StreamMessageBytes>(message);
-}
-
-std::optional<StreamMessage> StreamMessageIn(const void* bytes, size_t size) {
-  return ValueIn<StreamMessage>(bytes, size);
-}
 
 uint64_t FreshNumber() {
   std::random_device device;

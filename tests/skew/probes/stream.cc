@@ -20,7 +20,6 @@
 #include "absl/time/time.h"
 #include "agent/process/files.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/skew/probes/sockets.h"
 
 namespace kipt::skew {
 namespace {
@@ -228,7 +227,7 @@ class RealStreams : public Streams {
           recvfrom(receiver.fd.get(), bytes.data(), bytes.size(), 0, source.get(), &source.size);
       if (size < 0) return;
       const std::optional<StreamMessage> message =
-          StreamMessageIn(bytes.data(), static_cast<size_t>(size));
+          MessageIn<StreamMessage>(bytes.data(), static_cast<size_t>(size));
       if (!message.has_value() || message->streams != label_) continue;
       if (message->stream >= streams_.size()) continue;
       Stream& stream = streams_[message->stream];

@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "tests/skew/node/test_node.h"
-#include "tests/skew/probes/battery.h"
 #include "tests/skew/probes/probe.h"
 
 namespace kipt::skew {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/report/grid.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -73,7 +72,7 @@ class GridBuilder {
     const std::string company = CompanyOf(cell);
     for (Draft& draft : drafts_) {
       if (draft.grid.path == cell.path && draft.grid.mode == cell.mode &&
-          draft.grid.company == company && !Holds(draft, cell)) {
+          draft.grid.company == company) {
         draft.cells.push_back(&cell);
         return;
       }
@@ -95,14 +94,6 @@ class GridBuilder {
     Grid grid;
     std::vector<const CellReport*> cells;
   };
-
-  // Two cells of one place, which ids should not allow: the second gets a table of its own.
-  static bool Holds(const Draft& draft, const CellReport& cell) {
-    return std::any_of(draft.cells.begin(), draft.cells.end(), [&cell](const CellReport* other) {
-      return other->kubelet == cell.kubelet && other->proxy == cell.proxy &&
-             other->side == cell.side;
-    });
-  }
 
   static void Fill(Draft& draft) {
     Grid& grid = draft.grid;

@@ -2,9 +2,16 @@
 #include "tests/skew/report/matrix_report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -26,20 +33,40 @@ size_t CountNotSound(const Items& items) {
       std::count_if(items.begin(), items.end(), [](const auto& item) { return !item.Sound(); }));
 }
 
+std::string Because(const std::string& because) {
+  return because.empty() ? "" : absl::StrCat(" Known: ", because, ".");
+}
+
+std::string Circumstances(const Check& check) {
+  const ProbeResult& result = check.result;
+  std::vector<std::string> parts = {absl::StrCat("from ", NameOf(check.probe.from), " to ",
+                                                 Destination(check.probe), ", ",
+                                                 NameOf(check.probe.protocol))};
+  if (!result.receivers.empty()) {
+    parts.push_back(absl::StrCat("received by ", ReceiversText(result)));
+  }
+  if (!result.seen_source.empty()) {
+    parts.push_back(absl::StrCat("seen from ", result.seen_source));
+  }
+  if (!result.dropped_by.empty()) parts.push_back(absl::StrCat("dropped by ", result.dropped_by));
+  parts.push_back(absl::StrCat("packets sent ", result.sent, ", received ", result.received));
+  if (!result.detail.empty()) parts.push_back(result.detail);
+  return absl::StrJoin(parts, "; ");
+}
+
+template <typename Items>
+void AddUnexpected(const StepReport& step, const Items& items, std::vector<Finding>& findings) {
+  for (const auto& item : items) {
+    if (!item.AsExpected()) findings.push_back({step.name, Sentence(item)});
+  }
+}
+
 }  // namespace
 
 const char* NameOf(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kSound:
-      return "sound";
-    case Verdict::kKnown:
-      return "known failure";
-    case Verdict::kUnexpected:
-      return "unexpected";
-    case Verdict::kBroken:
-      return "broken";
-  }
-  return "";
+  // In the order of the enumeration.
+  constexpr const char* kNames[] = {"sound", "known failure", "unexpected", "broken"};
+  return kNames[static_cast<size_t>(verdict)];
 }
 
 std::string NameOf(const StreamCheck& stream) {
@@ -79,29 +106,91 @@ NotSound NotSoundOf(const CellReport& cell) {
 }
 
 Tally TallyOf(const MatrixReport& report) {
-  Tally tally;
-  for (const CellReport& cell : report.cells) {
-    switch (VerdictOf(cell)) {
-      case Verdict::kSound:
-        ++tally.sound;
-        break;
-      case Verdict::kKnown:
-        ++tally.known;
-        break;
-      case Verdict::kUnexpected:
-        ++tally.unexpected;
-        break;
-      case Verdict::kBroken:
-        ++tally.broken;
-        break;
-    }
-  }
+  Tally tally = {};
+  for (const CellReport& cell : report.cells) ++tally[static_cast<size_t>(VerdictOf(cell))];
   return tally;
 }
 
 bool AllAsExpected(const MatrixReport& report) {
-  const Tally tally = TallyOf(report);
-  return tally.unexpected == 0 && tally.broken == 0 && report.problems.empty();
+  return report.problems.empty() &&
+         std::all_of(report.cells.begin(), report.cells.end(),
+                     [](const CellReport& cell) { return VerdictOf(cell) < Verdict::kUnexpected; });
+}
+
+std::string Sentence(const Check& check) {
+  std::string text = absl::StrCat(check.probe.name, ": ");
+  if (check.result.outcome == check.expected) {
+    absl::StrAppend(&text, NameOf(check.result.outcome));
+  } else {
+    absl::StrAppend(&text, "expected ", NameOf(check.expected), ", got ",
+                    NameOf(check.result.outcome));
+  }
+  if (check.expected != check.sound) {
+    absl::StrAppend(&text, ", sound would be ", NameOf(check.sound));
+  }
+  if (!check.complaint.empty()) absl::StrAppend(&text, ", but ", check.complaint);
+  absl::StrAppend(&text, " (", Circumstances(check), ").", Because(check.because));
+  return text;
+}
+
+std::string Sentence(const StreamCheck& stream) {
+  return absl::StrCat("stream ", NameOf(stream), ": ", stream.rule, ": broken by ", stream.bad,
+                      " of ", stream.count.sent, " packets, ", stream.allowed,
+                      " of which are explained; the longest gap was ", stream.count.longest_gap,
+                      ".", Because(stream.because));
+}
+
+std::string Destination(const Probe& probe) {
+  const bool brackets = probe.address.find(':') != std::string::npos;
+  return absl::StrCat(brackets ? "[" : "", probe.address, brackets ? "]:" : ":", probe.port);
+}
+
+std::string ReceiversText(const ProbeResult& result) {
+  return absl::StrJoin(result.receivers, ", ", absl::PairFormatter(" "));
+}
+
+std::string Duration(double seconds) {
+  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  const int64_t whole = std::llround(seconds);
+  return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
+}
+
+std::vector<Finding> UnexpectedOf(const CellReport& cell) {
+  std::vector<Finding> findings;
+  for (const StepReport& step : cell.steps) {
+    if (!step.error.empty() && !step.error_expected) {
+      findings.push_back({step.name, absl::StrCat("error: ", step.error)});
+    }
+    AddUnexpected(step, step.checks, findings);
+    AddUnexpected(step, step.streams, findings);
+  }
+  return findings;
+}
+
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
+                    size_t columns) {
+  std::string wrapped;
+  std::string line = first;
+  bool empty = true;
+  const std::vector<std::string> words =
+      absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  for (std::string word : words) {
+    if (!empty && line.size() + 1 + word.size() > columns) {
+      absl::StrAppend(&wrapped, line, "\n");
+      line = indent;
+      empty = true;
+    }
+    while (line.size() + word.size() > columns) {
+      const size_t fits = columns - line.size();
+      absl::StrAppend(&wrapped, line, word.substr(0, fits), "\n");
+      word.erase(0, fits);
+      line = indent;
+    }
+    absl::StrAppend(&line, empty ? "" : " ", word);
+    empty = false;
+  }
+  line.resize(line.find_last_not_of(' ') + 1);
+  return absl::StrCat(wrapped, line, "\n");
 }
 
 }  // namespace kipt::skew

@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 #define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -14,7 +15,6 @@
 
 namespace kipt::skew {
 
-// One probe at one step.
 struct Check {
   Probe probe;
   ProbeResult result;
@@ -31,7 +31,6 @@ struct Check {
   bool Sound() const { return result.outcome == sound && complaint.empty(); }
 };
 
-// One stream during one step.
 struct StreamCheck {
   StreamCount count;
   // Its packets were sent after the step's act, while the node was asked and nobody acted.
@@ -56,7 +55,6 @@ struct StreamCheck {
 std::string NameOf(const StreamCheck& stream);
 
 struct StepReport {
-  // "kubelet 1.24 becomes 1.27".
   std::string name;
   // What actors did, and said: error is what real Kubernetes would log.
   std::vector<std::string> done = {};
@@ -70,12 +68,9 @@ struct StepReport {
   std::string rules = {};
 };
 
-// "Sound": every packet did what it does on a sound node. "Known": some did not, or an actor
-// failed, all as expected. "Unexpected": some did otherwise than expected, or an actor failed
-// unexpectedly. "Broken": the cell could not be run (see `problem`), or asked nothing. A step
-// without an error is not measured by `error_expected`.
+// "Known": some packets, or an actor, failed as expected. "Broken": the cell could not be run, or
+// asked nothing.
 enum class Verdict { kSound, kKnown, kUnexpected, kBroken };
-// "sound", "known failure", "unexpected", "broken".
 const char* NameOf(Verdict verdict);
 
 struct CellReport {
@@ -114,7 +109,6 @@ struct NotSound {
 };
 NotSound NotSoundOf(const CellReport& cell);
 
-// What was compared between the sides: cells of B with those of A.
 struct Compared {
   size_t cells = 0;
   size_t checks = 0;
@@ -138,7 +132,6 @@ struct LeftOut {
 };
 
 struct MatrixReport {
-  // "6.18.5", "1.8.9".
   std::string kernel;
   std::string iptables;
   SideReport a = {.name = "kubelet", .what = "the kubelet of each cell"};
@@ -152,15 +145,9 @@ struct MatrixReport {
   std::vector<std::string> problems = {};
 };
 
-// The numbers of cells of each verdict.
-struct Tally {
-  int sound = 0;
-  int known = 0;
-  int unexpected = 0;
-  int broken = 0;
-};
+// The numbers of cells of each verdict, in the order of the enumeration.
+using Tally = std::array<int, 4>;
 Tally TallyOf(const MatrixReport& report);
-// Whether all is as expected: no cell is unexpected or broken, and there are no problems.
 bool AllAsExpected(const MatrixReport& report);
 
 // JSON, whose field names are stable; ParseCellReport(CellJson(cell)) is the cell again (workers
@@ -169,14 +156,11 @@ std::string CellJson(const CellReport& cell);
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
-// For a terminal, 100 columns: one table per path and mode, rows kubelet's generations, columns
-// kube-proxy's, both sides next to each other, each with the number of its checks and streams that
-// were not sound; a table that is wider continues below. Then every cell that is not as expected,
-// with its checks. `colour`: with ANSI colours.
+// For a terminal, 100 columns: one table per path and mode, then every cell that is not as
+// expected, with its checks. `colour`: with ANSI colours.
 std::string MatrixText(const MatrixReport& report, bool colour);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
 std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);
-// One page without anything outside itself.
 std::string MatrixHtml(const MatrixReport& report);
 
 }  // namespace kipt::skew

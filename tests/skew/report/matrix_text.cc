@@ -14,9 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "featuregates/go_text.h"
-#include "tests/skew/report/grid.h"
-#include "tests/skew/report/matrix_report.h"
-#include "tests/skew/report/sentences.h"
+#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -204,16 +202,14 @@ std::string Legend(const MatrixReport& report) {
 }
 
 std::string Totals(const MatrixReport& report, bool colour) {
+  std::string text = absl::StrCat(report.cells.size(), " cells: ");
   const Tally tally = TallyOf(report);
-  const auto part = [colour](int count, Verdict verdict) {
-    const std::string text = absl::StrCat(count, " ", NameOf(verdict));
-    return count == 0 ? text : Painted(text, verdict, colour);
-  };
-  return absl::StrCat(report.cells.size(), " cells: ", part(tally.sound, Verdict::kSound), ", ",
-                      part(tally.known, Verdict::kKnown), ", ",
-                      part(tally.unexpected, Verdict::kUnexpected), ", ",
-                      part(tally.broken, Verdict::kBroken), ", ", report.left_out.size(),
-                      " left out; ", Duration(report.seconds), "\n");
+  for (size_t i = 0; i < tally.size(); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    const std::string part = absl::StrCat(tally[i], " ", NameOf(verdict));
+    absl::StrAppend(&text, Painted(part, verdict, colour && tally[i] != 0), ", ");
+  }
+  return absl::StrCat(text, report.left_out.size(), " left out; ", Duration(report.seconds), "\n");
 }
 
 // By what they lack, how many cells were not run.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/report/page_data.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,10 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/report/grid.h"
-#include "tests/skew/report/matrix_report.h"
-#include "tests/skew/report/sentences.h"
-#include "tests/skew/report/wire_names.h"
+#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -225,7 +220,6 @@ std::vector<std::string> RuleLines(const std::string& rules) {
 }
 
 std::string PageData(const MatrixReport& report) {
-  const Tally tally = TallyOf(report);
   Json left_out = Json::array();
   for (const LeftOut& cell : report.left_out) left_out.push_back({cell.id, cell.why});
   Json page = {
@@ -237,7 +231,7 @@ std::string PageData(const MatrixReport& report) {
       {"problems", report.problems},
       {"compared", {report.compared.cells, report.compared.checks, report.compared.streams}},
       {"leftOut", std::move(left_out)},
-      {"tally", {tally.sound, tally.known, tally.unexpected, tally.broken}}};
+      {"tally", TallyOf(report)}};
   PageBuilder builder;
   for (const CellReport& cell : report.cells) builder.Add(cell);
   std::move(builder).MoveTo(page);

@@ -13,8 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "tests/skew/report/matrix_report.h"
-#include "tests/skew/report/wire_names.h"
+#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -26,14 +25,12 @@ concept Is = std::same_as<std::remove_const_t<T>, Report>;
 
 using Receiver = std::pair<std::string, int>;
 
-template <typename Visit>
-void Fields(Visit& visit, Is<Receiver> auto& receiver) {
+void Fields(auto& visit, Is<Receiver> auto& receiver) {
   visit("place", receiver.first);
   visit("times", receiver.second);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<Probe> auto& probe) {
+void Fields(auto& visit, Is<Probe> auto& probe) {
   visit("name", probe.name);
   visit("kind", probe.kind);
   visit("family", probe.family);
@@ -44,8 +41,7 @@ void Fields(Visit& visit, Is<Probe> auto& probe) {
   visit("connections", probe.connections);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<ProbeResult> auto& result) {
+void Fields(auto& visit, Is<ProbeResult> auto& result) {
   visit("probe", result.probe);
   visit("outcome", result.outcome);
   visit("receivers", result.receivers);
@@ -56,8 +52,7 @@ void Fields(Visit& visit, Is<ProbeResult> auto& result) {
   visit("detail", result.detail);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<Check> auto& check) {
+void Fields(auto& visit, Is<Check> auto& check) {
   visit("probe", check.probe);
   visit("result", check.result);
   visit("sound", check.sound);
@@ -66,8 +61,7 @@ void Fields(Visit& visit, Is<Check> auto& check) {
   visit("complaint", check.complaint);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<StreamCount> auto& count) {
+void Fields(auto& visit, Is<StreamCount> auto& count) {
   visit("probe", count.probe);
   visit("sent", count.sent);
   visit("served", count.served);
@@ -80,8 +74,7 @@ void Fields(Visit& visit, Is<StreamCount> auto& count) {
   visit("lateInAllMilliseconds", count.late_in_all_milliseconds);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<StreamCheck> auto& stream) {
+void Fields(auto& visit, Is<StreamCheck> auto& stream) {
   visit("count", stream.count);
   visit("afterwards", stream.afterwards);
   visit("sound", stream.sound);
@@ -92,8 +85,7 @@ void Fields(Visit& visit, Is<StreamCheck> auto& stream) {
   visit("whileProxyAway", stream.while_proxy_away);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<StepReport> auto& step) {
+void Fields(auto& visit, Is<StepReport> auto& step) {
   visit("name", step.name);
   visit("done", step.done);
   visit("error", step.error);
@@ -104,8 +96,7 @@ void Fields(Visit& visit, Is<StepReport> auto& step) {
   visit("rules", step.rules);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<CellReport> auto& cell) {
+void Fields(auto& visit, Is<CellReport> auto& cell) {
   visit("id", cell.id);
   visit("path", cell.path);
   visit("kubelet", cell.kubelet);
@@ -122,15 +113,13 @@ void Fields(Visit& visit, Is<CellReport> auto& cell) {
   visit("seconds", cell.seconds);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<LeftOut> auto& cell) {
+void Fields(auto& visit, Is<LeftOut> auto& cell) {
   visit("id", cell.id);
   visit("path", cell.path);
   visit("why", cell.why);
 }
 
-template <typename Visit>
-void Fields(Visit& visit, Is<Compared> auto& compared) {
+void Fields(auto& visit, Is<Compared> auto& compared) {
   visit("cells", compared.cells);
   visit("checks", compared.checks);
   visit("streams", compared.streams);
@@ -220,11 +209,11 @@ class Reader {
 };
 
 Json TallyJson(const MatrixReport& report) {
-  const Tally tally = TallyOf(report);
-  return {{"sound", tally.sound},
-          {"knownFailure", tally.known},
-          {"unexpected", tally.unexpected},
-          {"broken", tally.broken},
+  const auto [sound, known, unexpected, broken] = TallyOf(report);
+  return {{"sound", sound},
+          {"knownFailure", known},
+          {"unexpected", unexpected},
+          {"broken", broken},
           {"leftOut", report.left_out.size()}};
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,18 @@ class ActorTest : public testing::AgentTest, public ::testing::WithParamInterfac
   static testing::SavedRules Saved(const testing::Iptables& iptables) {
     return testing::SavedRules::Of(iptables);
   }
+  static ProxyActorSettings As(int minor, ProxyMode mode = ProxyMode::kIptables) {
+    return {.version = {{1, minor}, mode},
+            .iptables = Choice(),
+            .pod_cidr_v4 = "10.180.0.0/16",
+            .node_ip_v4 = "192.168.50.2",
+            .node_ip_v6 = "fd00:50::2"};
+  }
+  static std::unique_ptr<NodeAgent> StartKubelet(int minor);
+  static void Run(const testing::Iptables& iptables, const std::vector<std::string>& arguments) {
+    const testing::ProgramResult result = iptables.Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
   static std::vector<std::string> RulesIn(const testing::Iptables& iptables,
                                           const std::string& table, const std::string& chain) {
     return Saved(iptables).Rules(table, chain);
@@ -48,6 +61,13 @@ inline KubeletVersion KubeletOf(int minor, std::optional<bool> gate = {}) {
 inline ::testing::AssertionResult Went(const Act& act) {
   if (act.ok) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << act.error;
+}
+
+inline std::unique_ptr<NodeAgent> ActorTest::StartKubelet(int minor) {
+  std::unique_ptr<NodeAgent> kubelet =
+      NewKubelet({.version = KubeletOf(minor), .iptables = Choice()});
+  EXPECT_TRUE(Went(kubelet->Start()));
+  return kubelet;
 }
 
 }  // namespace kipt::skew

@@ -2,8 +2,6 @@
 #include "tests/skew/api_server/api_server.h"
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,14 +16,11 @@
 #include "tests/skew/matrix/test_services.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Json = nlohmann::json;
 using testing::IpFamily;
 

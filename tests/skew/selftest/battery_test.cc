@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/probes/battery.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -18,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/probes/callers.h"
+#include "tests/skew/probes/probe.h"
 #include "tests/skew/selftest/node_fixture.h"
 #include "tests/support/temporary_tree.h"
 
@@ -308,18 +307,6 @@ TEST_P(BatteryTest, FollowsTheRulesFromOneAskingToTheNext) {
   EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kDropped);
   Load("*filter\n-F FORWARD\nCOMMIT\n");
   EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
-}
-
-TEST_P(BatteryTest, RefusesWhatItCannotAsk) {
-  Probe martian = To(Place::kRemotePod, Protocol::kUdp, "127.0.0.1", 80);
-  martian.kind = ProbeKind::kMartian;
-  martian.family = IpFamily::kIpv4;
-  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
-  martian.from = Place::kRefusedClient;
-  martian.family = IpFamily::kIpv6;
-  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
-  const Probe nowhere = To(Place::kRefusedClient, Protocol::kUdp, "nowhere", 80);
-  EXPECT_EQ(battery_->Ask({nowhere}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 class MartianTest : public BatteryTest {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The harness notices agents that are broken on purpose, and says which of two is worse.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,16 +16,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/selftest/matrix_run.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::ProgramResult;
 
 std::string Mutant(const std::string& name) {

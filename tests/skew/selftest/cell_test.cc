@@ -8,12 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "tests/skew/matrix/run_cell.h"
+#include "tests/support/matchers.h"
+
 namespace kipt::skew {
 namespace {
 
 TEST(CellsTest, HaveNamesOfTheirOwn) {
-  for (const std::vector<Cell>& cells : {DefaultCells({std::begin(kAllPaths), std::end(kAllPaths)}),
-                                         AllCells({std::begin(kAllPaths), std::end(kAllPaths)})}) {
+  for (const std::vector<Cell>& cells : {DefaultCells(AllPaths()), AllCells(AllPaths())}) {
     std::set<std::string> ids;
     for (const Cell& cell : cells) {
       EXPECT_TRUE(ids.insert(CellId(cell)).second) << CellId(cell);
@@ -42,7 +46,7 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
   for (const Version kubelet : AllVersions()) {
     for (const Version proxy : AllVersions()) {
       const bool old = kubelet < Version{1, 23} || proxy < Version{1, 23};
-      if (old || !IsAllowed(kubelet, proxy).allowed) continue;
+      if (old || !IsAllowed(kubelet, proxy)) continue;
       const std::pair<std::string, std::string> generations = {
           ToString(GenerationOf(KubeletVersion{kubelet, {}})),
           ToString(GenerationOf(ProxyVersion{proxy}))};
@@ -53,8 +57,8 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
 }
 
 TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
-  const std::vector<Cell> cells = AllCells({std::begin(kAllPaths), std::end(kAllPaths)});
-  for (const Path path : kAllPaths) {
+  const std::vector<Cell> cells = AllCells(AllPaths());
+  for (const Path path : AllPaths()) {
     if (HasOwnCells(path)) continue;
     std::set<std::pair<int, int>> pairs;
     for (const Cell& cell : cells) {
@@ -108,12 +112,128 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
   }
 }
 
-TEST(PathTest, HasAnIdAndAName) {
-  std::set<std::string> ids;
-  for (const Path path : kAllPaths) {
-    EXPECT_TRUE(ids.insert(IdOf(path)).second) << IdOf(path);
-    EXPECT_STRNE(NameOf(path), "");
+// ---- what they run ----
+
+const HarnessOptions kOptions = {.chroot_dir = "/chroots"};
+
+struct ProgramRow {
+  const char* name;
+  // What is not there: all whose paths have this in them.
+  const char* missing;
+  Cell cell;
+  // Part of the message; "": it can run.
+  const char* message;
+};
+
+ProgramRow Missing(const char* name, const char* missing, const Cell& cell,
+                   const char* message = "") {
+  return {name, missing, cell, message};
+}
+Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
+Cell With(Company company) { return {.company = company}; }
+
+const ProgramRow kPrograms[] = {
+    Missing("all is there", "nothing", {}),
+    Missing("ip", "ip", {}, "ip (Debian package iproute2)"),
+    Missing("iptables of nf_tables", "ip6tables-nft-save", {},
+            "/usr/sbin/ip6tables-nft-save (Debian package iptables)"),
+    Missing("legacy iptables", "-legacy", {.mode = testing::IptablesMode::kLegacy},
+            "/usr/sbin/iptables-legacy, "),
+    Missing("all of it", "-legacy", {.mode = testing::IptablesMode::kLegacy},
+            "ip6tables-legacy-restore"),
+    Missing("legacy iptables for nft alone", "-legacy", {}),
+    Missing("legacy iptables for a move to nft", "-legacy", {.path = Path::kToNft},
+            "Debian package iptables"),
+    Missing("ipset", "ipset", WithProxy(ProxyMode::kIpvs),
+            "/usr/sbin/ipset (Debian package ipset)"),
+    Missing("nft", "sbin/nft", WithProxy(ProxyMode::kNftables),
+            "/usr/sbin/nft (Debian package nftables)"),
+    Missing("ipset where nobody names sets", "ipset", {}),
+    Missing("portmap", "portmap", With(Company::kThirdParties),
+            "/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
+            "containernetworking-plugins)"),
+    Missing("portmap in its first place", "/opt/cni", With(Company::kThirdParties)),
+    Missing("portmap in its second", "/usr/lib/cni", With(Company::kThirdParties)),
+    Missing("another Debian release", "/chroots/bullseye", With(Company::kProxy1_8_7),
+            "/chroots/bullseye/usr/sbin/iptables-nft, "),
+    Missing("which is named", "/chroots/bullseye", With(Company::kProxy1_8_7),
+            "Debian's release bullseye there"),
+    Missing("the other one", "/chroots/trixie", With(Company::kProxy1_8_7)),
+};
+
+TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
+  for (const ProgramRow& row : kPrograms) {
+    const absl::Status status = HasPrograms({row.cell}, kOptions, [&row](const std::string& path) {
+      return row.missing == absl::string_view("ip") ? path != "ip"
+                                                    : !absl::StrContains(path, row.missing);
+    });
+    EXPECT_EQ(absl::IsNotFound(status), *row.message != '\0') << row.name << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.message)) << row.name;
   }
+}
+
+TEST(HasProgramsTest, NamesEachOnceWhateverTheNumberOfCells) {
+  const std::vector<Cell> cells = DefaultCells(MainPaths());
+  const absl::Status status = HasPrograms(
+      cells, kOptions, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
+  EXPECT_EQ(status.message(),
+            "the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
+            "ipset). Install them, or choose other cells with --cells");
+}
+
+TEST(HasProgramsTest, AsksForTheAgentOnlyWhereACellRunsIt) {
+  const auto no_agent = [](const std::string& path) {
+    return !path.empty() && path != "/opt/agent";
+  };
+  Cell cell;
+  cell.actor = Actor::kKubelet;
+  EXPECT_TRUE(HasPrograms({cell}, kOptions, no_agent).ok());
+  Cell of_the_agent = cell;
+  of_the_agent.actor = Actor::kAgent;
+  of_the_agent.program = "/opt/agent";
+  EXPECT_THAT(std::string(HasPrograms({cell, of_the_agent}, kOptions, no_agent).message()),
+              HasSubstr("/opt/agent (name it with --agent, --a or --b)"));
+}
+
+TEST(HasProgramsTest, AsksForAProxyProgramAndWhatItRunsOnlyWhereACellRunsIt) {
+  const auto nothing_of_it = [](const std::string& path) {
+    return path != "/opt/kube-proxy" && path != "conntrack";
+  };
+  HarnessOptions options = kOptions;
+  options.proxy_program = "/opt/kube-proxy";
+  options.proxy_version = {1, 20};
+  Cell cell;
+  cell.pair.proxy = {{1, 36}};
+  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
+  cell.pair.proxy = {{1, 20}};
+  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
+              AllOf(HasSubstr("/opt/kube-proxy (name it with --proxy-program)"),
+                    HasSubstr("conntrack (Debian package conntrack)")));
+}
+
+TEST(HasProgramsTest, AsksForAKubeletProgramOnlyWhereACellRunsIt) {
+  const auto nothing_of_it = [](const std::string& path) { return path != "/opt/kubelet"; };
+  HarnessOptions options = kOptions;
+  options.kubelet_program = "/opt/kubelet";
+  options.kubelet_version = {{1, 24}, {}};
+  Cell cell;
+  cell.actor = Actor::kKubelet;
+  cell.pair.kubelet = {{1, 27}, {}};
+  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
+  cell.pair.kubelet = {{1, 24}, {}};
+  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
+              HasSubstr("/opt/kubelet (name it with --kubelet-program)"));
+  Cell with_agent = cell;
+  with_agent.actor = Actor::kAgent;
+  with_agent.program = "/bin/true";
+  EXPECT_TRUE(HasPrograms({with_agent}, options, nothing_of_it).ok());
+}
+
+TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
+  EXPECT_TRUE(CanRunHere("sh"));
+  EXPECT_TRUE(CanRunHere("/bin/sh"));
+  EXPECT_FALSE(CanRunHere("/etc/passwd"));
+  EXPECT_FALSE(CanRunHere("no-such-program-anywhere"));
 }
 
 }  // namespace

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/comparison.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/skew/matrix/judge.h"
+#include "tests/support/matchers.h"
+
 namespace kipt::skew::comparison_test {
 namespace {
-
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr int kPerSecond = 200;
 constexpr char kKubelet[] = "boot/kubelet-1.27/proxy-1.24/nft/kubelet";

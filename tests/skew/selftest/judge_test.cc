@@ -286,27 +286,31 @@ struct LabelRow {
   bool before;
   bool after;
   Outcome labelled;
-  // sent, served, masqueraded, reached the host, forwarded
   StreamCount count;
   uint64_t bad;
 };
+LabelRow Labelled(const char* name, bool before, bool after, Outcome labelled,
+                  const StreamCount& count, uint64_t bad = 0) {
+  return {name, before, after, labelled, count, bad};
+}
+constexpr Outcome kDropped = Outcome::kDropped;
+constexpr Outcome kMasqueraded = Outcome::kServedMasqueraded;
 const LabelRow kLabelStreams[] = {
-    {"unlabelled", false, false, Outcome::kDropped, {"", 9, 9, 0, 0, 0}, 0},
-    {"unlabelled and lost", false, false, Outcome::kDropped, {"", 9, 7, 0, 0, 0}, 2},
-    {"unlabelled and masqueraded",
-     false,
-     false,
-     Outcome::kServedMasqueraded,
-     {"", 9, 6, 3, 0, 0},
-     3},
-    {"dropped", true, true, Outcome::kDropped, {"", 9, 0, 0, 0, 0}, 0},
-    {"not dropped", true, true, Outcome::kDropped, {"", 9, 1, 1, 1, 1}, 4},
-    {"masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 0, 9, 0, 0}, 0},
-    {"not masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 2, 6, 0, 0}, 3},
-    {"dropped from now on", false, true, Outcome::kDropped, {"", 9, 4, 0, 0, 0}, 0},
-    {"dropped until now", true, false, Outcome::kDropped, {"", 9, 4, 1, 0, 1}, 2},
-    {"masqueraded from now on", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 5, 0, 0}, 0},
-    {"lost in between", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 3, 0, 0}, 2},
+    Labelled("unlabelled", false, false, kDropped, {.sent = 9, .served = 9}),
+    Labelled("unlabelled and lost", false, false, kDropped, {.sent = 9, .served = 7}, 2),
+    Labelled("unlabelled and masqueraded", false, false, kMasqueraded,
+             {.sent = 9, .served = 6, .served_masqueraded = 3}, 3),
+    Labelled("dropped", true, true, kDropped, {.sent = 9}),
+    Labelled("not dropped", true, true, kDropped, {"", 9, 1, 1, 1, 1}, 4),
+    Labelled("masqueraded", true, true, kMasqueraded, {.sent = 9, .served_masqueraded = 9}),
+    Labelled("not masqueraded", true, true, kMasqueraded,
+             {.sent = 9, .served = 2, .served_masqueraded = 6}, 3),
+    Labelled("dropped from now on", false, true, kDropped, {.sent = 9, .served = 4}),
+    Labelled("dropped until now", true, false, kDropped, {"", 9, 4, 1, 0, 1}, 2),
+    Labelled("masqueraded from now on", false, true, kMasqueraded,
+             {.sent = 9, .served = 4, .served_masqueraded = 5}),
+    Labelled("lost in between", false, true, kMasqueraded,
+             {.sent = 9, .served = 4, .served_masqueraded = 3}, 2),
 };
 
 TEST(LabelStreamTest, CountsWhatHasNoneOfTheFatesThatItMayHave) {

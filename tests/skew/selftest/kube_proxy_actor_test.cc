@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a kube-proxy behaves in time, against what was captured of real ones.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -16,22 +14,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::Gt;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 constexpr char kCanary[] = "KUBE-PROXY-CANARY";
 constexpr char kMartian[] = "block incoming localnet connections";
@@ -61,9 +53,6 @@ const ServicePort kAnother = Plain("ns4/svc4", "172.30.0.44");
 
 class KubeProxyActorTest : public ActorTest {
  protected:
-  static ProxyActorSettings As(int minor, ProxyMode mode = ProxyMode::kIptables) {
-    return {.version = {{1, minor}, mode}, .iptables = Choice(), .pod_cidr_v4 = "10.180.0.0/16"};
-  }
   static std::unique_ptr<ServiceProxy> New(int minor) { return NewKubeProxy(As(minor)); }
   static std::unique_ptr<ServiceProxy> Started(int minor,
                                                const std::vector<ServicePort>& services = {
@@ -73,18 +62,11 @@ class KubeProxyActorTest : public ActorTest {
     return proxy;
   }
 
-  static void StartKubelet(int minor) {
-    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
-  }
   static bool Stands(const std::string& table, const std::string& chain) {
     return Saved(V4()).HasChain(table, chain);
   }
   static std::vector<std::string> Firewall(const testing::Iptables& iptables) {
     return RulesIn(iptables, "filter", "KUBE-FIREWALL");
-  }
-  static void Run(const testing::Iptables& iptables, const std::vector<std::string>& arguments) {
-    const testing::ProgramResult result = iptables.Run(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result;
   }
   static std::vector<std::string> JumpsFrom(const std::string& table, const std::string& chain) {
     return RulesIn(V4(), table, chain);
@@ -97,7 +79,6 @@ class KubeProxyActorTest : public ActorTest {
 
 TEST_P(KubeProxyActorTest, WritesBothFamiliesAndItsCanaries) {
   const std::unique_ptr<ServiceProxy> proxy = New(28);
-  EXPECT_EQ(proxy->name(), "kube-proxy 1.28");
   EXPECT_TRUE(Went(proxy->Start({kFirst, Dropping()}, {})));
   for (const testing::Iptables& iptables : {V4(), V6()}) {
     const testing::SavedRules saved = Saved(iptables);

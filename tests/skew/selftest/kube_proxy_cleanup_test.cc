@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `kube-proxy --cleanup`: what it leaves, held against the captures, and its hostile neighbours.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <iterator>
@@ -17,17 +15,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using Arguments = std::vector<std::string>;
 
 struct Neighbour {
@@ -63,17 +60,9 @@ std::vector<Neighbour> Neighbours() {
 
 class KubeProxyCleanupTest : public ActorTest {
  protected:
-  static ProxyActorSettings As(int minor) {
-    return {.version = {{1, minor}}, .iptables = Choice(), .pod_cidr_v4 = "10.180.0.0/16"};
-  }
   static void StartBoth(int minor) {
-    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
-    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor));
-    EXPECT_TRUE(Went(proxy->Start(ServicesOf(Fixture::kA), {})));
-  }
-  static void Run(const Arguments& arguments) {
-    const testing::ProgramResult result = V4().Run(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result;
+    StartKubelet(minor);
+    EXPECT_TRUE(Went(NewKubeProxy(As(minor))->Start(ServicesOf(Fixture::kA), {})));
   }
   static void ExpectWhatTheRealOneLeft(const std::vector<int>& minors);
   static void ExpectWhatTheSourcesCall(const std::vector<int>& minors);
@@ -88,7 +77,7 @@ void KubeProxyCleanupTest::ExpectWhatTheRealOneLeft(const std::vector<int>& mino
     for (const Neighbour& neighbour : Neighbours()) {
       SCOPED_TRACE(absl::StrCat("1.", minor, " ", neighbour.capture));
       StartBoth(minor);
-      for (const Arguments& rule : neighbour.rules) Run(rule);
+      for (const Arguments& rule : neighbour.rules) Run(V4(), rule);
       const bool since = minor >= 34;
       for (int again = 0; again < 2; ++again) {
         const Act act = CleanUpKubeProxy(As(minor));
@@ -114,7 +103,7 @@ TEST_P(KubeProxyCleanupTest, From1_34AForeignJumpToKubeMarkMasqKeepsAllOfNat) {
   for (const int minor : {33, 34}) {
     StartBoth(minor);
     const Neighbour neighbour = Neighbours()[1];
-    for (const Arguments& rule : neighbour.rules) Run(rule);
+    for (const Arguments& rule : neighbour.rules) Run(V4(), rule);
     const Act act = CleanUpKubeProxy(As(minor));
     EXPECT_EQ(act.ok, minor < 34) << act.error;
     EXPECT_EQ(Saved(V4()).HasChain("nat", "KUBE-SERVICES"), minor >= 34);
@@ -213,7 +202,7 @@ void KubeProxyCleanupTest::ExpectWhatTheSourcesLeave(const std::vector<int>& min
       // Up to 1.19 it is a jump of its own.
       if (minor < 20 && neighbour.rules == Neighbours()[3].rules) continue;
       StartBoth(minor);
-      for (const Arguments& rule : neighbour.rules) Run(rule);
+      for (const Arguments& rule : neighbour.rules) Run(V4(), rule);
       const testing::SavedRules before_v6 = Saved(V6());
       const Act act = CleanUpKubeProxy(As(minor));
       EXPECT_EQ(act.ok, !neighbour.fails(minor)) << act.error;

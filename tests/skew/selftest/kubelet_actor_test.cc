@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+//
+// Who keeps kubelet's chains: a kubelet, against captured calls, and the agent in its place.
+#include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -11,18 +14,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "tests/skew/actors/third_parties.h"
 #include "tests/skew/selftest/actor_fixture.h"
+#include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::ProgramResult;
 
 constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
@@ -36,7 +36,6 @@ class KubeletActorTest : public ActorTest {
 
 TEST_P(KubeletActorTest, WritesBothFamiliesAndItsCanaries) {
   const std::unique_ptr<NodeAgent> kubelet = New(24);
-  EXPECT_EQ(kubelet->name(), "kubelet 1.24");
   EXPECT_TRUE(Went(kubelet->Start()));
   for (const testing::Iptables& iptables : {V4(), V6()}) {
     const testing::SavedRules saved = Saved(iptables);
@@ -77,6 +76,21 @@ TEST_P(KubeletActorTest, From1_21ItGivesUpOnAFamilyWhoseFirstSyncFailed) {
       NewKubelet({.version = KubeletOf(19), .iptables = missing});
   EXPECT_THAT(older->Start().error, HasSubstr("canary"));
   EXPECT_FALSE(older->Tick().ok);
+}
+
+TEST_P(KubeletActorTest, WithAnotherIptablesInAChrootWritesToTheSameKernel) {
+  for (const char* release : {"bullseye", "trixie"}) {
+    IptablesChoice other = Choice();
+    other.chroot_dir = testing::ChrootDir(release);
+    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(24), .iptables = other})->Start()));
+    const testing::SavedRules before = Saved(V4());
+    EXPECT_TRUE(before.HasChain("nat", "KUBE-MARK-DROP"));
+    // Its own rules come out of the round trip as they went in.
+    EXPECT_TRUE(Went(SaveAndRestore(other)));
+    EXPECT_EQ(Saved(V4()), before) << release;
+    EXPECT_TRUE(Went(FlushEverything(other)));
+    EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+  }
 }
 
 std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const char* program) {
@@ -187,6 +201,113 @@ INSTANTIATE_TEST_SUITE_P(Generations, CapturedKubeletTest, ::testing::Values(32,
                          [](const auto& row) { return absl::StrCat("V1_", row.param); });
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeletActorTest, ::testing::ValuesIn(testing::kBothModes),
+                         ModeName);
+
+// ---- the agent in its place ----
+
+class AgentDaemonActorTest : public ActorTest {
+ protected:
+  static AgentDaemonSettings As(const KubeletVersion& version) {
+    return {.program = AgentProgram(), .version = version, .mode = GetParam()};
+  }
+};
+
+TEST_P(AgentDaemonActorTest, TheGateIsGivenWhereTheVersionHasIt) {
+  for (const KubeletVersion& version : {KubeletOf(26, true), KubeletOf(29), KubeletOf(34)}) {
+    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(version));
+    EXPECT_TRUE(Went(agent->Start())) << ToString(version);
+    EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP")) << ToString(version);
+    EXPECT_TRUE(Went(agent->Stop()));
+  }
+  // What is older than 1.24 is done as 1.24.
+  for (const KubeletVersion& version : {KubeletOf(27, false), KubeletOf(17)}) {
+    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(version));
+    EXPECT_TRUE(Went(agent->Start())) << ToString(version);
+    EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP")) << ToString(version);
+    EXPECT_TRUE(Went(agent->Stop()));
+  }
+}
+
+TEST_P(AgentDaemonActorTest, SettlesWhenWhatOthersTookAwayIsBackAndNotBefore) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
+  EXPECT_TRUE(Went(agent->Start()));
+  const testing::SavedRules before = Saved(V4());
+  const testing::SavedRules before_v6 = Saved(V6());
+  for (const char* table : {"nat", "filter", "mangle"}) {
+    EXPECT_TRUE(Went(FlushTable(Choice(), table)));
+    EXPECT_TRUE(Went(agent->Settle()));
+    EXPECT_EQ(Saved(V4()), before) << table;
+    EXPECT_EQ(Saved(V6()), before_v6) << table;
+  }
+  EXPECT_TRUE(Went(FlushEverything(Choice())));
+  // What it did stands before its log says so.
+  EXPECT_TRUE(testing::WaitUntil([&] {
+    const Act settled = agent->Settle();
+    EXPECT_TRUE(Went(settled));
+    return std::any_of(settled.done.begin(), settled.done.end(),
+                       [](const std::string& done) { return absl::StartsWith(done, "Repaired "); });
+  }));
+  EXPECT_EQ(Saved(V4()), before);
+  EXPECT_EQ(Saved(V6()), before_v6);
+}
+
+TEST_P(AgentDaemonActorTest, DoesNotSettleWhileItCannotPutThingsRight) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
+  EXPECT_TRUE(Went(agent->Start()));
+  // As one that hangs.
+  const pid_t pid = [] {
+    const testing::ProgramResult found = testing::RunProgram(
+        {"/usr/bin/pgrep", "--parent", std::to_string(getpid()), "kube-iptables"});
+    return static_cast<pid_t>(std::atoi(found.out.c_str()));
+  }();
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGSTOP);
+  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
+  const Act settled = agent->Settle();
+  EXPECT_FALSE(settled.ok);
+  EXPECT_THAT(settled.error, AllOf(HasSubstr("not settled"), HasSubstr("KUBE-MARK-DROP")));
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(Went(agent->Settle()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+}
+
+TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(28)));
+  EXPECT_TRUE(Went(agent->Start()));
+  StartKubelet(26);
+  EXPECT_TRUE(Went(agent->Settle()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+  const Act tick = agent->Tick();
+  EXPECT_TRUE(Went(tick));
+  EXPECT_THAT(tick.done, Contains(StartsWith("Retired ")));
+  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+  EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-MASQ"));
+}
+
+TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {
+  StartKubelet(26);
+  const testing::SavedRules before = Saved(V4());
+  AgentDaemonSettings settings = As(KubeletOf(28));
+  settings.retire = false;
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_TRUE(Went(agent->Tick()));
+  EXPECT_EQ(Saved(V4()), before);
+}
+
+TEST_P(AgentDaemonActorTest, SaysWhyItDoesNotStart) {
+  AgentDaemonSettings settings = As(KubeletOf(24));
+  settings.program = "/bin/false";
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  const Act started = agent->Start();
+  EXPECT_FALSE(started.ok);
+  EXPECT_THAT(started.error, HasSubstr("ended with 1"));
+  EXPECT_FALSE(agent->Settle().ok);
+  EXPECT_FALSE(agent->Tick().ok);
+  EXPECT_FALSE(agent->Stop().ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, AgentDaemonActorTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 
 }  // namespace

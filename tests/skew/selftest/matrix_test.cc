@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The program as a user runs it: a sample of the matrix, and all of it (long).
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <filesystem>
@@ -19,20 +17,15 @@
 #include "tests/interop/agent_fixture.h"
 #include "tests/skew/selftest/matrix_run.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::Pair;
 using testing::ProgramResult;
-using ::testing::UnorderedElementsAre;
 
 std::string Chroots() {
   return std::filesystem::path(testing::ChrootDir("bullseye")).parent_path().string();
@@ -57,6 +50,8 @@ constexpr SampleRow kSample[] = {
      "known failure"},
     {"TheDropOfAGateOffKubeletIsWipedAndTheAgentsIsNot",
      "^boot/kubelet-1.26/proxy-1.27/third-parties/nft/", "boot", "known failure", "sound"},
+    {"AndOnLegacyIptablesToo", "^boot/kubelet-1.26/proxy-1.27/third-parties/legacy/", "boot",
+     "known failure", "sound"},
     {"AnUpgradeInPlaceIsSound", "^upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/",
      "upgrade-kubelet-first", "sound", "sound"},
     {"AFlushIsRepaired", "^flush/kubelet-1.24/proxy-1.24/legacy/", "flush", "known failure",
@@ -114,11 +109,15 @@ INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
 
 // ---- ConnLabelMarking ----
 
-TEST(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
-  const Matrix matrix({"--cells=kubelet-1.27/.*/nft/", "--paths=label-flip"}, KIPT_AGENT_PROGRAM);
+class LabelFlipTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
+  const std::string of_mode = absl::StrCat("/", GetParam(), "/agent");
+  const Matrix matrix({absl::StrCat("--cells=kubelet-1.27/.*", of_mode), "--paths=label-flip"},
+                      KIPT_AGENT_PROGRAM);
   EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
-  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27/nft/agent";
-  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays/nft/agent";
+  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27" + of_mode;
+  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays" + of_mode;
   EXPECT_THAT(matrix.Verdicts(), UnorderedElementsAre(Pair(flip, "sound"), Pair(stays, "sound")));
   EXPECT_THAT(matrix.Outcomes(flip)["label-drop-forwarded/tcp/ipv6"],
               ElementsAre("served", "served", "dropped", "dropped", "served", "served", "served"));
@@ -138,6 +137,9 @@ TEST(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
     EXPECT_GT(others.size(), 60U) << cell;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, LabelFlipTest, ::testing::Values("nft", "legacy"),
+                         [](const auto& row) { return std::string(row.param); });
 
 // ---- all of it ----
 
@@ -230,18 +232,6 @@ TEST(SkewProgramTest, SaysWhatItLeftOut) {
               HasSubstr("Left out:\n  - 1 cell: no iptables of Debian's release trixie"));
   EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound, 0 known failure, 0 unexpected, 0 broken, 1 "
                                     "left out"));
-}
-
-TEST(SkewProgramTest, AdvisesByItsExitCode) {
-  const auto advise = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {KIPT_SKEW_PROGRAM, "advise"});
-    return testing::RunProgram(arguments);
-  };
-  const ProgramResult safe = advise({"--from=1.28", "--to=1.29"});
-  EXPECT_EQ(safe.exit_code, 0) << safe;
-  const ProgramResult unsafe = advise({"--from=1.24", "--to=1.27", "--proxy=1.24"});
-  EXPECT_EQ(unsafe.exit_code, 2) << unsafe;
-  EXPECT_THAT(unsafe.out, HasSubstr("KUBE-MARK-DROP"));
 }
 
 TEST(SkewProgramTest, ListsItsCellsAsNobodyToo) {

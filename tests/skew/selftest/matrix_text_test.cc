@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The matrix as people and CI systems read it without a browser.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <regex>
 #include <string>
@@ -12,12 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/selftest/sample_matrix.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 MatrixReport SmallMatrix() {
   MatrixReport report{.kernel = "6.18.5",

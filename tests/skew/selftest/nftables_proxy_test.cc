@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kube-proxy's switch to nftables mode and back, next to kubelet.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,31 +9,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 class NftablesProxyTest : public ActorTest {
  protected:
-  static ProxyActorSettings As(int minor, ProxyMode mode) {
-    return {.version = {{1, minor}, mode},
-            .iptables = Choice(),
-            .pod_cidr_v4 = "10.180.0.0/16",
-            .node_ip_v4 = "192.168.50.2",
-            .node_ip_v6 = "fd00:50::2"};
-  }
   static std::unique_ptr<ServiceProxy> Start(int minor, ProxyMode mode) {
     std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, mode));
-    const std::vector<ServicePort> services = ServicesOf(Fixture::kA);
-    EXPECT_TRUE(Went(proxy->Start(services, {})));
+    EXPECT_TRUE(Went(proxy->Start(ServicesOf(Fixture::kA), {})));
     return proxy;
   }
   static std::string Tables() { return testing::RunProgram({kNft, "list", "tables"}).out; }
@@ -56,14 +42,13 @@ class NftablesProxyTest : public ActorTest {
 TEST_P(NftablesProxyTest, RemovesWhatIptablesModeLeftAndTheOtherWayRound) {
   for (const int minor : {31, 36}) {
     SCOPED_TRACE(minor);
-    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
+    StartKubelet(minor);
     const std::unique_ptr<ServiceProxy> first = Start(minor, ProxyMode::kIptables);
     const std::vector<std::string> v4 = InAnyOrder(V4());
     const std::vector<std::string> v6 = InAnyOrder(V6());
     EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
 
     const std::unique_ptr<ServiceProxy> second = Start(minor, ProxyMode::kNftables);
-    EXPECT_EQ(second->name(), absl::StrCat("kube-proxy 1.", minor, " nftables"));
     EXPECT_THAT(Tables(), HasSubstr("table ip kube-proxy\n"));
     EXPECT_THAT(Tables(), HasSubstr("table ip6 kube-proxy\n"));
     if (GetParam() == IptablesMode::kNft) {

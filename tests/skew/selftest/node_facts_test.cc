@@ -4,19 +4,22 @@
 // against the text of KEP-3178.
 #include "tests/skew/matrix/node_facts.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "tests/skew/matrix/expectations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/matrix/judge.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::IpFamily;
 
 using Act = std::function<void(FamilyFacts&)>;
@@ -213,6 +216,49 @@ TEST(NodeFactsTest, LeaveNothingToRetireBesideAKubeletThatKeepsItsChains) {
   AgentRetires({{1, 27}, {}}, facts);
   EXPECT_FALSE(facts.mark_drop_exists);
   EXPECT_FALSE(facts.drop_rule);
+}
+
+// What the table "Version skew" of deploy/upgrades.md has for a pair.
+std::string SkewOf(const KubeletVersion& kubelet, int proxy) {
+  const auto lets_through = [&](IpFamily family) {
+    FamilyFacts facts;
+    facts.family = family;
+    KubeletSyncs(kubelet, facts);
+    ProxySyncsFully({{1, proxy}}, true, facts);
+    return Expect(facts, Named(kRefused, family)).expected != Outcome::kDropped;
+  };
+  if (lets_through(kV4)) return "D";
+  if (lets_through(kV6)) return "6";
+  return IsAllowed(kubelet.version, {1, proxy}) ? "ok" : "u";
+}
+
+TEST(UpgradesDocumentTest, SaysOfEachPairWhatTheFactsSay) {
+  std::ifstream file(KIPT_TESTS_DIR "/../deploy/upgrades.md");
+  // The versions of each column; the first names kubelet's.
+  std::vector<std::string> columns;
+  int compared = 0;
+  for (std::string line; std::getline(file, line);) {
+    const bool heads = absl::StartsWith(line, "| kubelet, or ");
+    if (!heads && columns.empty()) continue;
+    if (line.empty()) break;
+    const std::vector<std::string> cells = absl::StrSplit(
+        absl::StrReplaceAll(line, {{"*", ""}, {"1.", ""}, {"kube-proxy ", ""}}), " | ");
+    if (heads) columns = cells;
+    int kubelet = 0;
+    if (!absl::SimpleAtoi(cells[0].substr(2, 2), &kubelet)) continue;
+    std::optional<bool> gate;
+    if (absl::StrContains(cells[0], "gate")) gate = absl::StrContains(cells[0], "gate on");
+    for (size_t i = 1; i < cells.size(); ++i) {
+      for (const absl::string_view proxy : absl::StrSplit(columns[i], ", ")) {
+        int minor = 0;
+        ASSERT_TRUE(absl::SimpleAtoi(proxy.substr(0, 2), &minor)) << proxy;
+        const std::string written = cells[i].substr(0, cells[i].find(' '));
+        EXPECT_EQ(written, SkewOf({{1, kubelet}, gate}, minor)) << line << " " << proxy;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GE(compared, 110);
 }
 
 TEST(BadnessTest, HoldsWhatIsLetThroughForWorst) {

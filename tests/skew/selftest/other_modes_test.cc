@@ -2,11 +2,6 @@
 //
 // The generators of kube-proxy's other modes: nftables mode against captures, and what the kernel
 // made of it; IPVS mode, of which nothing was captured, against rulesets that were written by hand.
-#include "tests/skew/kube_proxy/other_modes.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -17,18 +12,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/skew/kube_proxy/nftables_rules.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/skew/selftest/proxy_kernel_fixture.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::IpFamily;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::ProgramResult;
 
 struct NftablesVersion {
@@ -86,11 +79,6 @@ TEST_P(NftablesTextTest, ALaterSyncOfOneEndpointGoneIsWhatTheRealOneWrote) {
   EXPECT_EQ(
       Comparable(NftablesPartialSync(Settings(GetParam().minor, IpFamily::kIpv4), after, before)),
       Comparable(ReadOwnCapture(absl::StrCat(GetParam().change, "-A-v4.nftables.change.input"))));
-}
-
-TEST_P(NftablesTextTest, ALaterSyncWithNothingChangedWritesNothing) {
-  const ProxySettings settings = Settings(GetParam().minor, IpFamily::kIpv4);
-  EXPECT_EQ(NftablesPartialSync(settings, ServicesOf(Fixture::kB), ServicesOf(Fixture::kB)), "");
 }
 
 std::string VersionName(const ::testing::TestParamInfo<NftablesVersion>& row) {

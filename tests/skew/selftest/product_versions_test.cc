@@ -18,19 +18,13 @@
 #include "agent/detect/capabilities.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/skew/versions/traits.h"
+#include "tests/skew/versions/versions.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::skew {
 namespace {
 
 using testing::IpFamily;
-
-std::vector<int> Minors(Version first) {
-  std::vector<int> minors;
-  for (int minor = first.minor; minor <= kNewest.minor; ++minor) minors.push_back(minor);
-  return minors;
-}
 
 TEST(ProductVersionsTest, KnowsTheSameReleases) {
   EXPECT_EQ(featuregates::kNewestKnownRelease, kNewest);
@@ -40,7 +34,7 @@ TEST(ProductVersionsTest, KnowsTheSameReleases) {
 }
 
 TEST(ProductVersionsTest, HasTheGateAsEachReleaseHasIt) {
-  for (const int minor : Minors(featuregates::kOldestEmulatedVersion)) {
+  for (int minor = featuregates::kOldestEmulatedVersion.minor; minor <= kNewest.minor; ++minor) {
     SCOPED_TRACE(minor);
     const Version version = {1, minor};
     const auto gates =
@@ -60,7 +54,7 @@ TEST(ProductVersionsTest, HasTheGateAsEachReleaseHasIt) {
 }
 
 TEST(ProductVersionsTest, TakesTheFlagsForBitsAsEachReleaseDoes) {
-  for (const int minor : Minors(featuregates::kOldestEmulatedVersion)) {
+  for (int minor = featuregates::kOldestEmulatedVersion.minor; minor <= kNewest.minor; ++minor) {
     agent::Flags flags;
     flags.emulated_version = absl::StrCat("1.", minor);
     flags.iptables_drop_bit = 5;

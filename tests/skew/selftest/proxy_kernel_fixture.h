@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/kubelet_sequence.h"
@@ -33,18 +34,7 @@ class ProxyKernelTest : public testing::NetnsTest {
   }
 
   static void Ensure(const testing::Iptables& iptables, const std::vector<ProxyJump>& jumps) {
-    for (const ProxyJump& jump : jumps) {
-      EnsureChain(iptables, jump.table, jump.chain);
-      Lines rule = {jump.base_chain, "-t", jump.table};
-      rule.insert(rule.end(), jump.match.begin(), jump.match.end());
-      rule.insert(rule.end(), {"-j", jump.chain});
-      Lines check = rule;
-      check.insert(check.begin(), "-C");
-      if (iptables.Run(check).exit_code == 0) continue;
-      rule.insert(rule.begin(), "-I");
-      const testing::ProgramResult inserted = iptables.Run(rule);
-      EXPECT_EQ(inserted.exit_code, 0) << inserted;
-    }
+    EXPECT_EQ(testing::RunKubelet(iptables, StepsOf(jumps)).error, "");
   }
 
   // 1: it stands.

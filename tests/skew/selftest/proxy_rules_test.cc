@@ -3,19 +3,16 @@
 // The texts of the generator against what the real kube-proxy was seen to write.
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::Contains;
 using testing::IpFamily;
 
 class CapturedTextTest : public ::testing::TestWithParam<CapturedVersion> {
@@ -139,13 +136,6 @@ TEST(StaleChainTest, IsDeletedByVersionsThatKnowItsPrefix) {
     EXPECT_EQ(absl::StrContains(text, row.chain + " - [0:0]\n"), row.deletes) << row.name;
     EXPECT_EQ(absl::StrContains(text, "-X " + row.chain + "\n"), row.deletes) << row.name;
   }
-}
-
-TEST(ProxyRulesTest, ChainsThatAreStillNeededAreNotDeleted) {
-  const ProxySettings settings = CapturedSettings({1, 25}, IpFamily::kIpv4);
-  const std::vector<ServicePort> services = ServicesOf(Fixture::kA);
-  EXPECT_EQ(FullSync(settings, services, {ServiceChain("KUBE-SVC-", services[0])}),
-            FullSync(settings, services));
 }
 
 TEST(PartialSyncTest, WritesTheChainsOfAllPortsOfAServiceOfWhichOneHasChanged) {

@@ -3,8 +3,6 @@
 // Nodes on which everything works: every generation of kube-proxy with a kubelet that may run next
 // to it, in either order. The agent changes nothing that kube-proxy writes, adds only what an older
 // kubelet lacks, and reports nothing.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,11 +17,11 @@
 #include "absl/strings/str_cat.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
 
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 struct SoundNode {
@@ -52,7 +50,7 @@ std::vector<SoundNode> SoundNodes(bool gate) {
       const bool settable = Does({1, minor}, Trait::kGateSettable);
       const KubeletVersion kubelet =
           KubeletOf(minor, settable ? std::optional<bool>(gate) : std::nullopt);
-      if (!IsAllowed(kubelet.version, version).allowed) continue;
+      if (!IsAllowed(kubelet.version, version)) continue;
       nodes.push_back({kubelet, proxy, true});
       nodes.push_back({kubelet, proxy, false});
     }
@@ -113,7 +111,9 @@ class SoundNodeTest : public testing::AgentTest,
   // kube-proxy that drops packets only while the gate is off.
   static std::set<std::string> ProblemsOf(const SoundNode& node) {
     std::set<std::string> kinds;
-    if (MarksToDrop(node.proxy)) kinds.insert("KubeProxyUsesMarkDrop");
+    const Trait marks =
+        node.proxy.mode == ProxyMode::kIpvs ? Trait::kIpvsDropsByMarkDrop : Trait::kDropsByMarkDrop;
+    if (Does(node.proxy.version, marks)) kinds.insert("KubeProxyUsesMarkDrop");
     if (!Does(node.kubelet.version, Trait::kMartianRule)) kinds.insert("RouteLocalnetExposed");
     if (!Does(node.kubelet.version, Trait::kKubeletIpv6)) kinds.insert("FamilySkipped");
     return kinds;

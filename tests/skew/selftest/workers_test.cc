@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/skew/matrix/workers.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,13 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/skew/matrix/run_cell.h"
 #include "tests/support/background_program.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<Cell> ThreeCells() {
   std::vector<Cell> cells(3);
@@ -40,21 +35,9 @@ std::vector<CellReport> RunThree(const CellRunner& run, int jobs = 2) {
   return RunCells(ThreeCells(), jobs, absl::Seconds(2), run, [](const CellReport& /*cell*/) {});
 }
 
-TEST(WorkersTest, GiveTheReportsInTheOrderOfTheCells) {
-  const std::vector<CellReport> reports = RunThree([](const Cell& cell) {
-    // The first is the slowest.
-    usleep(cell.pair.kubelet.version.minor == 24 ? 200'000 : 0);
-    return Plain(cell);
-  });
-  ASSERT_EQ(reports.size(), 3U);
-  EXPECT_THAT(
-      (std::vector<std::string>{reports[0].kubelet, reports[1].kubelet, reports[2].kubelet}),
-      ElementsAre("1.24", "1.25", "1.26"));
-}
-
-TEST(WorkersTest, TellOfEachWhenItIsDone) {
+TEST(WorkersTest, TellOfEachWhenItIsDoneAndGiveTheReportsInTheOrderOfTheCells) {
   std::vector<std::string> done;
-  RunCells(
+  const std::vector<CellReport> reports = RunCells(
       ThreeCells(), 3, absl::Seconds(5),
       [](const Cell& cell) {
         usleep(static_cast<useconds_t>(26 - cell.pair.kubelet.version.minor) * 200'000);
@@ -62,6 +45,9 @@ TEST(WorkersTest, TellOfEachWhenItIsDone) {
       },
       [&done](const CellReport& cell) { done.push_back(cell.kubelet); });
   EXPECT_THAT(done, ElementsAre("1.26", "1.25", "1.24"));
+  std::vector<std::string> in_order;
+  for (const CellReport& report : reports) in_order.push_back(report.kubelet);
+  EXPECT_THAT(in_order, ElementsAre("1.24", "1.25", "1.26"));
 }
 
 TEST(WorkersTest, OutliveACellThatDies) {

@@ -7,17 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace kipt::skew {
-namespace {
-
-SkewVerdict Minors(int between, int allowed, const char* page) {
-  return {between <= allowed,
-          absl::StrCat("the skew policy ", page, " lets kubelet and kube-proxy be ",
-                       allowed == 0 ? "of the same minor version only"
-                                    : absl::StrCat("up to ", allowed, " minor versions apart"))};
-}
-
-}  // namespace
-
 std::vector<Version> AllVersions() {
   std::vector<Version> versions;
   for (int minor = kOldest.minor; minor <= kNewest.minor; ++minor) versions.push_back({1, minor});
@@ -46,33 +35,11 @@ std::string ToString(const KubeletVersion& kubelet) {
   return absl::StrCat(text, *kubelet.ownership_cleanup ? " gate on" : " gate off");
 }
 
-const char* NameOf(ProxyMode mode) {
-  switch (mode) {
-    case ProxyMode::kIptables:
-      return "iptables";
-    case ProxyMode::kIpvs:
-      return "ipvs";
-    case ProxyMode::kNftables:
-      return "nftables";
-  }
-  return "";
-}
-
 std::string ToString(const ProxyVersion& proxy) {
-  const std::string text = featuregates::ToString(proxy.version);
-  return proxy.mode == ProxyMode::kIptables ? text : absl::StrCat(text, " ", NameOf(proxy.mode));
-}
-
-bool MarksToDrop(const ProxyVersion& proxy) {
-  switch (proxy.mode) {
-    case ProxyMode::kIptables:
-      return Does(proxy.version, Trait::kDropsByMarkDrop);
-    case ProxyMode::kIpvs:
-      return Does(proxy.version, Trait::kIpvsDropsByMarkDrop);
-    case ProxyMode::kNftables:
-      break;
-  }
-  return false;
+  // In the order of the enumeration.
+  constexpr const char* kModes[] = {"", " ipvs", " nftables"};
+  return absl::StrCat(featuregates::ToString(proxy.version),
+                      kModes[static_cast<size_t>(proxy.mode)]);
 }
 
 // With its gate turned the other way a kubelet does as those do that have it that way by default.
@@ -85,37 +52,23 @@ KubeletVersion GenerationOf(const KubeletVersion& kubelet) {
 }
 
 ProxyVersion GenerationOf(const ProxyVersion& proxy) {
-  switch (proxy.mode) {
-    case ProxyMode::kIptables:
-      return {FirstLike(Component::kIptablesProxy, proxy.version), proxy.mode};
-    case ProxyMode::kIpvs:
-      return {FirstLike(Component::kIpvsProxy, proxy.version), proxy.mode};
-    case ProxyMode::kNftables:
-      break;
-  }
-  // Older ones do not have the mode.
+  // In the order of the enumeration.
+  constexpr Component kModes[] = {Component::kIptablesProxy, Component::kIpvsProxy,
+                                  Component::kNftablesProxy};
+  // Older ones do not have nftables mode.
   const Version first = {1, RowOf(Trait::kNftablesMode).first};
-  return {FirstLike(Component::kNftablesProxy, std::max(proxy.version, first)), proxy.mode};
+  const bool older = proxy.mode == ProxyMode::kNftables && proxy.version < first;
+  return {FirstLike(kModes[static_cast<size_t>(proxy.mode)], older ? first : proxy.version),
+          proxy.mode};
 }
 
-SkewVerdict IsAllowed(Version kubelet, Version proxy) {
-  const Version newer = std::max(kubelet, proxy);
+bool IsAllowed(Version kubelet, Version proxy) {
   const int between = std::abs(kubelet.minor - proxy.minor);
-  if (newer < Version{1, 19}) {
-    SkewVerdict verdict = Minors(between, 0, "");
-    verdict.because =
-        "up to 1.18 no policy was written down for the two: the same minor version is taken to be "
-        "allowed";
-    return verdict;
-  }
-  if (newer < Version{1, 27}) return Minors(between, 0, "of 1.19 to 1.26");
-  if (newer < Version{1, 28}) return Minors(between, 2, "of 1.27");
-  // The same holds for kube-proxy, and the newer of the two is no newer than the API server.
-  const int behind = MinorsBehindServer(std::min(kubelet, proxy));
-  return Minors(between, behind,
-                behind == 2 ? "since 1.28, where one of them is older than 1.25," : "since 1.28");
+  // Up to 1.18 no policy was written down for the two.
+  if (std::max(kubelet, proxy) < Version{1, 27}) return between == 0;
+  if (std::max(kubelet, proxy) < Version{1, 28}) return between <= 2;
+  // Neither may be further behind the API server, and the newer of the two is no newer than that.
+  return between <= (std::min(kubelet, proxy) < Version{1, 25} ? 2 : 3);
 }
-
-int MinorsBehindServer(Version kubelet) { return kubelet < Version{1, 25} ? 2 : 3; }
 
 }  // namespace kipt::skew

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the formats of a report share: tables, sentences, names, and the page's data.
+#ifndef KIPT_TESTS_SKEW_REPORT_REPORT_PARTS_H_
+#define KIPT_TESTS_SKEW_REPORT_REPORT_PARTS_H_
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/skew/node/test_node.h"
+#include "tests/skew/report/matrix_report.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// A matrix as tables: one per path, iptables mode and company.
+
+// One pair of versions, on one path and in one mode. Null: no such cell was run. Both point into
+// the report, whose cells they are.
+struct GridPair {
+  size_t row = 0;
+  size_t column = 0;
+  const CellReport* a = nullptr;
+  const CellReport* b = nullptr;
+
+  // Either; they agree in all that is not the side's.
+  const CellReport& any() const { return a != nullptr ? *a : *b; }
+};
+
+struct Grid {
+  std::string path;
+  std::string mode;
+  // What stands in the cells' ids between kube-proxy and the mode, "third-parties", or nothing.
+  std::string company;
+  // Generations of kubelet, and of kube-proxy: by mode, "ipvs" behind iptables, then by version.
+  std::vector<std::string> rows = {};
+  std::vector<std::string> columns = {};
+  // Ordered by row, then column. A place without one was not run; no place has two.
+  std::vector<GridPair> pairs = {};
+
+  // "fresh boot", "fresh boot, third parties".
+  std::string Title() const;
+};
+
+// Paths and companies in the order of the report. `report` must outlive what is returned.
+std::vector<Grid> GridsOf(const MatrixReport& report);
+
+// "lb-refused/udp/ipv4: expected dropped, got reached the host (from refused client to ...)".
+std::string Sentence(const Check& check);
+std::string Sentence(const StreamCheck& stream);
+// "10.180.0.1:80", "[fd00::1]:80".
+std::string Destination(const Probe& probe);
+// "pod a 31, pod b 35".
+std::string ReceiversText(const ProbeResult& result);
+// "1.9 s", "2 min 5 s".
+std::string Duration(double seconds);
+
+struct Finding {
+  // The step's name.
+  std::string step;
+  std::string text;
+};
+// All in which the cell is not as expected, in order.
+std::vector<Finding> UnexpectedOf(const CellReport& cell);
+
+// `text` in lines of at most `columns` bytes, each ended by a newline: the first begins with
+// `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
+// within a word that is longer than a line.
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
+                    size_t columns = 100);
+
+// Enumerations in JSON: the names that people read.
+
+inline const char* WireName(Outcome outcome) { return NameOf(outcome); }
+inline const char* WireName(Place place) { return NameOf(place); }
+inline const char* WireName(Protocol protocol) { return NameOf(protocol); }
+inline const char* WireName(testing::IpFamily family) {
+  return family == testing::IpFamily::kIpv4 ? "ipv4" : "ipv6";
+}
+inline const char* WireName(ProbeKind kind) {
+  return kind == ProbeKind::kConnect ? "connect" : "martian";
+}
+
+// All values of the argument's type.
+constexpr auto AllOf(Outcome) {
+  return std::array{
+      Outcome::kServed,      Outcome::kServedMasqueraded, Outcome::kDropped, Outcome::kRejected,
+      Outcome::kReachedHost, Outcome::kForwarded,         Outcome::kLost,    Outcome::kOther};
+}
+constexpr auto AllOf(Place) { return std::to_array(kAllPlaces); }
+constexpr auto AllOf(Protocol) { return std::array{Protocol::kTcp, Protocol::kUdp}; }
+constexpr auto AllOf(testing::IpFamily) {
+  return std::array{testing::IpFamily::kIpv4, testing::IpFamily::kIpv6};
+}
+constexpr auto AllOf(ProbeKind) { return std::array{ProbeKind::kConnect, ProbeKind::kMartian}; }
+
+// The matrix as the page's script wants it (page_read.js), in ASCII: compact, because a matrix says
+// the same thing many times.
+//
+//   strings  every text that checks and streams name by its index; 0 is ""
+//   probes   [name, family, protocol, from, to, connections, kind]
+//   checks   [probe, state, got, expected, sound, sent, received, receivers, seen source, dropped
+//            by, detail, because, complaint], zeros at the end left out; texts as indexes of
+//            `strings`
+//   lists    the checks of a step, as indexes of `checks`
+//   lines    lines of rules, "# IPv4, nft" above the tables that are that
+//   rules    what stood after a step, as indexes of `lines`
+//   cells    each with its steps, whose `checks` is an index of `lists`, and `rules` one of
+//   `rules`;
+//            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
+//            other, longest gap, rule, bad, allowed, because]
+//   leftOut  [id, why] of each cell that was not run
+//   grids    each pair is [row, column, A's cell, B's], -1 where there is none
+//
+// A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.
+std::string PageData(const MatrixReport& report);
+
+// Lines of iptables-save without what differs from run to run: counters, and its own comments, in
+// which there are dates.
+std::vector<std::string> RuleLines(const std::string& rules);
+
+// The files page.* of this folder, whole, as the build puts them into the program (page.cmake):
+// kPageHtml has @STYLE@, @DATA@ and @SCRIPT@ where the others go.
+extern const char kPageHtml[];
+extern const char kPageStyle[];
+extern const char kPageScript[];
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_REPORT_REPORT_PARTS_H_
