@@ -33,7 +33,7 @@ class Steps(Base):
         pathlib.Path("/proc/sys/net/ipv4/conf/all/route_localnet").write_text("1")
         self.flush()
         self.after_flush(**wrong)
-        say(f"  no program makes the chains: {', '.join(wrong)}: {len(wrong)} fail open")
+        say(f"  no program makes the chains; what fails open: {', '.join(wrong)}")
 
     def step_observe(self):
         before = self.owned()
@@ -148,7 +148,7 @@ class Steps(Base):
         self.flush()
         self.after_flush(**self.release["fails open"])
         fails = ", ".join(self.release["fails open"]) or "nothing"
-        say(f"  gate on, flushed: {fails} fails open (deploy/upgrades.md, D), and martian packets are dropped")
+        say(f"  gate on, flushed; what fails open (deploy/upgrades.md, D): {fails}; martian packets are dropped")
         self.agent(**off)
         say(f"  gate off again: {self.packets.judge(30)} are right; {stream.right} connections were right")
 
