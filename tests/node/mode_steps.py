@@ -111,8 +111,8 @@ class ModeSteps(Base):
         if (heard := self.packets.answers()["node to service"]).startswith("a "):
             raise Failure(f"kube-proxy serves again in {mode} mode, without a restart: {heard}")
         restart()
-        say(f"  {mode} mode: no service 30 s after --cleanup, {self.packets.judge(60)} kinds of packets are right after "
-            "a restart of kube-proxy")
+        say(f"  {mode} mode: no service 30 s after --cleanup; kube-proxy restarted: {self.packets.judge(60)} kinds of "
+            "packets are right")
 
     def step_to_nftables_and_back(self):
         """What `audit --before=kube-proxy-nftables` predicts happens, and nothing else."""
@@ -132,6 +132,8 @@ class ModeSteps(Base):
         self.compare(predicted, before)
         run("iptables", "-D", *firewall)
         say(f"  without that firewall: {self.packets.judge(30)} kinds of packets are right in nftables mode")
+        if (said := self.ask_agent("/readyz")) != "ok":
+            raise Failure(f"the agent is not ready in nftables mode: {said}")
         self.after_a_flush(predicted)
         self.proxy()
         self.packets.judge(60)
