@@ -38,7 +38,7 @@ class ModeSteps(Base):
 
     def cleanable(self):
         """The host port is one that --cleanup of this release gets along with."""
-        if self.release["cleanup beside foreign jumps"]:
+        if self.release["cleanup despite foreign jumps"]:
             return contextlib.nullcontext()
         return self.host_port(None)
 
@@ -157,7 +157,7 @@ class ModeSteps(Base):
         after = self.heard()
         happened = {kind for kind in SHOWN_BY if before[kind].startswith("a ") and not after[kind].startswith("a ")}
         known = set(SHOWN_BY)
-        if not self.release["cleanup beside foreign jumps"]:
+        if not self.release["cleanup despite foreign jumps"]:
             known.add("CleanupBlocked")
             happened |= {"CleanupBlocked"} if self.lines_of_proxy() else set()
         say(f"  happened: {', '.join(sorted(happened))}")

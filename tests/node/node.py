@@ -23,7 +23,6 @@ CLIENT = "192.0.2.20"
 BANNED = "192.0.2.66"
 GATEWAY = "10.244.0.1"
 BUSYBOX = "localhost/busybox:1"
-CGROUP_V2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
 
 class Failure(Exception):
@@ -285,8 +284,7 @@ conf_dir = "/etc/cni/net.d"
                   "oomScoreAdj": 0, "enforceNodeAllocatable": [], "resolvConf": "",
                   # Else in /usr/libexec, which is the machine's.
                   "volumePluginDir": f"{self.work}/plugins",
-                  **({} if CGROUP_V2 else self.release["kubelet on cgroup v1"]),
-                  "registerNode": True, **self.settings}
+                  "registerNode": True, **self.release["kubelet settings"], **self.settings}
         path = self.write("kubelet.yaml", json.dumps(config))
         self.kubelet.start(
             str(self.programs / "kubelet"), f"--config={path}", f"--kubeconfig={self.access}",

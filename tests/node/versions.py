@@ -15,9 +15,9 @@ ROWS = (
     (20, "kubelet flags", ["--container-runtime=remote"]),
     # dockershim is gone.
     (24, "kubelet flags", []),
-    (20, "kubelet on cgroup v1", {}),
-    # Kubelet 1.35 and later refuses to start there.
-    (31, "kubelet on cgroup v1", {"failCgroupV1": False}),
+    (20, "kubelet settings", {}),
+    # 1.36 does not start on cgroup v1 without this. tests/node/run makes groups of v1 only.
+    (31, "kubelet settings", {"failCgroupV1": False}),
     # The oldest containerd that has the CRI.
     (20, "containerd", 1),
     (37, "containerd", 2),
@@ -25,14 +25,14 @@ ROWS = (
     (21, "endpoint slices", "discovery.k8s.io/v1"),
     (20, "endpoint's node", lambda node: {"topology": {"kubernetes.io/hostname": node}}),
     (21, "endpoint's node", lambda node: {"nodeName": node}),
-    # kubelet's chains, and what of them is damaged to see the judges fail. The gate IPTablesOwnershipCleanup is
-    # on from 1.27: what is left over is kube-proxy's, and the canary returns at kubelet's ticks.
+    # kubelet's chains that are compared, and the damage that the judges must see. The gate
+    # IPTablesOwnershipCleanup is on from 1.27: kubelet leaves the other chains to kube-proxy.
     (20, "chains", DEFAULT_CHAINS),
     (27, "chains", "FIREWALL|IPTABLES-HINT"),
     (20, "damage", ["iptables", "-t", "nat", "-F", "KUBE-MARK-MASQ"]),
     (27, "damage", ["iptables", "-F", "KUBE-FIREWALL"]),
-    # What kube-proxy cannot have dropped where no program fills KUBE-MARK-DROP (deploy/upgrades.md, "D"). Up to
-    # 1.23 it holds node ports by sockets that never answer. From 1.25 on it drops by itself.
+    # What kube-proxy does not drop where no program fills KUBE-MARK-DROP (deploy/upgrades.md, "D"). Up to 1.23 its
+    # own sockets accept connections to node ports, and never answer. From 1.25 on it needs no other program.
     (20, "fails open", {"client outside of the source ranges": "node", "policy Local, no local pod": ACCEPTED}),
     (24, "fails open", {"client outside of the source ranges": "node", "policy Local, no local pod": REFUSED}),
     (25, "fails open", {}),
@@ -40,8 +40,8 @@ ROWS = (
     (20, "martians pass", {}),
     (27, "martians pass", {"iptables": {"syncPeriod": "10s", "localhostNodePorts": False}}),
     # With another program's jump to KUBE-MARK-MASQ, --cleanup leaves all chains of nat and ends with 1.
-    (20, "cleanup beside foreign jumps", True),
-    (34, "cleanup beside foreign jumps", False),
+    (20, "cleanup despite foreign jumps", True),
+    (34, "cleanup despite foreign jumps", False),
     # A running kube-proxy watches its canary, which --cleanup then deletes.
     (20, "notices cleanup", False),
     (34, "notices cleanup", True),
