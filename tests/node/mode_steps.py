@@ -47,7 +47,7 @@ class ModeSteps(Base):
         done = subprocess.run([str(self.node.programs / "kube-proxy"), "--cleanup",
                                f"--config={self.node.proxy_config('cleanup.yaml')}"], capture_output=True, text=True,
                               check=False)
-        rest = self.lines_of_proxy()
+        rest = self.lines_of_proxy() + self.tables_of_proxy()
         if rest or done.returncode != 0:
             raise Failure(f"--cleanup: {done.returncode}, {len(rest)} lines left\n{done.stderr}")
 
@@ -60,8 +60,6 @@ class ModeSteps(Base):
         return [line for line in run("nft", "list", "tables").splitlines() if line.endswith(" kube-proxy")]
 
     def nftables(self):
-        if self.release["nftables"] is None:
-            raise CannotRun(f"kube-proxy {self.release['version']} has no nftables mode")
         self.proxy(**self.release["nftables"])
         until(self.node.proxy.tail, self.tables_of_proxy)
 
@@ -117,7 +115,7 @@ class ModeSteps(Base):
     def step_to_nftables_and_back(self):
         """What `audit --before=kube-proxy-nftables` predicts happens, and nothing else."""
         if self.release["nftables"] is None:
-            self.nftables()
+            raise CannotRun(f"kube-proxy {self.release['version']} has no nftables mode")
         self.agent()
         firewall = ["FORWARD", "-j", "DROP"]
         if "FirewallBypassed" in self.predicted():
