@@ -257,7 +257,7 @@ snapshotter = "native"
 bin_dir = "/usr/lib/cni"
 conf_dir = "/etc/cni/net.d"
 """)
-        self.containerd.start("/usr/bin/containerd", "--config", config)
+        self.containerd.start("containerd", "--config", config)
         until(self.containerd.tail, lambda: subprocess.run(
             ["ctr", "--namespace", "k8s.io", "containers", "list"], capture_output=True,
             check=False).returncode == 0)
