@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import ssl
@@ -26,6 +27,10 @@ BUSYBOX = "localhost/busybox:1"
 
 class Failure(Exception):
     """A step found something else than what it expected."""
+
+
+class CannotRun(Exception):
+    """This machine, or this release, does not have what the step is about."""
 
 
 SAID = []
@@ -133,15 +138,16 @@ def is_ready(pod):
 
 
 class Node:
-    """All programs of the node. What is in `settings` are kubelet's, for its next start."""
+    """All programs of the node. `settings` are kubelet's and `proxy_settings` kube-proxy's, for the next start."""
 
-    def __init__(self, work, programs, agent):
+    def __init__(self, work, programs, agent, release):
         self.work, self.programs, self.agent_program = pathlib.Path(work), pathlib.Path(programs), agent
+        self.release = release
         self.token = base64.b32encode(os.urandom(15)).decode()
         self.api = Api(self.token)
         for name in ("etcd", "kube-apiserver", "containerd", "kubelet", "kube-proxy", "agent"):
             setattr(self, name.split("-")[-1], Program(name, str(self.work / f"{name}.log")))
-        self.settings = {}
+        self.settings, self.proxy_settings = {}, {}
 
     # ---- network ----
 
@@ -178,7 +184,8 @@ class Node:
                 entry = tarfile.TarInfo(file)
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
-        run("ctr", "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", str(path))
+        local = ["--local"] if self.containerd_major() >= 2 else []
+        run("ctr", "--namespace", "k8s.io", "images", "import", *local, "--snapshotter", "native", str(path))
         path.unlink()
 
     def import_busybox(self):
@@ -225,7 +232,13 @@ class Node:
             # Both wait for kube-controller-manager, which this node does not have.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition")
 
+    @staticmethod
+    def containerd_major():
+        return int(re.search(r" v?(\d+)\.", run("containerd", "--version"))[1])
+
     def start_containerd(self):
+        if self.containerd_major() < self.release["containerd"]:
+            raise Failure(f"kubelet {self.release['version']} needs containerd {self.release['containerd']} or later")
         config = self.write("containerd.toml", f"""
 version = 2
 root = "/var/lib/containerd"
@@ -244,12 +257,12 @@ snapshotter = "native"
 bin_dir = "/usr/lib/cni"
 conf_dir = "/etc/cni/net.d"
 """)
-        self.containerd.start("/usr/bin/containerd", "--config", config)
+        self.containerd.start("containerd", "--config", config)
         until(self.containerd.tail, lambda: subprocess.run(
             ["ctr", "--namespace", "k8s.io", "containers", "list"], capture_output=True,
             check=False).returncode == 0)
 
-    def write_cni(self):
+    def write_cni(self, mark_chain="KUBE-MARK-MASQ"):
         folder = pathlib.Path("/etc/cni/net.d")
         folder.mkdir(parents=True, exist_ok=True)
         ranges = [[{"subnet": "10.244.0.0/24"}]]
@@ -258,9 +271,9 @@ conf_dir = "/etc/cni/net.d"
                 {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True,
                  "ipam": {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}],
                           "dataDir": "/run/host-local"}},
-                # The chain is kubelet's, or the agent's.
+                # The chain is kubelet's, or the agent's; without one portmap has its own.
                 {"type": "portmap", "capabilities": {"portMappings": True},
-                 "externalSetMarkChain": "KUBE-MARK-MASQ"}]}))
+                 **({"externalSetMarkChain": mark_chain} if mark_chain else {})}]}))
 
     def start_kubelet(self):
         config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -269,22 +282,24 @@ conf_dir = "/etc/cni/net.d"
                   # Whatever this machine's disk has left, and without CAP_SYS_RESOURCE.
                   "evictionHard": {"memory.available": "1Mi"}, "imageGCHighThresholdPercent": 100,
                   "oomScoreAdj": 0, "enforceNodeAllocatable": [], "resolvConf": "",
-                  "registerNode": True, **self.settings}
+                  # Else in /usr/libexec, which is the machine's.
+                  "volumePluginDir": f"{self.work}/plugins",
+                  "registerNode": True, **self.release["kubelet settings"], **self.settings}
         path = self.write("kubelet.yaml", json.dumps(config))
         self.kubelet.start(
             str(self.programs / "kubelet"), f"--config={path}", f"--kubeconfig={self.access}",
-            "--container-runtime=remote", f"--node-ip={ADDRESS}", f"--hostname-override={NAME}",
-            # Else in /usr/libexec, which is the machine's.
-            f"--volume-plugin-dir={self.work}/plugins",
+            *self.release["kubelet flags"], f"--node-ip={ADDRESS}", f"--hostname-override={NAME}",
             "--container-runtime-endpoint=unix:///run/containerd/containerd.sock", "--v=2")
 
-    def proxy_config(self):
+    def proxy_config(self, name="kube-proxy.yaml"):
+        """A kube-proxy ends when its file is written again: another one needs another name."""
         config = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
                   "clientConnection": {"kubeconfig": self.access}, "hostnameOverride": NAME,
                   "clusterCIDR": "10.244.0.0/16", "mode": "iptables", "oomScoreAdj": 0,
                   # The size of the connection table is the whole machine's.
-                  "conntrack": {"maxPerCore": 0, "min": 0}, "iptables": {"syncPeriod": "10s"}}
-        return self.write("kube-proxy.yaml", json.dumps(config))
+                  "conntrack": {"maxPerCore": 0, "min": 0}, "iptables": {"syncPeriod": "10s"},
+                  "nftables": {"syncPeriod": "10s"}, **self.proxy_settings}
+        return self.write(name, json.dumps(config))
 
     def start_proxy(self):
         self.proxy.start(str(self.programs / "kube-proxy"), f"--config={self.proxy_config()}", "--v=2")

@@ -8,11 +8,10 @@ import threading
 import time
 
 from node import ADDRESS, BANNED, BUSYBOX, CLIENT, GATEWAY, NAME, Failure, is_ready, run, until
+from versions import ACCEPTED, REFUSED, SILENCE
 
 BALANCER = "203.0.113.1"
-SILENCE, REFUSED, ARRIVED = "silence", "refused", "arrived"
-# By a socket that never answers: kube-proxy 1.20 holds the node ports of services.
-ACCEPTED = "accepted"
+ARRIVED = "arrived"
 
 # With the client's hardware address, the node's, and the port: no program sends to another host's 127.0.0.1.
 MARTIAN = """
@@ -91,13 +90,14 @@ class Packets:
         if status:
             service["status"] = status
             self.node.api.ask("PUT", f"/api/v1/namespaces/default/services/{name}/status", service)
-        endpoints = [{"addresses": [self.address[pod]], "conditions": {"ready": True},
-                      "topology": {"kubernetes.io/hostname": NAME}} for pod in pods]
-        endpoints += [{"addresses": [address], "conditions": {"ready": True},
-                       "topology": {"kubernetes.io/hostname": "another"}} for address in away]
+        place = self.node.release["endpoint's node"]
+        endpoints = [{"addresses": [self.address[pod]], "conditions": {"ready": True}, **place(NAME)}
+                     for pod in pods]
+        endpoints += [{"addresses": [address], "conditions": {"ready": True}, **place("another")}
+                      for address in away]
         if endpoints:
             self.node.api.create({
-                "apiVersion": "discovery.k8s.io/v1beta1", "kind": "EndpointSlice", "addressType": "IPv4",
+                "apiVersion": self.node.release["endpoint slices"], "kind": "EndpointSlice", "addressType": "IPv4",
                 "metadata": {"name": f"{name}-1", "labels": {"kubernetes.io/service-name": name}},
                 "ports": [{"name": "", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints})
 
