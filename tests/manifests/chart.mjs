@@ -62,6 +62,24 @@ export function problemsOfChart(render, objects) {
   return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
 }
 
+// The rules of deploy/prometheus as objects of the Prometheus Operator.
+export const rulesValues = {
+  prometheusRule: { enabled: true, labels: { release: "prometheus" }, runbooks: "https://docs.example/kipt/" },
+};
+
+export function problemsOfRules(objects, prometheus) {
+  const rules = objects.filter(({ kind }) => kind === "PrometheusRule");
+  const problems = rules.length === 2 ? [] : [`${rules.length} PrometheusRule objects, not 2`];
+  for (const { metadata, spec } of rules) {
+    const file = join(prometheus, `${metadata.name.replace(/^kube-iptables-agent-/, "").replace("-", "_")}.yaml`);
+    const text = readFileSync(file, "utf8");
+    const installed = "file:///usr/share/doc/kube-iptables-agent/";
+    problems.push(...differences(spec, parse(text.replaceAll(installed, "https://docs.example/kipt/")), metadata.name));
+    if (metadata.labels.release !== "prometheus") problems.push(`${metadata.name} has no label to select it by`);
+  }
+  return problems;
+}
+
 // Every value that the schema names is one of values.yaml, and the other way round.
 export function problemsOfValues(chart) {
   const values = parse(readFileSync(join(chart, "values.yaml"), "utf8"));

@@ -7,7 +7,9 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { problemsOfChart, problemsOfValues, renderChart, valuesOf } from "./chart.mjs";
+import {
+  problemsOfChart, problemsOfRules, problemsOfValues, renderChart, rulesValues, valuesOf,
+} from "./chart.mjs";
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
 import { renderAll } from "./render.mjs";
@@ -62,6 +64,9 @@ for (const render of renders) {
   const objects = renderChart(chart, valuesOf(render), work);
   complain(`chart: ${render.name}`, [...problemsOfChart(render, objects), ...problemsOfProgram({ objects })]);
 }
+const prometheus = join(source, "deploy/prometheus");
+const rules = renderChart(chart, rulesValues, work);
+complain("chart: rules", [...problemsOfRules(rules, prometheus), ...(await problemsOfTypes(rules, work)).flat()]);
 for (const { name, of, file, from, to, found } of spoiltCharts) {
   const copy = join(work, "chart");
   rmSync(copy, { recursive: true, force: true });
@@ -70,7 +75,8 @@ for (const { name, of, file, from, to, found } of spoiltCharts) {
   writeFileSync(join(copy, file), text.replace(from, to));
   const render = renders.find((candidate) => candidate.name === of);
   const problems = [...problemsOfValues(copy),
-    ...problemsOfChart(render, renderChart(copy, valuesOf(render), work))];
+    ...problemsOfChart(render, renderChart(copy, valuesOf(render), work)),
+    ...problemsOfRules(renderChart(copy, rulesValues, work), prometheus)];
   if (!problems.some((problem) => found.test(problem))) {
     complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
   }

@@ -94,10 +94,13 @@ function problemsOfVolumes(pod, container, withLegacy) {
     const volume = pod.volumes?.find((candidate) => candidate.name === mount.name);
     if (volume === undefined) problems.push(`${mount.mountPath}: no volume ${mount.name}`);
     if (mount.mountPropagation) problems.push(`${mount.mountPath}: mountPropagation`);
-    if (mount.readOnly !== true && !(mount.mountPath in lockPath)) {
+    const isIncidents = mount.mountPath === "/var/lib/kube-iptables-agent";
+    if (mount.readOnly !== true && !(mount.mountPath in lockPath) && !isIncidents) {
       problems.push(`${mount.mountPath} is writable`);
     }
-    if (volume?.hostPath) {
+    if (isIncidents) {
+      if (!volume?.emptyDir?.sizeLimit) problems.push(`${mount.mountPath} has no limit, or is no emptyDir`);
+    } else if (volume?.hostPath) {
       mounted[mount.mountPath] = [volume.hostPath.path, volume.hostPath.type];
     } else if (mount.mountPath !== "/etc/kube-iptables-agent" || mount.subPath) {
       // A ConfigMap under a subPath never changes.

@@ -42,7 +42,15 @@ export const spoiltObjects = [
   { name: "the whole of the host", of: "coexist", found: /host paths/,
     spoil: (object) => { pod(object).volumes.find((volume) => volume.hostPath).hostPath.path = "/"; } },
   { name: "a writable host path", of: "coexist", found: /is writable/,
-    spoil: (object) => { container(object).volumeMounts[1].readOnly = false; } },
+    spoil: (object) => {
+      container(object).volumeMounts.find((mount) => mount.mountPath === "/host/usr").readOnly = false;
+    } },
+  { name: "incidents on the node's disk", of: "coexist", found: /is no emptyDir/,
+    spoil: (object) => {
+      const volume = pod(object).volumes.find((one) => one.name === "incidents");
+      delete volume.emptyDir;
+      volume.hostPath = { path: "/var/lib/kube-iptables-agent" };
+    } },
   { name: "a lock that becomes a directory", of: "coexist+legacy", found: /host paths/,
     spoil: (object) => {
       delete pod(object).volumes.find((volume) => volume.name === "xtables-lock").hostPath.type;
@@ -83,6 +91,10 @@ export const spoiltCharts = [
     file: "Chart.yaml", from: /^appVersion: .*$/m, to: "appVersion: 0.0.1" },
   { name: "a chart without the monitor", of: "observe+podmonitor", found: /objects, not/,
     file: "templates/podmonitor.yaml", from: "if .Values.podMonitor", to: "if not .Values.podMonitor" },
+  { name: "a chart with rules of another place", of: "observe", found: /kube-iptables-agent-alerts.*runbook_url is/,
+    file: "templates/prometheusrule.yaml", from: "with $.Values.prometheusRule.runbooks", to: "with false" },
+  { name: "a chart that forgets a file of rules", of: "observe", found: /PrometheusRule objects, not 2/,
+    file: "templates/prometheusrule.yaml", from: ' "recording_rules"', to: "" },
   { name: "a value that the schema does not know", of: "observe", found: /values: the schema has/,
     file: "values.yaml", from: "attribution: false", to: "attribution: false\nsurprise: 1" },
 ];

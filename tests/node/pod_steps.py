@@ -93,6 +93,8 @@ class PodSteps(Base):
         run("kill", "-KILL", *ended)
         until("its container was not started again", lambda: self.pod_restarts() == 1, 60)
         until("it is not ready again", lambda: is_ready(self.node.api.pod(self.pod, "kube-system")), 60)
+        if "damage by" not in (shown := self.ask_agent("/statusz", 10271)):
+            raise Failure(f"the incident before its restart is forgotten: {shown}")
         self.no_oscillation(min(self.quiet, 60))
         if self.pod_restarts() != 1:
             raise Failure("kubelet started its container once more")

@@ -20,6 +20,17 @@ import (
 
 type object = map[string]interface{}
 
+// Helm's .Files: text of the chart's folder, and nothing for a file that is not there.
+type files string
+
+func (directory files) Get(name string) string {
+	text, err := os.ReadFile(filepath.Join(string(directory), name))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
 func read(path string) (object, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +72,7 @@ func render(directory, namespace, values string) (string, error) {
 	}
 	merge(all, given)
 	chart := object{"Name": meta["name"], "Version": meta["version"], "AppVersion": meta["appVersion"]}
-	data := object{"Values": all, "Chart": chart,
+	data := object{"Values": all, "Chart": chart, "Files": files(directory),
 		"Release": object{"Name": meta["name"], "Namespace": namespace, "Service": "Helm"}}
 
 	root := template.New("").Option("missingkey=error")
