@@ -23,7 +23,6 @@ namespace {
 using nlohmann::json;
 using testing::IpFamily;
 using testing::Iptables;
-using testing::IptablesMode;
 using testing::KubeletStep;
 using testing::ProgramResult;
 using testing::ScratchDirectory;
