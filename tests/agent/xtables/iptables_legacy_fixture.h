@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "tests/support/fake_command_runner.h"
@@ -29,6 +31,9 @@ namespace kipt::testing {
 class LegacyFixture : public ::testing::Test {
  protected:
   void SetUp() override {
+    // Abseil makes its table of error messages once, in code that Debian did not instrument:
+    // before the backend's threads, which ThreadSanitizer would take for a race.
+    absl::ErrnoToStatus(ENOENT, "").IgnoreError();
     std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
     std::ofstream(IfInet6Path()) << "";
     std::ofstream(directory_ + "/dev") << "";
