@@ -316,6 +316,7 @@ class Daemon {
         state.recent.incidents.push_back(line);
       }
     }
+    if (state.must_restart.empty()) state.must_restart = must_restart_;
     return state;
   }
 
@@ -327,7 +328,6 @@ class Daemon {
       service_manager_.Status(status_line_);
     }
     service_manager_.NotifyRest();
-    if (state.must_restart.empty()) state.must_restart = must_restart_;
     if (Audits() && !may_audit_ && state.must_restart.empty()) {
       state.must_restart = "audit-period: 0s at start, which gave up what an audit reads";
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The configuration file changes under a running daemon; and `run --observe`, the daemon as a
-// packaged unit first starts it: it tells what it would do, and does it once it is told to.
+// packaged unit first starts it: it shows what it would do, and does it when the file allows it.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/interop/notify_socket.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::testing {
@@ -81,9 +82,14 @@ TEST_F(DaemonReloadTest, AWrongFileIsReportedAndTheOldOneStaysInForce) {
 }
 
 TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {
-  StartWithFile();
+  NotifySocket manager;
+  ASSERT_TRUE(manager.bound());
+  Write("");
+  StartOnly({"--config=" + file_.path()}, {manager.Variable()});
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
   Write("watch: poll\n");
   EXPECT_EQ(daemon().Wait(), kExitFailed);
+  EXPECT_TRUE(manager.IsTold("STATUS=must restart: fixed at start, and changed")) << manager.Told();
   EXPECT_THAT(daemon().Output(), HasSubstr("Ending, to be restarted: fixed at start, and changed"));
   EXPECT_THAT(daemon().Output(), HasSubstr("watch"));
   EXPECT_EQ(Agent("plan", {}).exit_code, kExitOk) << "the rules stay";
