@@ -19,11 +19,11 @@
 //
 // Network namespaces. Without NodeAgentOptions::netns the agent works in the one that the thread is
 // in at Create. The thread must stay there: Dispatch, Plan, Sync and SetOptions are refused in
-// another one. A
-// namespace that NodeAgentOptions::netns names is entered by a thread that works there and has
-// ended before the call returns; the caller's thread never leaves its own. That happens while an
-// agent is made; later only when a broken socket is opened anew, and in iptables-legacy mode
-// whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
+// another one. A namespace that NodeAgentOptions::netns names is entered by a thread that works
+// there and has ended before the call returns; the caller's thread never leaves its own. That
+// happens while an agent is made and in Plan; later only when a broken socket is opened anew, and
+// in iptables-legacy mode whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the
+// agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
 // of the process are left alone. In iptables-legacy mode the process has children; a host program

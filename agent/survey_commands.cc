@@ -68,7 +68,7 @@ absl::StatusOr<Explained> ExplainedOfFile(const std::string& path, const std::st
 }
 
 absl::StatusOr<Explained> ExplainedOfNode(const ModeSources& sources, const std::string& chain) {
-  absl::Status confined = ConfineToReading({.routes = true}, sources);
+  absl::Status confined = ConfineToReading({}, sources);
   if (!confined.ok()) return confined;
   std::map<std::string, ExplainSieve> sieves;
   NodeView view = GatherRules(sources, [&](netlink::Backend& backend) {

@@ -24,9 +24,9 @@ absl::Status ExplainSieve::Begin(const netlink::TableId& table, const std::strin
   table_ = table;
   chain_ = chain;
   base_ = base;
-  meant_ = asked_table_.empty() || asked_table_ == table.name;
+  const bool meant = asked_table_.empty() || asked_table_ == table.name;
   leads_ = false;
-  found_ = meant_ ? &found_in_[table] : nullptr;
+  found_ = meant ? &found_in_[table] : nullptr;
   return audit_.Begin(table, chain, base);
 }
 
@@ -34,7 +34,7 @@ bool ExplainSieve::Keep(const SurveyRule& rule) {
   const bool kept = audit_.Keep(rule);
   const absl::string_view jump = JumpOf(rule);
   if (absl::StartsWith(jump, "KUBE-S")) NoteService(rule, jump);
-  if (!meant_) return kept;
+  if (found_ == nullptr) return kept;
   if (jump == asked_chain_) AddUser(rule);
   return (chain_ == asked_chain_ && ++found_->own_rules <= kMostOwnRules) || kept;
 }

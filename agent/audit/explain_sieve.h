@@ -85,9 +85,8 @@ class ExplainSieve : public netlink::SurveySieve {
   netlink::TableId table_;
   std::string chain_;
   bool base_ = false;
-  bool meant_ = false;      // it is in a table that may be meant
   bool leads_ = false;      // a rule of it leads to the chain
-  Found* found_ = nullptr;  // of its table
+  Found* found_ = nullptr;  // of its table; null where that is not meant
 
   std::map<netlink::TableId, Found> found_in_;
   // Chains of each table by what they are called like, for a name that no chain has.

@@ -103,11 +103,10 @@ NodeView GatherRules(const ModeSources& sources, const TakeSurvey& take) {
   return view;
 }
 
-NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
-                        std::optional<NodeChange> change) {
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni, NodeChange change) {
   NodeView view = Gather(sources);
   view.cni = cni;
-  if (change) GatherChangeFacts(sources, {&*change, 1}, view);
+  GatherChangeFacts(sources, {&change, 1}, view);
   return view;
 }
 

@@ -138,10 +138,10 @@ using TakeSurvey = std::function<absl::StatusOr<netlink::Survey>(netlink::Backen
 NodeView GatherRules(const ModeSources& sources, const TakeSurvey& take);
 
 // The calling thread's network namespace. Leaves no trace: creates no table and chain, loads no
-// module, and runs no program where there are no tables of iptables-legacy. Without a change
-// `facts` stays empty; with one it waits 2 s for a lock that is held.
+// module, and runs no program where there are no tables of iptables-legacy. Waits 2 s for a lock
+// that is held.
 NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
-                        std::optional<NodeChange> change = NodeChange::kOwnershipCleanup);
+                        NodeChange change = NodeChange::kOwnershipCleanup);
 
 // How a view is gathered in little memory.
 struct SiftOptions {

@@ -32,7 +32,7 @@ constexpr absl::Duration kSettling = absl::Milliseconds(500);
 constexpr int kRules = 40000;
 constexpr int kCommitsPerSecond = 200;
 
-// Beside a program that commits as fast as can be.
+// Next to a program that commits as fast as can be.
 class BesideAWriterTest : public DaemonTest {
  protected:
   void SetUp() override {

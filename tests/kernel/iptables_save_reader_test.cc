@@ -28,7 +28,7 @@ using netlink::Rule;
 using netlink::Snapshot;
 using netlink::Table;
 
-// Rules of filter beside the third party's; THEIRS and LEAF are user chains. "4 " or "6 " before
+// Rules of filter next to the third party's; THEIRS and LEAF are user chains. "4 " or "6 " before
 // those of one family.
 constexpr const char* kFilterRules[] = {
     "",

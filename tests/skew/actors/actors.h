@@ -160,7 +160,7 @@ Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
 // A chain of somebody's own ("USER-LABELS") that leads packets to these ports and the next ones,
-// TCP and UDP, whoever sends them to whom, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
+// TCP and UDP, from any host to any host, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
 // where these do not exist.
 Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port);
 Act RemoveUserOfLabels(const IptablesChoice& iptables);

@@ -30,7 +30,7 @@ struct Expectation {
   std::string because = {};
   // Where `expected` is kDropped by a fact: part of the rule that must have done it.
   std::string dropped_by = {};
-  // What is as good as `expected`, where the two cannot always be told apart.
+  // What is as good as `expected`, where the two cannot always be distinguished.
   std::optional<Outcome> or_else = {};
 
   bool Sound() const { return sound == expected; }
@@ -41,7 +41,7 @@ Expectation Expect(const FamilyFacts& facts, const Question& question);
 // The same of a stream's packets: all are to be served, masqueraded, or none is to be received.
 Expectation ExpectStream(const FamilyFacts& facts, const StreamQuestion& question);
 
-// It got nowhere, whoever saw to that.
+// It got nowhere, by any program.
 bool IsStopped(Outcome outcome);
 
 // How bad it is, from 0 (sound): who is worse than another has a higher number. Letting through

@@ -65,10 +65,10 @@ bool CanRunHere(const std::string& path);
 // What is done in a worker: RunCell, but in tests.
 using CellRunner = std::function<CellReport(const Cell& cell)>;
 
-// Runs all, `jobs` at a time; the reports are in the order of the cells. `done` is told of each
-// when it is. Every cell has a process with a mount namespace of its own (an empty tmpfs on /run:
-// legacy iptables of two cells must not wait for one lock), which is killed with this one; a cell
-// that takes longer than `deadline`, or whose process dies, is a report with a `problem`.
+// Runs all, `jobs` at a time; the reports are in the order of the cells. `done` gets each
+// when it is made. Every cell has a process with a mount namespace of its own (an empty tmpfs on
+// /run: legacy iptables of two cells must not wait for one lock), which is killed with this one; a
+// cell that takes longer than `deadline`, or whose process dies, is a report with a `problem`.
 //
 // To be called by a process with one thread.
 std::vector<CellReport> RunCells(const std::vector<Cell>& cells, int jobs, absl::Duration deadline,

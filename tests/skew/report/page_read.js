@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What report_parts.h describes, as values, and cells beside each other. Nothing here touches the page.
+// What report_parts.h describes, as values, and cells next to each other. Nothing here touches the page.
 
 const GLYPHS = ['\u2713', '~', '\u2717', '?'];
 const VERDICTS = ['sound', 'known failure', 'unexpected', 'broken'];
