@@ -1,80 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/http_server.h"
 
-#include <fcntl.h>
-#include <microhttpd.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <limits>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
+#include "agent/endpoints/listening_socket.h"
 
 namespace kipt::agent {
 namespace {
 
-constexpr unsigned int kMaxConnections = 32;
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr size_t kMaxConnections = 32;
 constexpr int kMaxPerAddress = 4;
-constexpr size_t kMaxRequestBytes = size_t{16} * 1024;
-// Each argument takes memory of the request; without any left, MHD cannot even refuse.
+constexpr uint32_t kMaxRequestBytes = uint32_t{16} * 1024;
 constexpr size_t kMaxQueryBytes = 1024;
-constexpr int64_t kMaxArguments = 32;
-constexpr unsigned int kIdleSeconds = 10;
-constexpr int kBacklog = 64;
-
-// Our end's address (getsockname), or the peer's (getpeername); empty where it is no IP address.
-BindAddress AddressOf(int fd, decltype(&getsockname) ask) {
-  BindAddress address;
-  address.size = sizeof(address.storage);
-  return ask(fd, address.get(), &address.size) == 0 ? address : BindAddress();
-}
-
-MHD_socket SocketOf(MHD_Connection* connection) {
-  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  return info == nullptr ? MHD_INVALID_SOCKET : info->connect_fd;
-}
-
-// Owned by MHD's reference count as soon as it is queued.
-using Response =
-    std::unique_ptr<MHD_Response,
-                    decltype([](MHD_Response* response) { MHD_destroy_response(response); })>;
-
-MHD_Result Send(MHD_Connection* connection, const HttpReply& reply) {
-  // MHD takes a pointer to what it only copies.
-  void* body = const_cast<char*>(reply.body.data());
-  const Response response(
-      MHD_create_response_from_buffer(reply.body.size(), body, MHD_RESPMEM_MUST_COPY));
-  if (response == nullptr) return MHD_NO;
-  MHD_add_response_header(response.get(), MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type.c_str());
-  MHD_add_response_header(response.get(), MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-  MHD_add_response_header(response.get(), "X-Content-Type-Options", "nosniff");
-  if (reply.status == MHD_HTTP_METHOD_NOT_ALLOWED) {
-    MHD_add_response_header(response.get(), MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-  }
-  return MHD_queue_response(connection, static_cast<unsigned int>(reply.status), response.get());
-}
-
-bool HasBody(MHD_Connection* connection) {
-  const char* length =
-      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-  return (length != nullptr && std::strcmp(length, "0") != 0) ||
-         MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                     MHD_HTTP_HEADER_TRANSFER_ENCODING) != nullptr;
-}
+// A request must have arrived, and a reply must have been taken, within this time.
+constexpr std::chrono::seconds kPatience(10);
+// For replies that are not sent yet when the server ends.
+constexpr std::chrono::seconds kFarewell(1);
 
 // An address, or localhost; with or without a port. HTTP/1.0 knows no Host.
 bool IsAddressOrLocalhost(absl::string_view host) {
@@ -85,239 +57,291 @@ bool IsAddressOrLocalhost(absl::string_view host) {
          ParseBindAddress(absl::StrCat(host, ":0")).ok();
 }
 
-bool NamesAnotherHost(MHD_Connection* connection) {
-  const char* host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-  return host != nullptr && !IsAddressOrLocalhost(host) &&
-         IsLoopback(AddressOf(SocketOf(connection), getsockname));
-}
+absl::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+using Parser = http::request_parser<http::empty_body>;
 
 // The answer to the headers alone, whatever the path.
-std::optional<HttpReply> Refusal(MHD_Connection* connection, const char* method) {
-  if (NamesAnotherHost(connection)) {
-    return HttpReply{.status = MHD_HTTP_FORBIDDEN,
+std::optional<HttpReply> Refusal(const Parser& parser, int fd) {
+  const auto& request = parser.get();
+  const size_t hosts = request.count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() >= 11)) {
+    return HttpReply{.status = 400, .body = "one Host header is needed\n"};
+  }
+  if (hosts == 1 && !IsAddressOrLocalhost(View(request[http::field::host])) &&
+      IsLoopback(OwnAddress(fd))) {
+    return HttpReply{.status = 403,
                      .body = "the Host header must be an IP address or localhost here\n"};
   }
-  if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
-      std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-    return HttpReply{.status = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "only GET and HEAD\n"};
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    return HttpReply{.status = 405, .body = "only GET and HEAD\n"};
   }
-  if (HasBody(connection)) {
-    return HttpReply{.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "no body is read\n"};
+  if (parser.content_length().value_or(0) != 0 ||
+      request.count(http::field::transfer_encoding) != 0) {
+    return HttpReply{.status = 413, .body = "no body is read\n"};
+  }
+  const absl::string_view target = View(request.target());
+  if (target.size() - std::min(target.size(), target.find('?')) > kMaxQueryBytes) {
+    return HttpReply{.status = 414, .body = "the query is too long\n"};
   }
   return std::nullopt;
 }
 
-// Called with the whole target of a request, before MHD splits it in place.
-void* CheckQuery(void* too_long, const char* target, MHD_Connection* /*connection*/) {
-  char* const query = const_cast<char*>(std::strchr(target, '?'));
-  if (query == nullptr) return nullptr;
-  const absl::string_view text = query;
-  if (text.size() <= kMaxQueryBytes && absl::c_count(text, '&') < kMaxArguments) return nullptr;
-  // Leaves nothing to split; OnRequest refuses the request.
-  query[1] = '\0';
-  return too_long;
-}
-
-// Paths are not decoded: none of ours needs an escape, and a decoded %00 would end the path early.
-size_t KeepEscapes(void* /*unused*/, MHD_Connection* /*connection*/, char* text) {
-  return std::strlen(text);
-}
-
-MHD_Result AddExcluded(void* excluded, MHD_ValueKind /*kind*/, const char* key, const char* value) {
-  if (absl::string_view(key) == "exclude" && value != nullptr) {
-    static_cast<std::vector<std::string>*>(excluded)->emplace_back(value);
+// The answer to a request that cannot be read; none if the client has gone or has been too slow.
+std::optional<HttpReply> Refusal(const Parser& parser, error_code error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    const bool in_request_line = parser.get().target().empty();
+    return HttpReply{.status = in_request_line ? 414 : 431, .body = "the request is too large\n"};
   }
-  return MHD_YES;
+  if (error == http::error::end_of_stream || error == http::error::partial_message ||
+      error.category() != error_code(http::error::bad_value).category()) {
+    return std::nullopt;
+  }
+  return HttpReply{.status = 400, .body = "not an HTTP request\n"};
 }
 
-// MHD's idle time restarts with each byte, so a client that sends one byte now and then could keep
-// its connection for hours, and MHD's own limit per address would reject newcomers, such as
-// kubelet's probes. So the peer that was silent for the longest time is disconnected instead.
-class MhdServer : public HttpServer {
+// Escapes stay as they are: no path and no value of ours needs one.
+HttpRequest RequestOf(absl::string_view target) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(target, absl::MaxSplits('?', 1));
+  HttpRequest request = {.path = std::string(parts.first)};
+  for (absl::string_view argument : absl::StrSplit(parts.second, '&')) {
+    if (argument == "verbose" || absl::StartsWith(argument, "verbose=")) request.verbose = true;
+    if (argument == "output=json") request.json = true;
+    if (absl::ConsumePrefix(&argument, "exclude=")) request.excluded.emplace_back(argument);
+  }
+  return request;
+}
+
+class Connection;
+
+// What the connections of a server share. Only on its thread.
+struct Service {
+  HttpHandler handler;
+  // The one that has been silent for the longest time comes first.
+  std::vector<Connection*> connections;
+  bool ending = false;
+};
+
+// One client. Lives as long as it waits for something.
+class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  MhdServer(OwnedFd listener, std::string address)
-      : HttpServer(std::move(address)), listener_(std::move(listener)) {}
-  // Waits up to a second for replies that are not sent yet, which MHD would drop.
-  ~MhdServer() override {
-    for (int i = 0; i < 100 && answering_ > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+  Connection(Service& service, asio::io_context& loop, OwnedFd fd, const BindAddress& peer)
+      : service_(service), address_(ToString(peer)), stream_(loop) {
+    address_.resize(std::min(address_.size(), address_.rfind(':')));
+    error_code refused;
+    stream_.socket().assign(peer.family() == AF_INET6 ? tcp::v6() : tcp::v4(), fd.get(), refused);
+    if (!refused) fd.Release();
+    service.connections.push_back(this);
   }
+  ~Connection() { Leave(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Without the port.
+  const std::string& address() const { return address_; }
+  bool answering() const { return answering_; }
+
+  void ReadRequest() {
+    parser_.emplace();
+    parser_->header_limit(kMaxRequestBytes);
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());
+    stream_.expires_after(kPatience);
+    http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
+  }
+
+  // What it waits for ends with an error.
+  void Close() {
+    Leave();
+    stream_.close();
+  }
+
+ private:
+  void Leave() { std::erase(service_.connections, this); }
+
+  void OnRequest(error_code error) {
+    std::optional<HttpReply> refusal =
+        error ? Refusal(*parser_, error) : Refusal(*parser_, stream_.socket().native_handle());
+    if (error && !refusal) return;
+    const auto self = absl::c_find(service_.connections, this);
+    if (self == service_.connections.end()) return;
+    std::rotate(self, self + 1, service_.connections.end());
+    if (refusal) return Send(*std::move(refusal), /*keep=*/false);
+    const bool keep = parser_->get().version() >= 11 && parser_->get().keep_alive();
+    HttpReply reply = {.status = 500, .body = ""};
+    try {
+      reply = service_.handler(RequestOf(View(parser_->get().target())));
+    } catch (...) {
+      // The others' requests are answered all the same.
+    }
+    Send(std::move(reply), keep);
+  }
+
+  void Send(HttpReply reply, bool keep) {
+    reply_ = {};
+    reply_.result(static_cast<unsigned>(reply.status));
+    reply_.set(http::field::date,
+               absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()));
+    reply_.set(http::field::content_type, reply.content_type);
+    reply_.set(http::field::cache_control, "no-store");
+    reply_.set("X-Content-Type-Options", "nosniff");
+    if (reply.status == 405) reply_.set(http::field::allow, "GET, HEAD");
+    reply_.content_length(reply.body.size());
+    reply_.keep_alive(keep);
+    if (parser_->get().method() != http::verb::head) reply_.body() = std::move(reply.body);
+    answering_ = true;
+    stream_.expires_after(kPatience);
+    http::async_write(stream_, reply_, [self = shared_from_this(), keep](error_code error, size_t) {
+      self->answering_ = false;
+      if (error || self->service_.ending) return;
+      if (keep) return self->ReadRequest();
+      self->stream_.socket().shutdown(tcp::socket::shutdown_send, error);
+      self->stream_.expires_after(kPatience);
+      self->ReadToTheEnd();
+    });
+  }
+
+  // A socket that is closed with unread data resets the connection, and the reply may be lost.
+  void ReadToTheEnd() {
+    stream_.async_read_some(asio::buffer(rest_),
+                            [self = shared_from_this()](error_code error, size_t) {
+                              if (!error) self->ReadToTheEnd();
+                            });
+  }
+
+  Service& service_;
+  std::string address_;
+  boost::beast::basic_stream<tcp, asio::io_context::executor_type> stream_;
+  boost::beast::flat_buffer buffer_{kMaxRequestBytes + 1};
+  std::optional<Parser> parser_;
+  http::response<http::string_body> reply_;
+  std::array<char, 4096> rest_{};
+  bool answering_ = false;
+};
+
+// A client that takes places and says nothing must not keep out newcomers, such as kubelet's
+// probes: the one that was silent for the longest time is disconnected instead.
+void MakeRoom(std::vector<Connection*>& connections, const std::string& newcomer) {
+  const auto neighbour = [&](const Connection* one) { return one->address() == newcomer; };
+  if (absl::c_count_if(connections, neighbour) > kMaxPerAddress) {
+    (*absl::c_find_if(connections, neighbour))->Close();
+  } else if (connections.size() > kMaxConnections) {
+    connections.front()->Close();
+  }
+}
+
+// The thread of a server.
+class ServerThread {
+ public:
+  // Throws if there is no memory, descriptor or thread.
+  ServerThread(HttpHandler handler, OwnedFd& listener)
+      : service_({.handler = std::move(handler), .connections = {}}),
+        listener_(loop_, listener.get()) {
+    listener.Release();
+    WaitForClient();
+    thread_ = std::thread([this] {
+      Work([this] { loop_.run(); });
+      service_.ending = true;
+      listener_.close();
+      for (Connection* one : std::vector(service_.connections)) {
+        if (!one->answering()) one->Close();
+      }
+      loop_.restart();
+      Work([this] { loop_.run_for(kFarewell); });
+    });
+  }
+  ~ServerThread() {
+    loop_.stop();
+    thread_.join();
+  }
+  ServerThread(const ServerThread&) = delete;
+  ServerThread& operator=(const ServerThread&) = delete;
+
+ private:
+  // Where there is no memory for one connection, the others go on.
+  static void Work(const std::function<void()>& run) {
+    for (bool done = false; !done;) {
+      try {
+        run();
+        done = true;
+      } catch (const std::exception&) {
+      }
+    }
+  }
+
+  void WaitForClient() {
+    listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](error_code error) {
+      if (error) return;
+      WaitForClient();
+      Accept();
+    });
+  }
+
+  // Asio's own accept would let the programs that the agent starts inherit the connection.
+  void Accept() {
+    BindAddress peer;
+    peer.size = sizeof(peer.storage);
+    OwnedFd fd(
+        accept4(listener_.native_handle(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd.valid()) {
+      const auto client = std::make_shared<Connection>(service_, loop_, std::move(fd), peer);
+      MakeRoom(service_.connections, client->address());
+      client->ReadRequest();
+    } else if (errno == EMFILE || errno == ENFILE) {
+      // The client stays in the queue, and the next wait ends at once.
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+  }
+
+  Service service_;
+  // Destroyed before what its connections use.
+  asio::io_context loop_ = asio::io_context(1);
+  asio::posix::stream_descriptor listener_;
+  std::thread thread_;
+};
+
+class BeastServer : public HttpServer {
+ public:
+  explicit BeastServer(ListeningSocket socket)
+      : HttpServer(std::move(socket.address)), listener_(std::move(socket.fd)) {}
 
   absl::Status Serve(HttpHandler handler) override {
-    handler_ = std::move(handler);
-    // Signals are the event loop's; MHD's thread inherits this thread's mask.
+    // Signals are the event loop's; the thread inherits this thread's mask.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    daemon_.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
-                                   &OnRequest, this, MHD_OPTION_LISTEN_SOCKET, listener_.get(),  //
-                                   MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                 //
-                                   MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,         //
-                                   MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                  //
-                                   MHD_OPTION_STRICT_FOR_CLIENT, 1,                              //
-                                   MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,          //
-                                   MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &too_long_,         //
-                                   MHD_OPTION_NOTIFY_COMPLETED, &OnRequestEnded, this,           //
-                                   MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,            //
-                                   MHD_OPTION_END));
-    const int error = errno;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (daemon_ == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot serve ", address(), ": ", ErrorText(error)));
+    absl::Status status;
+    try {
+      thread_ = std::make_unique<ServerThread>(std::move(handler), listener_);
+    } catch (const std::exception& error) {
+      status = absl::ResourceExhaustedError(
+          absl::StrCat("cannot serve ", address(), ": ", error.what()));
     }
-    // MHD closes the socket when it stops.
-    listener_.Release();
-    return absl::OkStatus();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return status;
   }
 
  private:
-  struct Peer {
-    MHD_socket fd;
-    std::string address;  // without the port
-  };
-
-  static MHD_Result OnRequest(void* context, MHD_Connection* connection, const char* url,
-                              const char* method, const char* /*version*/, const char* /*upload*/,
-                              size_t* /*upload_size*/, void** request) {
-    auto* self = static_cast<MhdServer*>(context);
-    // The caller is C, where no exception may arrive.
-    try {
-      if (*request == nullptr || *request == &self->too_long_) {
-        // The first of two calls; an answer here also closes the connection.
-        std::optional<HttpReply> refusal = Refusal(connection, method);
-        if (*request == &self->too_long_ && !refusal) {
-          refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
-        }
-        *request = self;
-        self->Touch(SocketOf(connection));
-        return refusal ? Send(connection, *refusal) : MHD_YES;
-      }
-      ++self->answering_;
-      *request = &self->answering_;
-      const bool verbose = MHD_lookup_connection_value_n(connection, MHD_GET_ARGUMENT_KIND,
-                                                         "verbose", 7, nullptr, nullptr) == MHD_YES;
-      const char* output = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "output");
-      const bool json = output != nullptr && absl::string_view(output) == "json";
-      HttpRequest asked = {.path = url, .verbose = verbose, .json = json};
-      MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, &AddExcluded, &asked.excluded);
-      return Send(connection, self->handler_(asked));
-    } catch (...) {
-      return Send(connection, HttpReply{.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = ""});
-    }
-  }
-
-  static void OnRequestEnded(void* context, MHD_Connection* /*connection*/, void** request,
-                             MHD_RequestTerminationCode /*why*/) {
-    auto* self = static_cast<MhdServer*>(context);
-    if (*request == &self->answering_) --self->answering_;
-  }
-
-  static void OnConnection(void* context, MHD_Connection* connection, void** /*unused*/,
-                           MHD_ConnectionNotificationCode what) {
-    auto* self = static_cast<MhdServer*>(context);
-    const MHD_socket fd = SocketOf(connection);
-    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
-      std::erase_if(self->peers_, [fd](const Peer& peer) { return peer.fd == fd; });
-      return;
-    }
-    try {
-      std::string from = ToString(AddressOf(fd, getpeername));
-      from.resize(std::min(from.size(), from.rfind(':')));
-      self->MakeRoom(from);
-      self->peers_.push_back({fd, std::move(from)});
-    } catch (...) {
-      // No memory to remember it: MHD's own limits remain.
-    }
-  }
-
-  void MakeRoom(const std::string& newcomer) {
-    const auto neighbour = [&](const Peer& peer) { return peer.address == newcomer; };
-    auto leaver = peers_.end();
-    if (absl::c_count_if(peers_, neighbour) >= kMaxPerAddress) {
-      leaver = absl::c_find_if(peers_, neighbour);
-    } else if (peers_.size() + 1 >= kMaxConnections) {
-      // Before MHD itself is full and accepts no connection.
-      leaver = peers_.begin();
-    }
-    if (leaver == peers_.end()) return;
-    // MHD then closes it.
-    shutdown(leaver->fd, SHUT_RDWR);
-    peers_.erase(leaver);
-  }
-
-  void Touch(MHD_socket fd) {
-    const auto peer = absl::c_find_if(peers_, [fd](const Peer& one) { return one.fd == fd; });
-    if (peer != peers_.end()) std::rotate(peer, peer + 1, peers_.end());
-  }
-
-  HttpHandler handler_;
-  // Until MHD owns it.
+  // Until the thread owns it.
   OwnedFd listener_;
-  // Its address marks a request whose query is not read.
-  char too_long_ = 0;
-  // Only on MHD's thread. Longest silent first.
-  std::vector<Peer> peers_;
-  // Requests of the handler whose reply is not sent yet.
-  std::atomic<int> answering_ = 0;
-  // Destroyed first: this ends the thread.
-  std::unique_ptr<MHD_Daemon, decltype([](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); })>
-      daemon_;
+  std::unique_ptr<ServerThread> thread_;
 };
-
-absl::Status SocketError(absl::string_view address, int error) {
-  const std::string message = absl::StrCat("cannot listen on ", address, ": ", ErrorText(error));
-  if (error == EADDRINUSE) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(message, "; stop what listens there, or choose another address"));
-  }
-  if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(message, "; choose an address of this machine"));
-  }
-  if (error == EACCES || error == EPERM) {
-    int port = 0;
-    const bool privileged =
-        absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port) && port < 1024;
-    return absl::PermissionDeniedError(absl::StrCat(
-        message, privileged ? "; ports below 1024 need CAP_NET_BIND_SERVICE"
-                            : "; a security module or a filter of system calls forbids it"));
-  }
-  return absl::ResourceExhaustedError(message);
-}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Bind(absl::string_view address) {
-  absl::StatusOr<BindAddress> endpoint = ParseBindAddress(address);
-  if (!endpoint.ok()) return endpoint.status();
-  const int family = endpoint->family();
-  OwnedFd owned(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!owned.valid()) return SocketError(address, errno);
-  const int fd = owned.get();
-  // A restart must not wait for the connections of the previous process.
-  const int on = 1;
-  const int off = 0;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  // [::] is both families, as everywhere in Kubernetes, whatever net.ipv6.bindv6only is.
-  if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  if (bind(fd, endpoint->get(), endpoint->size) != 0 || listen(fd, kBacklog) != 0) {
-    return SocketError(address, errno);
-  }
-  return std::make_unique<MhdServer>(std::move(owned), ToString(AddressOf(fd, getsockname)));
+  absl::StatusOr<ListeningSocket> socket = ListeningSocket::Bind(address);
+  if (!socket.ok()) return socket.status();
+  return std::make_unique<BeastServer>(*std::move(socket));
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Adopt(OwnedFd fd) {
-  int type = 0;
-  int listens = 0;
-  socklen_t size = sizeof(int);
-  const bool usable = getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
-                      getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
-                      type == SOCK_STREAM && listens != 0;
-  std::string address = usable ? ToString(AddressOf(fd.get(), getsockname)) : "";
-  if (address.empty()) return absl::InvalidArgumentError("not a TCP socket that listens");
-  if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) return SocketError(address, errno);
-  return std::make_unique<MhdServer>(std::move(fd), std::move(address));
+  absl::StatusOr<ListeningSocket> socket = ListeningSocket::Adopt(std::move(fd));
+  if (!socket.ok()) return socket.status();
+  return std::make_unique<BeastServer>(*std::move(socket));
 }
 
 }  // namespace kipt::agent

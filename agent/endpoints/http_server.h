@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small HTTP/1.1 server for health and metrics: GET and HEAD, no bodies, one thread, bounded in
-// connections, memory and time. Wraps libmicrohttpd.
+// connections, memory and time. Wraps Boost.Beast.
 #ifndef KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_
 #define KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_
 
@@ -48,8 +48,11 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Adopt(OwnedFd fd);
 
   // Starts the thread; call once. At most 32 connections at once, 4 from one address; 16 KiB of
-  // request; idle connections are closed after 10 s. Answers 405 to methods other than GET and
-  // HEAD, and 413, 414 or 431 to a request that is too large, without `handler`.
+  // request, which must arrive within 10 s, as the next one on the same connection must; a reply
+  // must be taken within 10 s. Answers 405 to methods other than GET and HEAD, and 400, 413, 414 or
+  // 431 to a request that is broken or too large, without `handler`.
+  //
+  // ResourceExhausted: no descriptors, memory or threads.
   //
   // A request to a loopback address whose Host is no IP address and not localhost gets 403: a web
   // page whose name points at 127.0.0.1 (DNS rebinding) must not read what is served there.

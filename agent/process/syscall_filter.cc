@@ -97,7 +97,6 @@ constexpr SyscallGroup kTable[] = {
     // A thread, not a process.
     {kWithoutPrograms, "clone", {HasFlag(0, CLONE_THREAD)}, kAllButS390x},
     {kWithoutPrograms, "clone", {HasFlag(1, CLONE_THREAD)}, kOnlyS390x},
-    {kAlways, "prctl", {IsInt(0, PR_SET_NAME)}},  // pthread_setname_np of libmicrohttpd
     {kAlways, "prctl", {IsInt(0, PR_GET_NAME)}},
 
     // Signals: signalfd of the event loop, and abort(), which also makes tgkill (below).
@@ -110,7 +109,7 @@ constexpr SyscallGroup kTable[] = {
     {kAlways, "clock_gettime64 clock_getres_time64 clock_nanosleep_time64"},
     {kAlways, "timerfd_create timerfd_settime timerfd_gettime timerfd_settime64 timerfd_gettime64"},
 
-    // The loop, and libmicrohttpd's.
+    // The loop, and the endpoints'.
     {kAlways, "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2"},
     {kAlways, "poll ppoll ppoll_time64 select _newselect pselect6 pselect6_time64 eventfd2 pipe2"},
     {kAlways, "inotify_init1 inotify_add_watch inotify_rm_watch"},

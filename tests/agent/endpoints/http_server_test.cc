@@ -9,6 +9,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -150,12 +151,14 @@ const ExchangeRow kExchanges[] = {
      "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
      "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
      "no body is read\n", "HTTP/1.1 413 "},
-    {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "", "HTTP/1.1 400 "},
+    {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "one Host header is needed\n", "HTTP/1.1 400 "},
+    {"TwoHosts", "GET /ok HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+     "one Host header is needed\n", "HTTP/1.1 400 "},
     {"LargeHeader",
      "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n", "",
      "HTTP/1.1 431 "},
     {"LargePath", Get("/" + std::string(1 << 20, 'a')), "", "HTTP/1.1 414 "},
-    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "the query is too long\n",
+    {"ManyArguments", Get("/ok?" + Repeated("a&", 600)), "the query is too long\n",
      "HTTP/1.1 414 "},
     {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "the query is too long\n",
      "HTTP/1.1 414 "},
@@ -389,14 +392,21 @@ TEST(HttpServerTest, AskedByManyAtOnce) {
 
 // ---- HttpServer among clients that mean no good. ----
 
-TEST(HttpServerAbuseTest, ClosesAConnectionThatSaysNoMore) {
+TEST(HttpServerAbuseTest, ClosesAConnectionWhoseRequestDoesNotEnd) {
   const std::unique_ptr<HttpServer> server = Serve();
-  RawHttpClient client(*server);
-  client.Send("GET /ok HTT");
+  RawHttpClient silent(*server);
+  RawHttpClient slow(*server);
+  silent.Send("GET /ok HTT");
+  slow.Send("GET /");
   EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok")) << "others are served";
   const absl::Time start = absl::Now();
-  client.Receive(absl::Seconds(20));
-  EXPECT_TRUE(client.closed());
+  while (!slow.closed() && absl::Now() - start < absl::Seconds(20)) {
+    slow.Send("o");
+    slow.Receive(absl::Milliseconds(500));
+  }
+  silent.Receive(absl::Seconds(1));
+  EXPECT_TRUE(slow.closed());
+  EXPECT_TRUE(silent.closed());
   EXPECT_GT(absl::Now() - start, absl::Seconds(8));
   EXPECT_LT(absl::Now() - start, absl::Seconds(15));
 }
@@ -440,6 +450,22 @@ TEST(HttpServerAbuseTest, WhoAsksStaysAndWhoIsSilentGoes) {
   EXPECT_TRUE(silent.closed());
   regular.Send(Get("/ok"));
   EXPECT_THAT(regular.Receive(), EndsWith("\r\n\r\nok"));
+}
+
+// Whose connection cannot be accepted stays in the kernel's queue, and keeps it readable.
+TEST(HttpServerAbuseTest, SleepsUntilThereIsADescriptorAgain) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  std::vector<OwnedFd> all;
+  do all.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  while (all.back().valid());
+  all.resize(all.size() - 2);
+  RawHttpClient client(*server);
+  client.Send(Get("/ok"));
+  const std::clock_t processor_time = std::clock();
+  EXPECT_EQ(client.Receive(absl::Seconds(1)), "");
+  EXPECT_LT(std::clock() - processor_time, CLOCKS_PER_SEC / 4);
+  all.clear();
+  EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
 }
 
 TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
