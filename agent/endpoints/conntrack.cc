@@ -111,9 +111,11 @@ absl::StatusOr<std::unique_ptr<ConntrackWatch>> ConntrackWatch::Start(
     EventLoop& loop, Handlers handlers, std::string proc, std::function<SteadyTime()> now) {
   std::unique_ptr<ConntrackWatch> watch(
       new ConntrackWatch(loop, std::move(handlers), std::move(proc), std::move(now)));
-  auto timer = loop.AddTimer([raw = watch.get()] {
-    if (absl::Status status = raw->Check(); !status.ok()) raw->handlers_.failure(status);
-  });
+  auto timer = loop.AddTimer(
+      [raw = watch.get()] {
+        if (absl::Status status = raw->Check(); !status.ok()) raw->handlers_.failure(status);
+      },
+      /*tolerance=*/kEvery);
   if (!timer.ok()) return timer.status();
   watch->timer_ = *std::move(timer);
   if (absl::Status status = watch->timer_->FireAfter(absl::ZeroDuration()); !status.ok()) {

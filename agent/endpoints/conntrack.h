@@ -70,8 +70,9 @@ struct ConntrackReport {
 // 180000), ...; by destination: ..."
 std::string ToString(const ConntrackReport& report);
 
-// Reads the counters every ten seconds. While the table is 90 % full it also reads all entries,
-// every ten minutes at most and piece by piece: a repair waits for a few milliseconds at most.
+// Reads the counters every ten to twenty seconds. While the table is 90 % full it also reads all
+// entries, every ten minutes at most and piece by piece: a repair waits for a few milliseconds at
+// most.
 //
 // Not safe for use by several threads at once. Must be destroyed before its loop.
 class ConntrackWatch {

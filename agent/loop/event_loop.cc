@@ -16,9 +16,6 @@
 namespace kipt::agent {
 namespace {
 
-// How late a timer may be, so that the kernel can combine wake-ups. Timers are of 50 ms and more.
-constexpr uint64_t kTimerAccuracyMicros = 1000;
-
 absl::Status Error(int result, absl::string_view what) {
   return absl::ErrnoToStatus(std::max(-result, 0), what);
 }
@@ -89,10 +86,12 @@ EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> ha
   return source;
 }
 
-EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler) {
+EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler,
+                                             absl::Duration tolerance) {
   std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
   const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
-                                       std::numeric_limits<int64_t>::max(), kTimerAccuracyMicros,
+                                       std::numeric_limits<int64_t>::max(),
+                                       static_cast<uint64_t>(absl::ToInt64Microseconds(tolerance)),
                                        RunHandler<uint64_t>, &source->handler_);
   if (result < 0) return Error(result, "cannot make a timer");
   return source;
@@ -116,10 +115,12 @@ absl::StatusOr<bool> EventLoop::EnableWatchdog(std::function<void()> feed) {
   if (result == 0) return false;
   // sd_event's own would wait for a service manager that does not read.
   const absl::Duration period = absl::Microseconds(microseconds) / 3;
-  SourceOrError timer = AddTimer([this, period, feed = std::move(feed)] {
-    feed();
-    watchdog_->FireAfter(period).IgnoreError();
-  });
+  SourceOrError timer = AddTimer(
+      [this, period, feed = std::move(feed)] {
+        feed();
+        watchdog_->FireAfter(period).IgnoreError();
+      },
+      /*tolerance=*/period);
   if (!timer.ok()) return timer.status();
   watchdog_ = *std::move(timer);
   absl::Status armed = watchdog_->FireAfter(absl::ZeroDuration());

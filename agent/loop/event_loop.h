@@ -67,12 +67,14 @@ class EventLoop {
 
   // `handler` runs while `fd` is readable. The descriptor stays the caller's.
   SourceOrError AddReadable(int fd, std::function<void()> handler);
-  // Not armed: see FireAfter.
-  SourceOrError AddTimer(std::function<void()> handler);
+  // Not armed: see FireAfter. Fires up to `tolerance` late, together with other timers where that
+  // is possible, so that the processor sleeps longer.
+  SourceOrError AddTimer(std::function<void()> handler,
+                         absl::Duration tolerance = absl::Milliseconds(1));
   // Blocks the signal in the calling thread, which must be before other threads are started.
   SourceOrError AddSignal(int signal, std::function<void()> handler);
-  // Calls `feed` three times within WatchdogSec= while the loop runs, if the service manager asks
-  // for that (else false).
+  // Calls `feed` at least once within two thirds of WatchdogSec= while the loop runs, if the
+  // service manager asks for that (else false).
   absl::StatusOr<bool> EnableWatchdog(std::function<void()> feed);
 
   // Whether a handler runs: for other threads, also when the loop is gone.

@@ -172,6 +172,19 @@ TEST_F(EventLoopTest, OneCallHandlesAllThatIsReady) {
   EXPECT_EQ(seen, 2);
 }
 
+TEST_F(EventLoopTest, ATimerIsLateByItsToleranceAtMost) {
+  for (const absl::Duration tolerance : {absl::Milliseconds(1), absl::Milliseconds(600)}) {
+    const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
+    auto timer = loop->AddTimer([&] { loop->Exit(0); }, tolerance);
+    ASSERT_THAT(timer, IsOk());
+    const absl::Time start = absl::Now();
+    ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(100)), IsOk());
+    ASSERT_THAT(loop->Run(), IsOk());
+    EXPECT_GE(absl::Now() - start, absl::Milliseconds(100));
+    EXPECT_LE(absl::Now() - start, absl::Milliseconds(200) + tolerance);
+  }
+}
+
 TEST_F(EventLoopTest, AHandlerMayEndTheLoop) {
   Write();
   auto file = loop_->AddReadable(counter_, [&] { loop_->Exit(7); });
