@@ -24,17 +24,17 @@ namespace {
 constexpr char kProxyMark[] = "KUBE-PROXY-MARK";
 
 // iptables-restore's lines that remove what `family` has of kubelet's.
-std::string RemovalText(IpFamily family) {
+std::string RemovalText(KubeletForm kubelet, IpFamily family) {
   struct Lines {
     std::string jumps;
     std::string chains;
   };
   std::map<std::string, Lines> tables;
   std::set<std::string> chains;
-  for (const KubeletStep& step : KubeletSequence(kBenchKubelet, family)) {
+  for (const KubeletStep& step : KubeletSequence(kubelet, family)) {
     Lines& lines = tables[step.table];
     if (step.kind == KubeletStep::Kind::kEnsureChain) {
-      lines.chains = absl::StrCat("-F ", step.chain, "\n", lines.chains, "-X ", step.chain, "\n");
+      lines.chains = absl::StrCat(":", step.chain, " - [0:0]\n", lines.chains, "-X ", step.chain, "\n");
       chains.insert(step.chain);
     } else if (!chains.contains(step.chain)) {
       absl::StrAppend(&lines.jumps, "-D ", step.chain);
@@ -57,17 +57,17 @@ absl::Status LoadBenchServices(IptablesMode mode, int services) {
   return LoadServices(mode, services, kProxyMark);
 }
 
-absl::Status RemoveKubelets(IptablesMode mode) {
+absl::Status RemoveKubelets(IptablesMode mode, KubeletForm kubelet) {
   for (const IpFamily family : kBothFamilies) {
-    const ProgramResult result = Iptables{family, "", mode}.Restore(RemovalText(family));
+    const ProgramResult result = Iptables{family, "", mode}.Restore(RemovalText(kubelet, family));
     if (result.exit_code != 0) return absl::InternalError(result.err);
   }
   return absl::OkStatus();
 }
 
-absl::Status RunKubeletPrograms(IptablesMode mode, bool makes) {
+absl::Status RunKubeletPrograms(IptablesMode mode, KubeletForm kubelet, bool makes) {
   for (const IpFamily family : kBothFamilies) {
-    const KubeletRun run = RunKubelet({family, "", mode}, KubeletSequence(kBenchKubelet, family));
+    const KubeletRun run = RunKubelet({family, "", mode}, KubeletSequence(kubelet, family));
     if (!run.error.empty()) return absl::InternalError(run.error);
     if ((run.chains_created + run.rules_added > 0) != makes) {
       return absl::InternalError(absl::StrCat("kubelet made ", run.chains_created, " chains and ",

@@ -23,17 +23,19 @@
 
 namespace kipt::testing {
 
-// Everything that a kubelet of 1.24 keeps, in both families: 16 chains and 19 rules.
+// With the gate off: everything that a kubelet of 1.24 keeps, in both families: 16 chains and 19
+// rules. With the gate on: what every kubelet keeps since 1.28.
 inline constexpr KubeletForm kBenchKubelet = KubeletForm::k1_24;
+inline constexpr KubeletForm kBenchKubeletGateOn = KubeletForm::k1_27GateOn;
 
 // Puts kube-proxy's rules into the calling thread's namespace. None jumps to a chain of kubelet's,
 // so that these can be removed, over and over.
 absl::Status LoadBenchServices(IptablesMode mode, int services);
 // Removes all of kubelet's chains and jumps, by one iptables-restore for each family.
-absl::Status RemoveKubelets(IptablesMode mode);
+absl::Status RemoveKubelets(IptablesMode mode, KubeletForm kubelet = kBenchKubelet);
 // Kubelet's programs, one after the other, in both families. An error where it made something and
 // was not to (`makes`), or the other way round.
-absl::Status RunKubeletPrograms(IptablesMode mode, bool makes);
+absl::Status RunKubeletPrograms(IptablesMode mode, KubeletForm kubelet, bool makes);
 
 class Node {
  public:
