@@ -165,22 +165,24 @@ ExitOrError RunOnRules(const RuleCommand& command, const Flags& flags, Node& nod
   }
   const BackendOrError backend = node.Open(read_only);
   if (!backend.ok()) return backend.status();
-  const std::string caveat = (*backend)->caveat();
-  if (!caveat.empty()) LOG(WARNING) << caveat;
   Subject subject = SubjectOf(node);
   subject.incidents = std::move(incidents);
   subject.show_all = flags.all;
   if (read_only && command.reads_other_mode) subject.other_mode = node.ReadOther();
   if (command.reads_route_localnet) subject.route_localnet = node.ReadRouteLocalnet();
-  return command.run({.subject = subject,
-                      .backend = **backend,
-                      .node = node.Questions(command.purpose),
-                      .format = flags.output,
-                      .color = HasColors(flags),
-                      .yes = flags.yes,
-                      .observe = config.observe,
-                      .out = std::cout,
-                      .err = std::cerr});
+  const ExitOrError exit = command.run({.subject = subject,
+                                        .backend = **backend,
+                                        .node = node.Questions(command.purpose),
+                                        .format = flags.output,
+                                        .color = HasColors(flags),
+                                        .yes = flags.yes,
+                                        .observe = config.observe,
+                                        .out = std::cout,
+                                        .err = std::cerr});
+  // By now most backends know it without running a program.
+  const std::string caveat = (*backend)->caveat();
+  if (!caveat.empty()) LOG(WARNING) << caveat;
+  return exit;
 }
 
 // The first line of the daemon's log, which a report of a fault should contain.

@@ -110,8 +110,9 @@ class Backend {
   // may have been applied for one of them.
   virtual bool spans_families() const { return true; }
 
-  // For the log: what this backend, unlike others of its kind, cannot do here. May be empty.
-  virtual std::string caveat() const { return ""; }
+  // For the log: what this backend, unlike others of its kind, cannot do here. May be empty. Before
+  // the first Read this may take the time of a program.
+  virtual std::string caveat() { return ""; }
 
   // The current state of these chains, all at one generation, and with the counters of a chain of
   // hundreds of rules perhaps those of an earlier Read. Unless `native` is null, the native

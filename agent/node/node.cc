@@ -51,7 +51,7 @@ class VisitingBackend : public netlink::Backend {
 
   netlink::BackendKind kind() const override { return inner_->kind(); }
   bool spans_families() const override { return inner_->spans_families(); }
-  std::string caveat() const override { return inner_->caveat(); }
+  std::string caveat() override { return inner_->caveat(); }
 
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
                                          const netlink::NativeTable* native) override {

@@ -6,6 +6,7 @@
 #include <future>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -112,6 +113,7 @@ SavedSelection SelectionFor(const Transaction& transaction) {
 struct FamilyState {
   TableHashes tables;
   ObservedChains chains;
+  std::optional<IptablesVersion> version;
 };
 
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
@@ -148,9 +150,9 @@ class IptablesLegacyBackend : public netlink::Backend {
   netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }
   bool spans_families() const override { return false; }
 
-  std::string caveat() const override {
+  std::string caveat() override {
     for (const auto& [family, programs] : programs_) {
-      if (!programs.ok() || !TakesFixedLock(programs->version)) continue;
+      if (!KnowVersions({family}).ok() || !TakesFixedLock(*programs->version)) continue;
       return absl::StrCat(
           programs->restore, " is older than 1.8.7 and takes ", options_.lock_path,
           " itself: it overwrites another program's change in the milliseconds between the last "
@@ -177,6 +179,7 @@ class IptablesLegacyBackend : public netlink::Backend {
       if (!state.ok()) return state.status();
       content[family] = state->tables;
       snapshot.chains.merge(state->chains);
+      if (state->version) programs_.at(family)->version = state->version;
     }
     snapshot.generation = NumberOf(content);
     return snapshot;
@@ -248,6 +251,8 @@ class IptablesLegacyBackend : public netlink::Backend {
       const std::string& only = write.only = write.tables.front();
       std::erase_if(write.before, [&only](const auto& each) { return each.first != only; });
     }
+    absl::Status known = KnowVersions(FamiliesOf(writes));
+    if (!known.ok()) return Annotated(known, "; nothing was done");
     const absl::StatusOr<OwnedFd> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
     const absl::StatusOr<Transaction> plan = Check(transaction, writes);
@@ -282,6 +287,18 @@ class IptablesLegacyBackend : public netlink::Backend {
     return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, only);
   }
 
+  // What is asked for once is enough: a save has told it, or it is the other family's program.
+  absl::Status KnowVersions(const std::set<Family>& families) {
+    for (const Family family : families) {
+      absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
+      if (!programs.ok()) return programs.status();
+      const auto& other = programs_.at(family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4);
+      absl::Status status = KnowVersion(*runner_, *programs, other.ok() ? &*other : nullptr);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
   // iptables-legacy has no generations: each content has a number, from 1. One that comes back has
   // its number again, if it is among the last ones seen; only these can still be current.
   uint32_t NumberOf(const Content& content) {
@@ -302,7 +319,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(*text, TablesMayRepeat::kNo);
     if (!tables.ok()) return tables.status();
     if (!only.empty()) std::erase_if(*tables, [&](const auto& each) { return each.name != only; });
-    FamilyState state{.tables = HashesOf(*tables), .chains = {}};
+    FamilyState state{.tables = HashesOf(*tables), .chains = {}, .version = VersionOfSave(*text)};
     for (;;) {
       state.chains = ChainsOf(family, *tables, &selection);
       std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, selection.chains);
@@ -314,9 +331,7 @@ class IptablesLegacyBackend : public netlink::Backend {
   // Ours, where the programs can be kept from taking it, too. Else none.
   absl::StatusOr<OwnedFd> Lock(const std::map<Family, FamilyWrite>& writes) {
     for (const auto& [family, write] : writes) {
-      const absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
-      if (!programs.ok()) return programs.status();
-      if (TakesFixedLock(programs->version)) return OwnedFd();
+      if (TakesFixedLock(*programs_.at(family)->version)) return OwnedFd();
     }
     const auto start = std::chrono::steady_clock::now();
     absl::StatusOr<OwnedFd> lock = AcquireXtablesLock(options_.lock_path, options_.lock_wait);
@@ -344,7 +359,7 @@ class IptablesLegacyBackend : public netlink::Backend {
                          " have changed since they were read; nothing was done"));
       }
       state.merge(now->chains);
-      random_fully = random_fully && programs_.at(family)->version.HasRandomFully();
+      random_fully = random_fully && programs_.at(family)->version->HasRandomFully();
     }
     return PlanRestore(std::move(state), transaction, random_fully);
   }
@@ -363,7 +378,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     if (locked) {
       request.environment.emplace_back(kPrivateLock);
     } else {
-      absl::c_move(RestoreWaitArguments(programs.version, options_.lock_wait),
+      absl::c_move(RestoreWaitArguments(*programs.version, options_.lock_wait),
                    std::back_inserter(request.arguments));
     }
     const auto start = std::chrono::steady_clock::now();

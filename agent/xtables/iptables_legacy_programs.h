@@ -65,15 +65,23 @@ std::vector<std::string> RestoreWaitArguments(const IptablesVersion& version, ab
 struct IptablesLegacyPrograms {
   std::string save;
   std::string restore;
-  IptablesVersion version;
+  // Nothing before KnowVersion, if their names are enough to know them by.
+  std::optional<IptablesVersion> version = {};
 };
+
+// Runs --version, unless `programs.version` is known, or is that of `other`, which may be the same
+// file: Debian's iptables has one program for both families. NotFound: they are not
+// iptables-legacy's, or say nothing.
+absl::Status KnowVersion(CommandRunner& runner, IptablesLegacyPrograms& programs,
+                         const IptablesLegacyPrograms* other);
+
+// The version of the iptables-legacy-save that printed `save`, from its first line; nothing where
+// that is not there, or is that of another program.
+std::optional<IptablesVersion> VersionOfSave(absl::string_view save);
 
 // iptables-legacy-save and -restore (ip6tables- for IPv6) in the first of `directories` that has
 // both; else iptables-save and -restore of the first directory where --version reports that these
-// are iptables-legacy's.
-//
-// Those that are the same file as `other`'s are not asked for their version: Debian's iptables has
-// one program for both families.
+// are iptables-legacy's (see KnowVersion for `other`).
 //
 // NotFound: there are none; the message lists the directories and what was found instead.
 absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
