@@ -34,7 +34,8 @@ std::string RemovalText(KubeletForm kubelet, IpFamily family) {
   for (const KubeletStep& step : KubeletSequence(kubelet, family)) {
     Lines& lines = tables[step.table];
     if (step.kind == KubeletStep::Kind::kEnsureChain) {
-      lines.chains = absl::StrCat(":", step.chain, " - [0:0]\n", lines.chains, "-X ", step.chain, "\n");
+      lines.chains =
+          absl::StrCat(":", step.chain, " - [0:0]\n", lines.chains, "-X ", step.chain, "\n");
       chains.insert(step.chain);
     } else if (!chains.contains(step.chain)) {
       absl::StrAppend(&lines.jumps, "-D ", step.chain);
