@@ -25,6 +25,7 @@
 #include "agent/xtables/restore_plan.h"
 #include "agent/xtables/saved_survey.h"
 #include "agent/xtables/xtables_lock.h"
+#include "agent/xtables/xtables_lock_watch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/reach.h"
 
@@ -43,6 +44,9 @@ using netlink::Transaction;
 constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+
+// What was read this long ago is read again before a write, whoever may have used the lock.
+constexpr absl::Duration kFresh = absl::Milliseconds(100);
 
 // The hashes of the tables that exist, by name (SavedTable).
 using TableHashes = std::map<std::string, size_t>;
@@ -113,8 +117,16 @@ SavedSelection SelectionFor(const Transaction& transaction) {
 struct FamilyState {
   TableHashes tables;
   ObservedChains chains;
-  std::optional<IptablesVersion> version;
+  // What was selected of `chains`.
+  SavedSelection selection = {};
+  std::optional<IptablesVersion> version = {};
 };
+
+// Whether `state` has all that PlanRestore() needs of `chain`.
+bool IsRead(const FamilyState& state, const ChainId& chain) {
+  return state.selection.chains.contains(chain) ||
+         (state.selection.bare.contains(chain) && !state.chains.contains(chain));
+}
 
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
 // kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
@@ -164,6 +176,7 @@ class IptablesLegacyBackend : public netlink::Backend {
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
                                 const netlink::NativeTable* /*native*/) override {
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    Settle();
     std::set<Family> families;
     SavedSelection selection;
     for (const ChainQuery& query : queries) {
@@ -178,10 +191,12 @@ class IptablesLegacyBackend : public netlink::Backend {
     for (auto& [family, state] : AtOnce<absl::StatusOr<FamilyState>>(families, read)) {
       if (!state.ok()) return state.status();
       content[family] = state->tables;
-      snapshot.chains.merge(state->chains);
+      snapshot.chains.insert(state->chains.begin(), state->chains.end());
+      last_read_[family] = *state;
       if (state->version) programs_.at(family)->version = state->version;
     }
     snapshot.generation = NumberOf(content);
+    read_at_ = std::chrono::steady_clock::now();
     return snapshot;
   }
 
@@ -255,7 +270,8 @@ class IptablesLegacyBackend : public netlink::Backend {
     if (!known.ok()) return Annotated(known, "; nothing was done");
     const absl::StatusOr<OwnedFd> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
-    const absl::StatusOr<Transaction> plan = Check(transaction, writes);
+    const bool settled = lock->valid() && IsSettled(transaction);
+    const absl::StatusOr<Transaction> plan = Check(transaction, writes, settled);
     if (!plan.ok()) return plan.status();
     const auto write = [&](Family family) {
       return Write(*plan, family, writes.at(family), lock->valid());
@@ -285,6 +301,34 @@ class IptablesLegacyBackend : public netlink::Backend {
  private:
   absl::StatusOr<std::string> Save(Family family, absl::string_view only = "") {
     return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, only);
+  }
+
+  // From now on IsSettled sees who uses the lock.
+  void Settle() {
+    last_read_.clear();
+    if (!lock_watch_) {
+      auto watch = XtablesLockWatch::Start(options_.lock_path);
+      if (watch.ok()) lock_watch_ = *std::move(watch);
+    } else if (!lock_watch_->Take().ok()) {
+      lock_watch_.reset();
+    }
+  }
+
+  // Called with the lock: the rules are those that were just read, and what is needed of them was.
+  // Whoever wrote meanwhile has had the lock, and closed it before we got it.
+  bool IsSettled(const Transaction& transaction) {
+    if (!lock_watch_ || transaction.generation != current_ || Deletes(transaction) ||
+        absl::FromChrono(std::chrono::steady_clock::now() - read_at_) > kFresh) {
+      return false;
+    }
+    const absl::StatusOr<XtablesLockWatch::Use> use = lock_watch_->Take();
+    if (!use.ok()) lock_watch_.reset();
+    return use.ok() && !use->any() &&
+           absl::c_all_of(SelectionFor(transaction).chains, [&](const ChainId& chain) {
+             const auto state = last_read_.find(chain.family);
+             return state != last_read_.end() && IsRead(state->second, chain) &&
+                    programs_.at(chain.family)->version->LockIsMovable();
+           });
   }
 
   // What is asked for once is enough: a save has told it, or it is the other family's program.
@@ -319,12 +363,16 @@ class IptablesLegacyBackend : public netlink::Backend {
     absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(*text, TablesMayRepeat::kNo);
     if (!tables.ok()) return tables.status();
     if (!only.empty()) std::erase_if(*tables, [&](const auto& each) { return each.name != only; });
-    FamilyState state{.tables = HashesOf(*tables), .chains = {}, .version = VersionOfSave(*text)};
+    FamilyState state{.tables = HashesOf(*tables),
+                      .chains = {},
+                      .selection = std::move(selection),
+                      .version = VersionOfSave(*text)};
     for (;;) {
-      state.chains = ChainsOf(family, *tables, &selection);
-      std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, selection.chains);
+      state.chains = ChainsOf(family, *tables, &state.selection);
+      std::set<ChainId> more =
+          netlink::ChainsOnTheWay(state.chains, queries, state.selection.chains);
       if (more.empty()) return state;
-      selection.chains.merge(more);
+      state.selection.chains.merge(more);
     }
   }
 
@@ -344,10 +392,13 @@ class IptablesLegacyBackend : public netlink::Backend {
   // The transaction as it is written, if the rules that it was made from are unchanged and all of
   // it can be done. Others wait for the lock meanwhile, so what is written alone is read alone.
   absl::StatusOr<Transaction> Check(const Transaction& transaction,
-                                    const std::map<Family, FamilyWrite>& writes) {
+                                    const std::map<Family, FamilyWrite>& writes, bool settled) {
     const SavedSelection selection = SelectionFor(transaction);
-    const auto read = [&](Family family) {
-      return ReadFamily(family, selection, {}, writes.at(family).only);
+    const auto read = [&](Family family) -> absl::StatusOr<FamilyState> {
+      if (!settled) return ReadFamily(family, selection, {}, writes.at(family).only);
+      FamilyState state = last_read_.at(family);
+      state.tables = writes.at(family).before;
+      return state;
     };
     ObservedChains state;
     bool random_fully = true;
@@ -424,6 +475,10 @@ class IptablesLegacyBackend : public netlink::Backend {
   std::map<uint32_t, Content> contents_;
   uint32_t last_number_ = 0;  // of contents_
   uint32_t current_ = 0;      // the last one read; 0 after a write
+  // Nothing where it cannot be watched.
+  std::optional<XtablesLockWatch> lock_watch_;
+  std::map<Family, FamilyState> last_read_;
+  std::chrono::steady_clock::time_point read_at_;
 };
 
 }  // namespace

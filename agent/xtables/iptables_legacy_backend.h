@@ -8,9 +8,11 @@
 // again and compared: the one table if there is only one, else all tables of the family.
 //
 // With iptables 1.8.7 and later the backend holds xtables.lock during that reading and the write,
-// while the programs lock a file of their own (XTABLES_LOCKFILE). Before 1.6.2 iptables-restore
-// takes no lock, and ours is enough. The versions between lock xtables.lock themselves, so what
-// another program writes in the milliseconds between the reading and the write is not seen.
+// while the programs lock a file of their own (XTABLES_LOCKFILE). To add, it reads nothing again if
+// it read what it needs in the last 100 ms, and no program has used xtables.lock since: the write
+// is then as close to that reading. Before 1.6.2 iptables-restore takes no lock, and ours is
+// enough. The versions between lock xtables.lock themselves, so what another program writes in the
+// milliseconds between the reading and the write is not seen.
 //
 // Each family is a write of its own: all is checked before the first, but the second can fail after
 // the first is done. The message says what happened to each.

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,6 +27,7 @@
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/xtables/iptables_legacy_programs.h"
+#include "agent/xtables/xtables_lock_watch.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
@@ -188,22 +187,10 @@ class FamilyReader {
   std::string names_path_;
 };
 
-// Programs close the lock when their change is made. They open it for reading only.
-constexpr uint32_t kFileEvents = IN_CLOSE_NOWRITE | IN_CLOSE_WRITE;
-// The next program creates a lock file that was removed. Other events of the directory, which is
-// usually the busy /run, are not asked for.
-constexpr uint32_t kDirectoryEvents =
-    IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
-
-// The file at the path, and earlier ones, which a program may still hold open.
-constexpr size_t kMostFiles = 4;
-
 class IptablesLegacyMonitor : public netlink::Monitor {
  public:
-  IptablesLegacyMonitor(const std::filesystem::path& lock_path, const std::string& table_names_path,
-                        Inotify inotify)
-      // A path without a directory is below the current one.
-      : lock_path_("." / lock_path), inotify_(std::move(inotify)) {
+  IptablesLegacyMonitor(XtablesLockWatch lock, const std::string& table_names_path)
+      : lock_(std::move(lock)) {
     for (const Family family : netlink::kFamilies) readers_.emplace_back(family, table_names_path);
   }
 
@@ -211,24 +198,18 @@ class IptablesLegacyMonitor : public netlink::Monitor {
     for (FamilyReader& reader : readers_) {
       if (absl::Status status = reader.Open(); !status.ok()) return status;
     }
-    if (absl::Status status = Arm(); !status.ok()) return status;
     return HaveChanged().status();
   }
 
-  int fd() const override { return inotify_.fd(); }
+  int fd() const override { return lock_.fd(); }
 
   absl::StatusOr<RulesetChanges> Drain() override {
-    RulesetChanges changes;
-    bool used = false;
-    const absl::Status taken = inotify_.Take([&](const inotify_event& event) {
-      if ((event.mask & IN_Q_OVERFLOW) != 0) ++changes.lost;
-      used = IsAboutTheLock(event) || used;
-    });
-    if (!taken.ok()) return taken;
-    if (!used && changes.lost == 0) return changes;
-    // First the watches, then the tables: a program that closes a new lock file before that is
-    // watched has made its changes before the tables are read.
-    if (absl::Status status = Arm(); !status.ok()) return status;
+    // First the lock, then the tables: a program that closes a new lock file before that is watched
+    // has made its changes before the tables are read.
+    const absl::StatusOr<XtablesLockWatch::Use> use = lock_.Take();
+    if (!use.ok()) return use.status();
+    RulesetChanges changes = {.lost = use->lost};
+    if (!use->any()) return changes;
     const absl::StatusOr<bool> changed = HaveChanged();
     if (!changed.ok()) return changed.status();
     if (*changed || changes.lost > 0) changes.count = changes.others = 1;
@@ -236,44 +217,6 @@ class IptablesLegacyMonitor : public netlink::Monitor {
   }
 
  private:
-  bool IsAboutTheLock(const inotify_event& event) {
-    if (event.wd == directory_) {
-      return NameOf(event).empty() || NameOf(event) == lock_path_.filename().string();
-    }
-    const auto file = absl::c_find(files_, event.wd);
-    if (file == files_.end()) return false;
-    if ((event.mask & IN_IGNORED) != 0) files_.erase(file);
-    return true;
-  }
-
-  // Watches what is at the two paths now. Where that has not changed, nothing changes.
-  absl::Status Arm() {
-    const absl::StatusOr<int> directory =
-        inotify_.Watch(lock_path_.parent_path().string(), kDirectoryEvents);
-    if (absl::IsResourceExhausted(directory.status())) return directory.status();
-    if (directory_ && (!directory.ok() || *directory != *directory_)) inotify_.GiveUp(*directory_);
-    directory_ = directory.ok() ? std::optional<int>(*directory) : std::nullopt;
-    const absl::StatusOr<int> file = inotify_.Watch(lock_path_.string(), kFileEvents);
-    if (!file.ok()) {
-      if (absl::IsResourceExhausted(file.status()) || absl::IsPermissionDenied(file.status())) {
-        return file.status();
-      }
-      if (directory.ok()) return absl::OkStatus();
-      if (absl::IsPermissionDenied(directory.status())) return directory.status();
-      return absl::NotFoundError(absl::StrCat(
-          "there is neither ", lock_path_.string(),
-          " nor its directory, so the use of iptables-legacy cannot be noticed. Mount the host's "
-          "file here, as the kube-proxy DaemonSet does (hostPath of type FileOrCreate)"));
-    }
-    std::erase(files_, *file);
-    files_.push_back(*file);
-    if (files_.size() > kMostFiles) {
-      inotify_.GiveUp(files_.front());
-      files_.erase(files_.begin());
-    }
-    return absl::OkStatus();
-  }
-
   // Whether the tables differ, or may differ, from those of the last time.
   absl::StatusOr<bool> HaveChanged() {
     Tables tables;
@@ -292,11 +235,8 @@ class IptablesLegacyMonitor : public netlink::Monitor {
     return changed;
   }
 
-  std::filesystem::path lock_path_;
-  Inotify inotify_;
+  XtablesLockWatch lock_;
   std::vector<FamilyReader> readers_;
-  std::optional<int> directory_;
-  std::vector<int> files_;  // newest last
   // Empty: not known.
   std::optional<Tables> last_;
 };
@@ -320,10 +260,9 @@ absl::StatusOr<size_t> HashEntries(Family family, std::string entries) {
 
 absl::StatusOr<std::unique_ptr<netlink::Monitor>> NewIptablesLegacyMonitor(
     const std::string& lock_path, const std::string& table_names_path) {
-  absl::StatusOr<Inotify> inotify = Inotify::Create();
-  if (!inotify.ok()) return inotify.status();
-  auto monitor =
-      std::make_unique<IptablesLegacyMonitor>(lock_path, table_names_path, *std::move(inotify));
+  absl::StatusOr<XtablesLockWatch> lock = XtablesLockWatch::Start(lock_path);
+  if (!lock.ok()) return lock.status();
+  auto monitor = std::make_unique<IptablesLegacyMonitor>(*std::move(lock), table_names_path);
   if (absl::Status status = monitor->Start(); !status.ok()) return status;
   return monitor;
 }

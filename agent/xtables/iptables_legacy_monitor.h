@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
-// but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
-// closes it afterwards, and inotify(7) reports that. Readers take the lock too, and one lock serves
-// all network namespaces, so the tables are then compared with those of the last time. The kernel
-// returns their rules in microseconds (getsockopt(2), linux/netfilter_ipv4/ip_tables.h); nothing is
-// decoded, changed or created.
-//
-// Not seen: programs that take no lock or another one (an older iptables, a container with its own
-// /run, XTABLES_LOCKFILE), and a lock file that is mounted over the watched one later. A caller
-// that must not miss these checks from time to time. Not installed.
+// but programs that change them use xtables.lock (xtables_lock_watch.h, which says what is not
+// seen: a caller that must not miss that checks from time to time). Readers and other namespaces
+// use it too, so the tables are then compared with those of the last time. The kernel returns their
+// rules in microseconds (getsockopt(2), linux/netfilter_ipv4/ip_tables.h); nothing is decoded,
+// changed or created. Not installed.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 

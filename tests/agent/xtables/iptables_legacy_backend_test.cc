@@ -8,11 +8,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
 #include "tests/support/lock_holder.h"
@@ -137,6 +141,7 @@ TEST_F(LegacyBackendTest, ReadsUnderTheLockOnlyTheTableThatItWrites) {
   Saves("iptables", absl::StrCat(kEmptyFilter, nat("DROP")));
   EXPECT_THAT(backend_->Apply(transaction), IsOk()) << "nat is another program's, and not written";
   const Transaction late = CreateUser(*backend_);
+  UseLock();
   Saves("iptables", absl::StrCat(kFilterWithUser, nat("DROP")));
   EXPECT_THAT(backend_->Apply(late), StatusIs(absl::StatusCode::kAborted));
 }
@@ -148,7 +153,56 @@ TEST_F(LegacyBackendTest, ReadsAllTablesWhereItWritesSeveral) {
   EXPECT_THAT(backend_->Apply(transaction), IsOk());
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")).back().arguments, ElementsAre("-c"));
   transaction.generation = Read(*backend_, {kUser}).generation;
+  UseLock();
   Saves("iptables", absl::StrCat("*raw\n:PREROUTING DROP [0:0]\nCOMMIT\n", kEmptyFilter));
+  EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+}
+
+// Reading everything takes most of the time of a write next to many rules.
+TEST_F(LegacyBackendTest, ReadsNothingAgainWhereTheRulesAreThoseThatWereJustRead) {
+  const ChainId jumped{Family::kIPv4, Table::kFilter, "INPUT"};
+  const auto saves_again = [&](const std::function<void(Transaction&)>& meanwhile) {
+    UseLock();
+    Transaction transaction = {.generation = Read(*backend_, {kUser, jumped}).generation,
+                               .operations = {CreateChain{kUser}}};
+    const size_t before = runner_.RequestsOf(Program("iptables", "save")).size();
+    meanwhile(transaction);
+    EXPECT_THAT(backend_->Apply(transaction), IsOk());
+    return runner_.RequestsOf(Program("iptables", "save")).size() - before;
+  };
+  Saves("iptables", kEmptyFilter);
+  EXPECT_EQ(saves_again([](Transaction&) {}), 0U);
+  EXPECT_EQ(saves_again([](Transaction& transaction) {
+              transaction.operations.emplace_back(AddRule{.chain = kUser, .rule = {}});
+            }),
+            0U);
+  EXPECT_EQ(saves_again([&](Transaction&) { UseLock(); }), 1U);
+  EXPECT_EQ(saves_again([&](Transaction&) {
+              unlink(LockPath().c_str());
+              UseLock();
+            }),
+            1U)
+      << "another file";
+  EXPECT_EQ(saves_again([](Transaction&) { absl::SleepFor(absl::Milliseconds(110)); }), 1U);
+  EXPECT_EQ(saves_again([](Transaction& transaction) {
+              transaction.operations = {CreateChain{{Family::kIPv4, Table::kFilter, "UNREAD"}}};
+            }),
+            1U);
+  EXPECT_EQ(saves_again([&](Transaction&) { Read(*backend_, {kUser6}); }), 1U)
+      << "another content was read last";
+  Saves("iptables", kFilterWithUser);
+  EXPECT_EQ(saves_again([](Transaction& transaction) {
+              transaction.operations = {netlink::DeleteRule{.chain = kUser, .handle = 1}};
+            }),
+            1U);
+}
+
+TEST_F(LegacyBackendTest, AbortsWhereOtherRulesHaveJustBeenRead) {
+  UseLock();
+  Saves("iptables", kEmptyFilter);
+  const Transaction transaction = CreateUser(*backend_);
+  Saves("iptables", kFilterWithUser);
+  Read(*backend_, {kUser});
   EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
 }
 
@@ -209,9 +263,12 @@ TEST_F(LegacyBackendTest, AbortsWhereTheRulesMovedBetweenReadAndWrite) {
   for (const char* version : {"1.6.1", "1.8.6", "1.8.9"}) {
     SCOPED_TRACE(version);
     auto backend = Open(version);
-    Saves("iptables", kEmptyFilter);
-    const Transaction transaction = CreateUser(*backend);
     Saves("iptables", kFilterWithUser);
+    UseLock();
+    const Transaction transaction = CreateUser(*backend);
+    Saves("iptables", absl::StrReplaceAll(kFilterWithUser, {{"DROP", "RETURN"}}));
+    // Other programs for iptables-restore may take none before 1.8.7, or take it themselves.
+    if (version == std::string("1.8.9")) UseLock();
     const size_t writes = runner_.RequestsOf(Program("iptables", "restore")).size();
     EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
     EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), SizeIs(writes));

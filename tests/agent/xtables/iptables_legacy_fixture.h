@@ -118,6 +118,9 @@ class LegacyFixture : public ::testing::Test {
     return free;
   }
 
+  // Another program does, as iptables does to read and to write.
+  void UseLock() const { close(open(LockPath().c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600)); }
+
   TemporaryTree tree_;
   const std::string directory_ = tree_.root();
   FakeCommandRunner runner_;
