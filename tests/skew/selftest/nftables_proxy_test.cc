@@ -64,19 +64,6 @@ TEST_P(NftablesProxyTest, RemovesWhatIptablesModeLeftAndTheOtherWayRound) {
   }
 }
 
-// From 1.34 on such a cleanup fails. nftables mode starts nevertheless.
-TEST_P(NftablesProxyTest, StartsAlsoWhereAForeignJumpKeepsTheOldRules) {
-  const std::unique_ptr<ServiceProxy> first = Start(34, ProxyMode::kIptables);
-  EXPECT_TRUE(Went(AddUserOfMarkMasq(Choice(), 9101)));
-  const std::unique_ptr<ServiceProxy> second = NewKubeProxy(As(34, ProxyMode::kNftables));
-  const Act started = second->Start(ServicesOf(Fixture::kA), {});
-  EXPECT_FALSE(started.ok);
-  EXPECT_THAT(started.error, HasSubstr("ipv4: nat: exit code "));
-  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
-  EXPECT_THAT(RulesIn(V4(), "nat", "PREROUTING"), Not(Contains(HasSubstr("KUBE-"))));
-  EXPECT_THAT(Chain("services"), HasSubstr("@service-ips"));
-}
-
 TEST_P(NftablesProxyTest, WritesNothingToIptablesAndOnlyChangesLater) {
   for (const int minor : {31, 36}) {
     const std::unique_ptr<ServiceProxy> proxy = Start(minor, ProxyMode::kNftables);
@@ -97,12 +84,6 @@ TEST_P(NftablesProxyTest, WritesNothingToIptablesAndOnlyChangesLater) {
     EXPECT_THAT(Chain("service-ULMVA6XW-ns1/svc1/tcp/p80"), HasSubstr("mod 2 "));
     RemoveNftablesTables();
   }
-}
-
-TEST_P(NftablesProxyTest, IsCleanedUpToo) {
-  const std::unique_ptr<ServiceProxy> proxy = Start(36, ProxyMode::kNftables);
-  EXPECT_TRUE(Went(CleanUpKubeProxy(As(36, ProxyMode::kNftables))));
-  EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
 }
 
 // KubeProxyLeftOver: each remedy, and the one that the audit warns of, next to a running
