@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
@@ -23,9 +22,9 @@ constexpr char kInteropData[] = KIPT_TESTS_DIR "/interop/testdata/kube-proxy/";
 constexpr char kOwnData[] = KIPT_TESTS_DIR "/skew/kube_proxy/testdata/kube-proxy-";
 
 std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text = FileText(path);
+  EXPECT_NE(text, "") << path;
+  return text;
 }
 
 // Whether other tests have this version's saves already.

@@ -111,24 +111,6 @@ TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
   EXPECT_THAT(TallyOf(report), ElementsAre(1, 2, 1, 1));
 }
 
-template <typename Enum>
-void ExpectNamesOfTheirOwn(Enum any) {
-  std::set<std::string> names;
-  for (const Enum value : AllOf(any)) {
-    const std::string name = WireName(value);
-    EXPECT_NE(name, "");
-    EXPECT_TRUE(names.insert(name).second) << name;
-  }
-}
-
-TEST(NamesTest, AreThereForAllAndDifferent) {
-  ExpectNamesOfTheirOwn(Outcome::kServed);
-  ExpectNamesOfTheirOwn(Place::kNode);
-  ExpectNamesOfTheirOwn(Protocol::kTcp);
-  ExpectNamesOfTheirOwn(ProbeKind::kConnect);
-  ExpectNamesOfTheirOwn(testing::IpFamily::kIpv4);
-}
-
 // ---- JSON ----
 
 TEST(CellJsonTest, IsTheSameCellWhenItIsReadAgain) {
@@ -172,19 +154,12 @@ TEST(CellJsonTest, WritesWhatIsNoUtf8AsReplacementCharacters) {
 TEST(CellJsonTest, IsRefusedWhereItIsNotWhatWasWritten) {
   const Json whole = Json::parse(CellJson(CellWithEveryField()));
   const std::string text = whole.dump();
-  std::vector<std::string> bad = {text.substr(0, text.size() / 2), "", "[]"};
-  for (const char* field : {"/id", "/steps/0/checks/0/sound", "/steps/0/streams/0/count/sent"}) {
-    Json json = whole;
-    const Json::json_pointer pointer(field);
-    json[pointer] = Json::array();
-    bad.push_back(json.dump());
-    json.at(pointer.parent_pointer()).erase(pointer.back());
-    bad.push_back(json.dump());
-  }
-  Json json = whole;
-  json["steps"][0]["checks"][0]["expected"] = "eaten";
-  bad.push_back(json.dump());
-  for (const std::string& each : bad) {
+  Json without_steps = whole;
+  without_steps.erase("steps");
+  Json unknown_outcome = whole;
+  unknown_outcome["steps"][0]["checks"][0]["expected"] = "eaten";
+  for (const std::string& each : {text.substr(0, text.size() / 2), std::string(),
+                                  without_steps.dump(), unknown_outcome.dump()}) {
     EXPECT_EQ(ParseCellReport(each).status().code(), absl::StatusCode::kInvalidArgument) << each;
   }
 }

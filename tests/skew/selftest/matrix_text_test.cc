@@ -144,36 +144,6 @@ TEST(MatrixTextTest, IsNeverWiderThan100Columns) {
   EXPECT_THAT(text, HasSubstr("1.39"));
 }
 
-// What is known to fail, fails less with the agent: the numbers say so, not the glyphs.
-TEST(MatrixTextTest, CountsWhatIsNotSoundInEachHalf) {
-  MatrixReport report = SmallMatrix();
-  report.cells = {report.cells[2], report.cells[2]};
-  report.cells[1].actor = "agent";
-  report.cells[1].side = "b";
-  report.cells[1].id = "boot/kubelet-1.27/proxy-1.24/nft/agent";
-  StepReport& step = report.cells[0].steps[0];
-  for (int i = 0; i < 99; ++i) step.checks.push_back(SampleLeak("no component fills the chain"));
-  step.streams = {SampleStream(12, 400), SampleStream(0, 0)};
-  report.cells[0].steps.push_back(step);
-  EXPECT_THAT(MatrixText(report, false), HasSubstr("\n  1.27     (~202|~1)\n"));
-}
-
-TEST(MatrixTextTest, ContinuesAWideTableBelowWithTheRowsThatHaveSomethingThere) {
-  MatrixReport report;
-  for (int minor = 10; minor < 30; ++minor) {
-    report.cells.push_back(SampleCell(
-        absl::StrCat("boot/kubelet-1.", minor, "/proxy-1.", minor, "/nft/agent"), Verdict::kKnown));
-  }
-  const std::string text = MatrixText(report, false);
-  EXPECT_THAT(text, HasSubstr("\n  1.29       .     .     .     .     .    .|~1\n"
-                              "\nEach cell"));
-  for (int minor = 10; minor < 30; ++minor) {
-    const std::vector<std::string> around =
-        absl::StrSplit(text, absl::StrCat("\n  1.", minor, "  "));
-    EXPECT_EQ(around.size(), 2U) << minor;
-  }
-}
-
 TEST(MatrixTextTest, HasColoursOnlyWhenAskedAndNoOtherControlCharacters) {
   MatrixReport report = SmallMatrix();
   report.cells[4].problem =
