@@ -59,19 +59,6 @@ TEST(ObjectsOfTest, AreOneServiceOfBothFamiliesAndASliceForEachOfItsPorts) {
   EXPECT_THAT(nodes, ElementsAre("node", "node", "another-node"));
 }
 
-TEST(ObjectsOfTest, HaveThePoliciesOfEachService) {
-  const Objects objects = TestObjects();
-  const auto spec = [&objects](const char* name) {
-    return objects.at(Resource::kServices).at(name)["spec"];
-  };
-  EXPECT_EQ(spec("skew/here")["externalTrafficPolicy"], "Local");
-  EXPECT_EQ(spec("skew/spread")["externalTrafficPolicy"], "Cluster");
-  EXPECT_EQ(spec("skew/inside")["internalTrafficPolicy"], "Local");
-  EXPECT_EQ(spec("skew/inside")["type"], "ClusterIP");
-  EXPECT_FALSE(spec("skew/inside").contains("externalTrafficPolicy"));
-  EXPECT_EQ(spec("skew/sticky")["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], 10800);
-}
-
 // ---- the server ----
 
 class ApiServerTest : public ::testing::Test {

@@ -242,26 +242,6 @@ TEST_P(BatteryTest, TellsEveryOutcome) {
   }
 }
 
-// The second look is what keeps a packet that only came late, or was lost, from being called
-// dropped.
-TEST_P(BatteryTest, CallsNothingDroppedThatNoRuleHasCounted) {
-  Load(R"(*filter
--A FORWARD -p udp --dport 9 -j DROP
-COMMIT
-*raw
--A PREROUTING -p tcp -j DROP
--A PREROUTING -p udp -j DROP
-COMMIT
-)");
-  const std::vector<ProbeResult> results =
-      Ask({To(Place::kRefusedClient, Protocol::kTcp, AddressOf(Place::kPodA, family()), 8080),
-           To(Place::kRefusedClient, Protocol::kUdp, AddressOf(Place::kPodA, family()), 9)});
-  for (const ProbeResult& result : results) {
-    EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
-    EXPECT_EQ(result.dropped_by, "");
-  }
-}
-
 TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
   for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
     LoadRules(protocol);

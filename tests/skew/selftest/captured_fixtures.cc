@@ -226,6 +226,27 @@ std::string ReadCapturedJumps(const std::string& label) {
   return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));
 }
 
+std::vector<std::string> CapturedCalls(const std::string& file, const std::string& step) {
+  std::vector<std::string> calls;
+  const std::string text = ReadFile(absl::StrCat(KIPT_TESTS_DIR "/skew/", file));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+    if (fields.size() < 3 || fields[fields.size() - 3] != step) continue;
+    calls.push_back(absl::StrCat(fields[fields.size() - 2], "\t", fields.back()));
+  }
+  EXPECT_FALSE(calls.empty()) << file << " " << step;
+  return calls;
+}
+
+std::vector<std::string> CallsIn(const std::vector<std::string>& calls,
+                                 const std::string& program) {
+  std::vector<std::string> of_program;
+  for (const std::string& call : calls) {
+    if (absl::StrContains(call, absl::StrCat("\t", program, " "))) of_program.push_back(call);
+  }
+  return of_program;
+}
+
 std::vector<std::string> ComparableLines(const std::string& text) {
   std::vector<std::string> lines;
   for (auto& [name, table] : Parse(text)) {

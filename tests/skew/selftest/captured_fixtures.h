@@ -13,7 +13,6 @@
 
 #include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
-#include "tests/skew/kube_proxy/services.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
@@ -58,6 +57,12 @@ std::string ReadCapturedPartialInput(bool nfacct);
 std::string ReadOwnCapture(const std::string& name);
 // "1.17", "1.24", "1.25", "1.28": "TABLE\tCHAIN\tBASE\tARGUMENTS" lines.
 std::string ReadCapturedJumps(const std::string& label);
+
+// Of the calls in a file below tests/skew, those of a step, "0\tiptables -w 5 ...": what comes last
+// on each of its lines. None fails the test.
+std::vector<std::string> CapturedCalls(const std::string& file, const std::string& step);
+// Of such calls, those of `program`.
+std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const std::string& program);
 
 // "TABLE: LINE" of each line of a save or of a text for iptables-restore, so that equal rulesets
 // are equal: by table, the chains sorted and without counters, then the rules chain by chain, the

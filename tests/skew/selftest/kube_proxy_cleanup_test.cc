@@ -6,12 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
@@ -62,15 +63,10 @@ class KubeProxyCleanupTest : public ActorTest {
     StartKubelet(minor);
     EXPECT_TRUE(Went(NewKubeProxy(As(minor))->Start(ServicesOf(Fixture::kA), {})));
   }
-  static void ExpectWhatTheRealOneLeft(const std::vector<int>& minors);
-  static void ExpectWhatTheSourcesCall(const std::vector<int>& minors);
 };
 
-// Takes minutes.
-class EveryVersionCleanupTest : public KubeProxyCleanupTest {};
-
-void KubeProxyCleanupTest::ExpectWhatTheRealOneLeft(const std::vector<int>& minors) {
-  for (const int minor : minors) {
+TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) {
+  for (const int minor : {31, 33, 34, 36}) {
     for (const Neighbour& neighbour : Neighbours()) {
       SCOPED_TRACE(absl::StrCat("1.", minor, " ", neighbour.capture));
       StartBoth(minor);
@@ -92,9 +88,6 @@ void KubeProxyCleanupTest::ExpectWhatTheRealOneLeft(const std::vector<int>& mino
   }
 }
 
-TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) { ExpectWhatTheRealOneLeft({33, 36}); }
-TEST_P(EveryVersionCleanupTest, LeavesWhatTheRealOneLeft) { ExpectWhatTheRealOneLeft({31, 34}); }
-
 // The lock is of iptables-legacy; on nft nobody takes it.
 TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndReportsSuccess) {
   StartBoth(33);
@@ -105,10 +98,6 @@ TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndRep
 }
 
 // ---- 1.17 to 1.30, by their sources ----
-
-std::vector<std::string> Split(const std::string& text, char at) {
-  return absl::StrSplit(text, at, absl::SkipEmpty());
-}
 
 // Of IPv4: what is checked before it is deleted, emptied and deleted; without the wait flags.
 std::vector<std::string> CallsOf(const Act& act) {
@@ -123,29 +112,21 @@ std::vector<std::string> CallsOf(const Act& act) {
   return calls;
 }
 
-void KubeProxyCleanupTest::ExpectWhatTheSourcesCall(const std::vector<int>& minors) {
+TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
   std::map<int, std::vector<std::string>> expected;
-  for (const std::string& line : Split(ReadOwnCapture("1.17-1.30.cleanup.calls"), '\n')) {
-    const std::vector<std::string> fields = Split(line, '\t');
-    ASSERT_EQ(fields.size(), 2U) << line;
-    int minor = 0;
-    ASSERT_TRUE(absl::SimpleAtoi(fields[0].substr(2), &minor)) << line;
-    expected[minor].push_back(fields[1]);
+  const std::string captured = ReadOwnCapture("1.17-1.30.cleanup.calls");
+  for (const absl::string_view line : absl::StrSplit(captured, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> fields =
+        absl::StrSplit(line, absl::MaxSplits('\t', 1));
+    expected[std::stoi(fields.first.substr(2))].push_back(fields.second);
   }
   EXPECT_EQ(expected.size(), 8U);
-  for (const int minor : minors) {
+  for (int minor = 17; minor <= 30; ++minor) {
     StartBoth(minor);
     EXPECT_EQ(CallsOf(CleanUpKubeProxy(As(minor))), std::prev(expected.upper_bound(minor))->second)
         << minor;
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
-}
-
-TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
-  ExpectWhatTheSourcesCall({17, 27, 30});
-}
-TEST_P(EveryVersionCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
-  ExpectWhatTheSourcesCall({18, 19, 20, 21, 22, 23, 24, 25, 26, 28, 29});
 }
 
 // ---- next to the agent, with the gate off ----
@@ -193,8 +174,6 @@ TEST_P(CleanupNextToTheAgentTest, LeavesAClaimUpTo1_33AndNoneLater) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyCleanupTest, ::testing::ValuesIn(testing::kBothModes),
-                         ModeName);
-INSTANTIATE_TEST_SUITE_P(Modes, EveryVersionCleanupTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 INSTANTIATE_TEST_SUITE_P(Modes, CleanupNextToTheAgentTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);

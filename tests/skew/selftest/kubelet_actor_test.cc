@@ -3,18 +3,15 @@
 // Who keeps kubelet's chains: a kubelet, against captured calls, and the agent in its place.
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "tests/skew/selftest/actor_fixture.h"
+#include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
@@ -38,27 +35,9 @@ TEST(KubeletActorTest, From1_21ItGivesUpOnAFamilyWhoseFirstSyncFailed) {
   EXPECT_FALSE(older->Tick().ok);
 }
 
-std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const char* program) {
-  std::vector<std::string> of_program;
-  for (const std::string& call : calls) {
-    if (absl::StrContains(call, absl::StrCat("\t", program, " "))) of_program.push_back(call);
-  }
-  return of_program;
-}
-
-// The calls of a step, "0\tiptables -w 5 ...": what comes last on each of its lines.
 std::vector<std::string> Captured(int minor, const std::string& kind, const std::string& step) {
-  std::ifstream file(absl::StrCat(KIPT_TESTS_DIR "/skew/actors/testdata/kubelet-1.", minor, "-",
-                                  kind, ".commands"));
-  EXPECT_TRUE(file.is_open()) << minor << kind;
-  std::vector<std::string> calls;
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
-    if (fields.size() < 3 || fields[fields.size() - 3] != step) continue;
-    calls.push_back(absl::StrCat(fields[fields.size() - 2], "\t", fields.back()));
-  }
-  EXPECT_THAT(calls, Not(IsEmpty())) << step;
-  return calls;
+  return CapturedCalls(absl::StrCat("actors/testdata/kubelet-1.", minor, "-", kind, ".commands"),
+                       step);
 }
 
 // Families run at the same time in the real one: of each the order is held.

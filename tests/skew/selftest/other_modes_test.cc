@@ -87,11 +87,6 @@ INSTANTIATE_TEST_SUITE_P(Versions, NftablesTextTest, ::testing::ValuesIn(kVersio
 class NftablesKernelTest : public ProxyKernelTest,
                            public ::testing::WithParamInterface<NftablesVersion> {
  protected:
-  static void Load(const std::string& text) {
-    const ProgramResult result = testing::RunProgram({"nft", "-f", "-"}, text);
-    EXPECT_EQ(result.exit_code, 0) << result << text;
-  }
-  static std::string Ruleset() { return testing::RunProgram({"nft", "list", "ruleset"}).out; }
   // Of the tables `kube-proxy`, every line, sorted.
   static std::vector<std::string> TableLines(const std::string& ruleset) {
     std::vector<std::string> lines;
@@ -109,33 +104,15 @@ TEST_P(NftablesKernelTest, MakesOfItWhatTheWholeProgramLeft) {
   for (const IpFamily family : testing::kBothFamilies) {
     ProxySettings settings = Settings(GetParam().minor, family);
     settings.service_cidr = family == IpFamily::kIpv4 ? "172.30.0.0/16" : "fd00:30::/112";
+    const std::string text = NftablesSync(settings, ServicesOf(Fixture::kA));
     // A second full sync over the first changes nothing.
-    for (int sync = 0; sync < 2; ++sync) Load(NftablesSync(settings, ServicesOf(Fixture::kA)));
+    for (int sync = 0; sync < 2; ++sync) {
+      const ProgramResult loaded = testing::RunProgram({"nft", "-f", "-"}, text);
+      EXPECT_EQ(loaded.exit_code, 0) << loaded << text;
+    }
   }
-  EXPECT_EQ(TableLines(Ruleset()),
+  EXPECT_EQ(TableLines(testing::RunProgram({"nft", "list", "ruleset"}).out),
             TableLines(ReadOwnCapture(absl::StrCat(GetParam().v4, "-A.process-nftables.nft"))));
-}
-
-TEST_P(NftablesKernelTest, TakesChangesAndRemoval) {
-  for (const IpFamily family : testing::kBothFamilies) {
-    const ProxySettings settings = Settings(GetParam().minor, family);
-    const std::vector<ServicePort> all = ServicesOf(Fixture::kB);
-    std::vector<ServicePort> some = all;
-    some[0].endpoints.pop_back();
-    some[3].endpoints.clear();
-    some.erase(some.begin() + 7);
-    Load(NftablesSync(settings, {}));
-    Load(NftablesPartialSync(settings, all, {}));
-    Load(NftablesPartialSync(settings, some, all));
-    const std::string now = Ruleset();
-    EXPECT_EQ(absl::StrContains(now, "b/hairpin:p80"), family == IpFamily::kIpv4)
-        << "refused from now on";
-    EXPECT_THAT(now, Not(HasSubstr(" . tcp . 80 : goto service-HHSFNZHM")));
-    Load(NftablesPartialSync(settings, all, some));
-    EXPECT_THAT(Ruleset(), Not(HasSubstr("b/hairpin:p80")));
-    Load(NftablesRemoval(family));
-    EXPECT_THAT(TableLines(Ruleset()), IsEmpty());
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, NftablesKernelTest, ::testing::ValuesIn(kVersions), VersionName);

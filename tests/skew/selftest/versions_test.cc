@@ -105,19 +105,6 @@ TEST(TraitsTest, AreWhatTheCapturesShow) {
   EXPECT_GE(held, 29);
 }
 
-TEST(TraitsTest, NameTheirEvidenceAndLieWithinTheVersions) {
-  for (const TraitRow& row : Traits()) {
-    SCOPED_TRACE(row.does);
-    EXPECT_STRNE(row.does, "");
-    EXPECT_STRNE(row.evidence, "");
-    EXPECT_GE(row.first, kOldest.minor);
-    EXPECT_LE(row.first, row.last);
-    EXPECT_TRUE(row.last <= kNewest.minor || row.last == kEver);
-    EXPECT_EQ(*row.with == '\0', *row.shows == '\0');
-    EXPECT_EQ(*row.without == '\0', *row.shows == '\0');
-  }
-}
-
 TEST(TraitsTest, TheNewestDoesAsTheNewestThatWasRun) {
   for (const TraitRow& row : Traits()) {
     EXPECT_EQ(Does(kNewest, row.trait), Does(kNewestCaptured, row.trait)) << row.does;
