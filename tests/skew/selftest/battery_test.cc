@@ -265,14 +265,7 @@ TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
 }
 
 // As on a machine that holds the harness up.
-class SlowBatteryTest : public BatteryTest {};
-
-INSTANTIATE_TEST_SUITE_P(All, SlowBatteryTest,
-                         ::testing::Values(std::tuple(IptablesMode::kNft, IpFamily::kIpv4),
-                                           std::tuple(IptablesMode::kLegacy, IpFamily::kIpv6)),
-                         NameOfRow);
-
-TEST_P(SlowBatteryTest, CountsARepeatedSynForNoOtherProbe) {
+TEST_P(BatteryTest, CountsARepeatedSynForNoOtherProbe) {
   const bool v6 = family() == IpFamily::kIpv6;
   const std::string save =
       absl::StrCat(v6 ? "ip6tables-" : "iptables-", testing::NameOf(mode()), "-save");

@@ -97,13 +97,6 @@ class ProxyKernelTest : public testing::NetnsTest {
     EXPECT_LE(made.exit_code, 1) << made;
   }
 
-  // What the monitor makes; a kube-proxy's first sync in an empty namespace comes before.
-  static void MakeCanaries(const testing::Iptables& iptables) {
-    for (const char* table : {"mangle", "nat", "filter"}) {
-      EnsureChain(iptables, table, "KUBE-PROXY-CANARY");
-    }
-  }
-
   static void Restore(const testing::Iptables& iptables, const std::string& text) {
     const testing::ProgramResult result = iptables.Restore(text);
     EXPECT_EQ(result.exit_code, 0) << result << text;
@@ -113,21 +106,6 @@ class ProxyKernelTest : public testing::NetnsTest {
     const testing::ProgramResult saved = iptables.Save();
     EXPECT_EQ(saved.exit_code, 0) << saved;
     return ComparableLines(saved.out);
-  }
-
-  static Lines NatChains(const testing::Iptables& iptables) {
-    const std::string start = "nat: :";
-    Lines chains;
-    for (const std::string& line : Saved(iptables)) {
-      if (line.rfind(start, 0) != 0) continue;
-      chains.push_back(line.substr(start.size(), line.find(' ', start.size()) - start.size()));
-    }
-    return chains;
-  }
-
-  static testing::Iptables Of(testing::IpFamily family,
-                              testing::IptablesMode mode = testing::IptablesMode::kNft) {
-    return {.family = family, .mode = mode};
   }
 
  private:

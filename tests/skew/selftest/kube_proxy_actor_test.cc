@@ -10,12 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::skew {
@@ -25,110 +23,7 @@ using ::testing::Gt;
 
 constexpr char kCanary[] = "KUBE-PROXY-CANARY";
 
-const ServicePort kFirst = ServicesOf(Fixture::kA)[0];
-const ServicePort kAnother = ServicesOf(Fixture::kA)[2];
-
 class KubeProxyActorTest : public ActorTest {
- protected:
-  static std::unique_ptr<ServiceProxy> Started(int minor) {
-    std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor));
-    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
-    return proxy;
-  }
-
-  static bool Stands(const std::string& table, const std::string& chain) {
-    return Saved(V4()).HasChain(table, chain);
-  }
-  static std::vector<std::string> JumpsFrom(const std::string& table, const std::string& chain) {
-    return RulesIn(V4(), table, chain);
-  }
-};
-
-TEST_P(KubeProxyActorTest, PartialSyncsRestoreNeitherJumpsNorUnchangedServiceChains) {
-  const std::unique_ptr<ServiceProxy> proxy = Started(28);
-  const std::string chain = ServiceChain("KUBE-SVC-", kFirst);
-  const testing::SavedRules before = Saved(V4());
-  Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
-  Run(V4(), {"-t", "nat", "-F", "POSTROUTING"});
-  Run(V4(), {"-t", "nat", "-F", chain});
-  EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
-  EXPECT_TRUE(Went(proxy->Sync({kFirst, kAnother}, {})));
-  EXPECT_THAT(JumpsFrom("filter", "INPUT"), Not(Contains(HasSubstr("KUBE-FIREWALL"))));
-  EXPECT_THAT(JumpsFrom("nat", "POSTROUTING"), IsEmpty());
-  EXPECT_THAT(RulesIn(V4(), "nat", chain), IsEmpty());
-  EXPECT_THAT(RulesIn(V4(), "nat", ServiceChain("KUBE-SVC-", kAnother)), Not(IsEmpty()));
-}
-
-TEST_P(KubeProxyActorTest, From1_27LosingNatMakesTheNextSyncFailAndTheOneAfterThatAFullOne) {
-  const std::unique_ptr<ServiceProxy> proxy = Started(28);
-  Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
-  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
-  EXPECT_THAT(proxy->Tick().done, IsEmpty());
-  const Act synced = proxy->Sync({kFirst}, {});
-  EXPECT_FALSE(synced.ok);
-  EXPECT_THAT(synced.error, AllOf(HasSubstr("exit code"), HasSubstr("KUBE-SVC-")));
-  EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
-  EXPECT_TRUE(Went(proxy->Tick()));
-  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
-  EXPECT_THAT(JumpsFrom("filter", "INPUT"), Contains(HasSubstr("KUBE-FIREWALL")));
-  EXPECT_THAT(proxy->Tick().done, IsEmpty());
-}
-
-// The steps `first` of the captures: every chain and jump, before the restore.
-TEST_P(KubeProxyActorTest, ItsCallsInAnEmptyNamespaceAreTheRealOnes) {
-  const auto without_canaries = [](std::vector<std::string> calls) {
-    std::erase_if(calls, [](const std::string& call) { return absl::StrContains(call, kCanary); });
-    return calls;
-  };
-  for (const int minor : {33, 34}) {
-    const Act act = NewKubeProxy(As(minor))->Start({}, {});
-    const std::vector<std::string> captured = CapturedCalls(
-        absl::StrCat("kube_proxy/testdata/kube-proxy-1.", minor, "-A.commands"), "first");
-    for (const char* program : {"iptables", "ip6tables"}) {
-      const std::vector<std::string> theirs = without_canaries(CallsIn(captured, program));
-      EXPECT_THAT(theirs, SizeIs(Gt(40U)));
-      EXPECT_EQ(without_canaries(CallsIn(act.calls, program)), theirs) << minor;
-    }
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-// legacy alone: iptables-nft takes no lock.
-TEST_P(KubeProxyActorTest, From1_34ALockThatIsNotToBeHadIsALostCanary) {
-  for (const int minor : {33, 34}) {
-    const std::unique_ptr<ServiceProxy> proxy = Started(minor);
-    Run(V4(), {"-t", "nat", "-F", "PREROUTING"});
-    const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(6));
-    EXPECT_TRUE(Went(proxy->Tick()));
-    const bool repairs = minor >= 34 && GetParam() == IptablesMode::kLegacy;
-    EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), SizeIs(repairs ? 1 : 0)) << minor;
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod) {
-  for (const int minor : {20, 24, 25, 31}) {
-    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, ProxyMode::kIpvs));
-    EXPECT_TRUE(Went(proxy->Start({}, {})));
-    const testing::SavedRules before = Saved(V4());
-    const testing::SavedRules before_v6 = Saved(V6());
-    EXPECT_TRUE(before.HasChain("nat", "KUBE-SERVICES"));
-    EXPECT_FALSE(before.HasChain("mangle", kCanary));
-    EXPECT_EQ(before.HasChain("nat", "KUBE-MARK-DROP"), minor <= 24);
-    EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
-    EXPECT_TRUE(Went(proxy->Tick()));
-    EXPECT_EQ(Saved(V4()), before) << minor;
-    EXPECT_EQ(Saved(V6()), before_v6) << minor;
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyActorTest, ::testing::ValuesIn(testing::kBothModes),
-                         ModeName);
-
-// ---- its switch to nftables mode and back, next to kubelet ----
-
-class NftablesProxyTest : public ActorTest {
  protected:
   static std::unique_ptr<ServiceProxy> Start(int minor, ProxyMode mode) {
     std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, mode));
@@ -150,7 +45,62 @@ class NftablesProxyTest : public ActorTest {
   }
 };
 
-TEST_P(NftablesProxyTest, RemovesWhatIptablesModeLeftAndTheOtherWayRound) {
+TEST_P(KubeProxyActorTest, PartialSyncsRestoreNeitherJumpsNorUnchangedServiceChains) {
+  const std::vector<ServicePort> services = ServicesOf(Fixture::kA);
+  const std::vector<ServicePort> first = {services[0]};
+  const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(28));
+  EXPECT_TRUE(Went(proxy->Start(first, {})));
+  const std::string chain = ServiceChain("KUBE-SVC-", services[0]);
+  Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
+  Run(V4(), {"-t", "nat", "-F", "POSTROUTING"});
+  Run(V4(), {"-t", "nat", "-F", chain});
+  EXPECT_TRUE(Went(proxy->Sync(first, {})));
+  EXPECT_TRUE(Went(proxy->Sync({services[0], services[2]}, {})));
+  EXPECT_THAT(RulesIn(V4(), "filter", "INPUT"), Not(Contains(HasSubstr("KUBE-FIREWALL"))));
+  EXPECT_THAT(RulesIn(V4(), "nat", "POSTROUTING"), IsEmpty());
+  EXPECT_THAT(RulesIn(V4(), "nat", chain), IsEmpty());
+  EXPECT_THAT(RulesIn(V4(), "nat", ServiceChain("KUBE-SVC-", services[2])), Not(IsEmpty()));
+}
+
+// The steps `first` of the captures: every chain and jump, before the restore.
+TEST_P(KubeProxyActorTest, ItsCallsInAnEmptyNamespaceAreTheRealOnes) {
+  const auto without_canaries = [](std::vector<std::string> calls) {
+    std::erase_if(calls, [](const std::string& call) { return absl::StrContains(call, kCanary); });
+    return calls;
+  };
+  for (const int minor : {33, 34}) {
+    const Act act = NewKubeProxy(As(minor))->Start({}, {});
+    const std::vector<std::string> captured = CapturedCalls(
+        absl::StrCat("kube_proxy/testdata/kube-proxy-1.", minor, "-A.commands"), "first");
+    for (const char* program : {"iptables", "ip6tables"}) {
+      const std::vector<std::string> theirs = without_canaries(CallsIn(captured, program));
+      EXPECT_THAT(theirs, SizeIs(Gt(40U)));
+      EXPECT_EQ(without_canaries(CallsIn(act.calls, program)), theirs) << minor;
+    }
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod) {
+  for (const int minor : {20, 24, 25, 31}) {
+    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, ProxyMode::kIpvs));
+    EXPECT_TRUE(Went(proxy->Start({}, {})));
+    const testing::SavedRules before = Saved(V4());
+    const testing::SavedRules before_v6 = Saved(V6());
+    EXPECT_TRUE(before.HasChain("nat", "KUBE-SERVICES"));
+    EXPECT_FALSE(before.HasChain("mangle", kCanary));
+    EXPECT_EQ(before.HasChain("nat", "KUBE-MARK-DROP"), minor <= 24);
+    EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
+    EXPECT_TRUE(Went(proxy->Tick()));
+    EXPECT_EQ(Saved(V4()), before) << minor;
+    EXPECT_EQ(Saved(V6()), before_v6) << minor;
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+// ---- its switch to nftables mode and back, next to kubelet ----
+
+TEST_P(KubeProxyActorTest, NftablesModeRemovesWhatIptablesModeLeftAndTheOtherWayRound) {
   for (const int minor : {31, 36}) {
     SCOPED_TRACE(minor);
     StartKubelet(minor);
@@ -175,7 +125,7 @@ TEST_P(NftablesProxyTest, RemovesWhatIptablesModeLeftAndTheOtherWayRound) {
   }
 }
 
-TEST_P(NftablesProxyTest, WritesNothingToIptablesAndOnlyChangesLater) {
+TEST_P(KubeProxyActorTest, NftablesModeWritesNothingToIptablesAndOnlyChangesLater) {
   for (const int minor : {31, 36}) {
     const std::unique_ptr<ServiceProxy> proxy = Start(minor, ProxyMode::kNftables);
     std::vector<ServicePort> services = ServicesOf(Fixture::kA);
@@ -199,7 +149,7 @@ TEST_P(NftablesProxyTest, WritesNothingToIptablesAndOnlyChangesLater) {
 
 // KubeProxyLeftOver: each remedy, and the one that the audit warns of, next to a running
 // kube-proxy.
-TEST_P(NftablesProxyTest, TheAuditsRemedyForLeftoversKeepsTheLiveTables) {
+TEST_P(KubeProxyActorTest, TheAuditsRemedyForLeftoversKeepsTheLiveTables) {
   const auto audit = [] {
     return testing::RunProgram({AgentProgram(), "audit", "--before=kube-proxy-ipvs-removal"}).out +
            testing::RunProgram({AgentProgram(), "audit"}).out;
@@ -225,7 +175,7 @@ TEST_P(NftablesProxyTest, TheAuditsRemedyForLeftoversKeepsTheLiveTables) {
   EXPECT_THAT(audit(), Not(HasSubstr("KubeProxyLeftOver")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, NftablesProxyTest, ::testing::ValuesIn(testing::kBothModes),
+INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyActorTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 
 }  // namespace

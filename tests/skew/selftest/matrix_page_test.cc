@@ -114,10 +114,9 @@ MatrixReport Sample() {
                   SampleCell(kLeaks, Verdict::kUnexpected),
                   SampleCell("flush/kubelet-1.27/proxy-1.27/legacy/agent", Verdict::kBroken)};
   report.cells[2].steps[0].streams = {SampleStream(12, 400)};
-  // Counters and dates are no difference.
-  report.cells[2].steps[0].rules =
-      "# IPv4, nft\n# Generated on Fri Nov 21\n*nat\n:X - [0:0]\n[5:300] -A X\nCOMMIT\n";
-  report.cells[3].steps[0].rules = "# IPv4, nft\n*nat\n:X - [1:60]\n-A X\n-A Y\nCOMMIT\n";
+  // Counters are no difference.
+  report.cells[2].steps[0].rules = "# IPv4, nft\n*nat\n:X ACCEPT [5:300]\n-A X\nCOMMIT\n";
+  report.cells[3].steps[0].rules = "# IPv4, nft\n*nat\n:X ACCEPT [1:60]\n-A X\n-A Y\nCOMMIT\n";
   report.compared = {.cells = 2, .checks = 3, .streams = 1};
   report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
   return report;

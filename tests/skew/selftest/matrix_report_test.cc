@@ -120,11 +120,6 @@ TEST(CellJsonTest, IsTheSameCellWhenItIsReadAgain) {
   const absl::StatusOr<CellReport> read = ParseCellReport(CellJson(cell));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(CellJson(*read), CellJson(cell));
-  EXPECT_EQ(read->seconds, cell.seconds);
-  EXPECT_EQ(read->steps[0].error, cell.steps[0].error);
-  EXPECT_EQ(read->steps[0].streams[0].count, cell.steps[0].streams[0].count);
-  EXPECT_EQ(read->steps[0].checks[0].result, cell.steps[0].checks[0].result);
-  EXPECT_EQ(read->steps[0].checks[0].probe.from, Place::kSecondNode);
 }
 
 // So that the test above compares all of a cell.

@@ -144,7 +144,7 @@ class IpvsTest : public ProxyKernelTest,
 
 TEST_P(IpvsTest, StandsAfterASyncAsItWasWrittenByHand) {
   const auto& [minor, family] = GetParam();
-  const testing::Iptables iptables = Of(family);
+  const testing::Iptables iptables = {.family = family};
   const ProxySettings settings = {
       .version = {1, minor},
       .family = family,
