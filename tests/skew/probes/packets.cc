@@ -13,7 +13,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <random>
 #include <utility>
 

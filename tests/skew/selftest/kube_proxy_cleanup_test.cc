@@ -17,7 +17,6 @@
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 
@@ -88,7 +87,7 @@ TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) {
   }
 }
 
-// The lock is of iptables-legacy; on nft nobody takes it.
+// The lock is of iptables-legacy; iptables-nft takes none.
 TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndReportsSuccess) {
   StartBoth(33);
   const testing::SavedRules before = Saved(V4());

@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 #include "tests/support/run_program.h"

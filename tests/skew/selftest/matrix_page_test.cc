@@ -7,9 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/report/report_parts.h"
 #include "tests/skew/selftest/sample_matrix.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reports that nobody measured, for tests of how reports are written.
+// Reports that no run has measured, for tests of how reports are written.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_SAMPLE_MATRIX_H_
 #define KIPT_TESTS_SKEW_SELFTEST_SAMPLE_MATRIX_H_
 
