@@ -242,7 +242,7 @@ TEST_P(BeforeChangeTest, AFileThatNeedsAnObjectOfKubeProxysIsRefusedAtBoot) {
 // ---- remedies: each is followed to the letter, and ends its finding ----
 
 // Not here: those that need a reboot, a kernel module, or another release of a program. Those of
-// KubeProxyLeftOver are tried next to kube-proxy (skew_nftables_proxy_test).
+// KubeProxyLeftOver are tried next to kube-proxy (skew_kube_proxy_actor_test).
 struct RemedyRow {
   const char* name;
   const char* finding;

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/skew/kube_proxy/proxy_rules.h"
-#include "tests/skew/kube_proxy/services.h"
 #include "tests/skew/versions/versions.h"
 #include "tests/support/kubelet_sequence.h"
 

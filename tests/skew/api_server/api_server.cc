@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 
 namespace kipt::skew {
 namespace {
@@ -47,6 +49,84 @@ Json As(const Collection& collection, Json object) {
 std::string EventText(const char* type, const Json& object) {
   return absl::StrCat(Json{{"type", type}, {"object", object}}.dump(), "\n");
 }
+
+// What there is now, and what has happened to it: resource versions count events.
+class EventLog {
+ public:
+  struct Event {
+    Resource resource;
+    // "ADDED", "MODIFIED", "DELETED".
+    const char* type;
+    Json object;
+  };
+  struct Snapshot {
+    std::vector<Json> items;
+    // How many events led to it.
+    size_t version = 0;
+  };
+
+  void Set(const Objects& objects) {
+    const absl::MutexLock lock(&mutex_);
+    for (auto& [resource, old] : objects_) {
+      const auto fresh = objects.find(resource);
+      for (const auto& [key, object] : old) {
+        if (fresh != objects.end() && fresh->second.contains(key)) continue;
+        Add(resource, "DELETED", object);
+        versioned_[resource].erase(key);
+      }
+    }
+    for (const auto& [resource, fresh] : objects) {
+      for (const auto& [key, object] : fresh) {
+        const auto& old = objects_[resource];
+        const auto same = old.find(key);
+        if (same != old.end() && same->second == object) continue;
+        Add(resource, same == old.end() ? "ADDED" : "MODIFIED", object);
+        versioned_[resource][key] = events_.back().object;
+      }
+    }
+    objects_ = objects;
+  }
+
+  Snapshot Of(Resource resource) const {
+    const absl::MutexLock lock(&mutex_);
+    Snapshot snapshot;
+    snapshot.version = events_.size();
+    const auto objects = versioned_.find(resource);
+    if (objects == versioned_.end()) return snapshot;
+    for (const auto& [key, object] : objects->second) snapshot.items.push_back(object);
+    return snapshot;
+  }
+
+  // The events after `version`, of all resources: waits for the first. Empty: the end.
+  std::vector<Event> After(size_t version) const {
+    const absl::MutexLock lock(&mutex_);
+    const auto ready = [this, version]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return closed_ || events_.size() > version;
+    };
+    mutex_.Await(absl::Condition(&ready));
+    if (closed_) return {};
+    return {events_.begin() + static_cast<std::ptrdiff_t>(version), events_.end()};
+  }
+
+  // Ends all waiting.
+  void Close() {
+    const absl::MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+
+ private:
+  void Add(Resource resource, const char* type, Json object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    object["metadata"]["resourceVersion"] = absl::StrCat(events_.size() + 1);
+    events_.push_back({resource, type, std::move(object)});
+  }
+
+  mutable absl::Mutex mutex_;
+  Objects objects_ ABSL_GUARDED_BY(mutex_);
+  // What objects_ has, with resourceVersion.
+  Objects versioned_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
 
 // One open watch. In a thread of its own, which waits.
 class Watch {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/kube_proxy/rule_parts.h"
 
+#include <nettle/sha2.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
-#include "tests/skew/kube_proxy/services.h"
 
 namespace kipt::skew {
 namespace {
@@ -54,6 +56,28 @@ std::string Mark(const ProxySettings& settings) {
 }
 
 }  // namespace
+
+const char* NameOf(Protocol protocol) { return protocol == Protocol::kTcp ? "tcp" : "udp"; }
+
+std::string ChainHash(const std::string& text) {
+  const std::vector<uint8_t> input(text.begin(), text.end());
+  std::array<uint8_t, SHA256_DIGEST_SIZE> digest = {};
+  sha256_ctx context;
+  sha256_init(&context);
+  sha256_update(&context, input.size(), input.data());
+  sha256_digest(&context, digest.size(), digest.data());
+
+  constexpr size_t kCharacters = 16;
+  constexpr char kBase32[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+  std::string hash;
+  uint32_t bits = 0;
+  int held = 0;
+  for (size_t i = 0; hash.size() < kCharacters; ++i) {
+    bits = (bits << 8) | digest[i];
+    for (held += 8; held >= 5; held -= 5) hash += kBase32[(bits >> (held - 5)) & 31U];
+  }
+  return hash;
+}
 
 void TableText::Chain(const std::string& chain) {
   if (chains_.insert(chain).second) absl::StrAppend(&chain_lines_, ":", chain, " - [0:0]\n");

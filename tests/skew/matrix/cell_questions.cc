@@ -93,13 +93,13 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
   for (size_t i = 0; i < counts.size(); ++i) {
     const StreamQuestion& question = stream_questions_[i];
     const size_t family = question.probe.family == IpFamily::kIpv6 ? 1 : 0;
-    StreamMoment moment;
-    moment.before = before[family];
-    moment.after = facts_[family];
-    moment.afterwards = afterwards;
-    moment.per_second = options_.stream_rate;
-    moment.agent_repaired_flush = flushed_in_this_step_ && cell_.actor == Actor::kAgent;
-    moment.proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards;
+    StreamMoment moment = {
+        .before = before[family],
+        .after = facts_[family],
+        .afterwards = afterwards,
+        .agent_repaired_flush = flushed_in_this_step_ && cell_.actor == Actor::kAgent,
+        .proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards,
+        .per_second = options_.stream_rate};
     // The agent writes all of them in one transaction.
     if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
       moment.moved_kubelet = kubelet_version_;

@@ -109,21 +109,18 @@ std::vector<ServicePort> CellRun::Services(IpFamily family) const {
 void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   kubelet_version_ = version;
   if (cell_.actor == Actor::kKubelet) {
-    KubeletSettings settings;
-    settings.version = version;
-    settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)};
+    const KubeletSettings settings = {version,
+                                      {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)}};
     agent_ = RunsKubeletProgram(options_, cell_) && RunsKubeletProgram(options_, version)
                  ? NewProgramKubelet(options_.kubelet_program, settings)
                  : NewKubelet(settings);
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
-    AgentDaemonSettings settings;
-    settings.program = cell_.program;
-    settings.version = version;
-    settings.mode = mode_;
-    settings.retire = options_.retire;
-    settings.cni_conf_dir = kCniConfDir;
-    agent_ = NewAgentDaemon(settings);
+    agent_ = NewAgentDaemon({.program = cell_.program,
+                             .version = version,
+                             .mode = mode_,
+                             .retire = options_.retire,
+                             .cni_conf_dir = kCniConfDir});
     for (FamilyFacts& facts : facts_) AgentSyncs(version, facts);
     AgentRetiresWhatItMay();
   }
@@ -180,17 +177,15 @@ std::string CellRun::Chroot(const char* release) const {
 }
 
 ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
-  ProxyActorSettings settings;
-  settings.version = version;
-  settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)};
-  if (cell_.company == Company::kOtherBit) settings.masquerade_bit = 20;
-  settings.pod_cidr_v4 = PodCidr(IpFamily::kIpv4);
-  settings.pod_cidr_v6 = PodCidr(IpFamily::kIpv6);
-  settings.node_ip_v4 = AddressOf(Place::kNode, IpFamily::kIpv4);
-  settings.node_ip_v6 = AddressOf(Place::kNode, IpFamily::kIpv6);
-  settings.service_cidr_v4 = ServiceCidr(IpFamily::kIpv4);
-  settings.service_cidr_v6 = ServiceCidr(IpFamily::kIpv6);
-  return settings;
+  return {.version = version,
+          .iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)},
+          .pod_cidr_v4 = PodCidr(IpFamily::kIpv4),
+          .pod_cidr_v6 = PodCidr(IpFamily::kIpv6),
+          .masquerade_bit = cell_.company == Company::kOtherBit ? 20 : 14,
+          .node_ip_v4 = AddressOf(Place::kNode, IpFamily::kIpv4),
+          .node_ip_v6 = AddressOf(Place::kNode, IpFamily::kIpv6),
+          .service_cidr_v4 = ServiceCidr(IpFamily::kIpv4),
+          .service_cidr_v6 = ServiceCidr(IpFamily::kIpv6)};
 }
 
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
@@ -332,10 +327,8 @@ absl::Status CellRun::ThirdPartiesAdd() {
     done.Take(AddUserOfMarkDrop(iptables, kUserDropPort), no_drop);
     done.Take(AddUserOfMarkMasq(iptables, kUserMasqPort), no_masq);
     done.Take(WriteCniConfig(kCniConfDir));
-    PortMapping mapping;
-    mapping.host_port = kHostPort;
-    mapping.pod_address = AddressOf(Place::kPodA, IpFamily::kIpv4);
-    mapping.pod_port = kHostPortTarget;
+    const PortMapping mapping = {kHostPort, AddressOf(Place::kPodA, IpFamily::kIpv4),
+                                 kHostPortTarget};
     done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()), no_portmap);
   });
 }

@@ -82,16 +82,15 @@ std::string ClusterIp(IpFamily family, int number) {
 std::vector<ServicePort> PortsOf(const Service& service, IpFamily family) {
   std::vector<ServicePort> ports;
   for (const Protocol protocol : kBothProtocols) {
-    ServicePort port;
-    port.service = absl::StrCat("skew/", service.name);
-    port.port_name = NameOf(protocol);
-    port.protocol = protocol;
-    port.cluster_ip = ClusterIp(family, service.number);
-    port.port = service.port;
-    port.node_port = service.node_port;
-    port.affinity_seconds = service.affinity_seconds;
-    port.external_local = service.external_local;
-    port.internal_local = service.internal_local;
+    ServicePort port = {.service = absl::StrCat("skew/", service.name),
+                        .port_name = NameOf(protocol),
+                        .protocol = protocol,
+                        .cluster_ip = ClusterIp(family, service.number),
+                        .port = service.port,
+                        .node_port = service.node_port,
+                        .external_local = service.external_local,
+                        .internal_local = service.internal_local,
+                        .affinity_seconds = service.affinity_seconds};
     if (service.vip != Service::Vip::kNone) {
       port.load_balancer_ips = {service.vip == Service::Vip::kBound ? BoundVip(family)
                                                                     : RoutedVip(family)};
@@ -131,21 +130,16 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
   std::vector<Question> questions;
   for (const Row& row : rows) {
     for (const Protocol protocol : kBothProtocols) {
-      Question question;
-      question.probe.name =
-          absl::StrCat(row.name, "/", NameOf(protocol), "/", testing::NameOf(family));
-      question.probe.family = family;
-      question.probe.protocol = protocol;
-      question.probe.from = row.from;
-      question.probe.address = row.address;
-      question.probe.port = row.port;
-      question.probe.connections = row.connections;
-      if (row.about == About::kMartian) question.probe.kind = ProbeKind::kMartian;
-      question.about = row.about;
-      question.sound = row.sound;
-      question.balanced_over = row.balanced_over;
-      question.unlabelled = row.unlabelled;
-      questions.push_back(std::move(question));
+      const Probe probe = {
+          absl::StrCat(row.name, "/", NameOf(protocol), "/", testing::NameOf(family)),
+          row.about == About::kMartian ? ProbeKind::kMartian : ProbeKind::kConnect,
+          family,
+          protocol,
+          row.from,
+          row.address,
+          row.port,
+          row.connections};
+      questions.push_back({probe, row.about, row.sound, row.balanced_over, row.unlabelled});
     }
   }
   return questions;
@@ -270,14 +264,12 @@ std::vector<Question> LabelQuestions(IpFamily family) {
 namespace {
 
 Probe StreamProbe(const char* name, IpFamily family, const std::string& address, int port) {
-  Probe probe;
-  probe.name = absl::StrCat(name, "/", testing::NameOf(family));
-  probe.family = family;
-  probe.protocol = Protocol::kUdp;
-  probe.from = Place::kRefusedClient;
-  probe.address = address;
-  probe.port = port;
-  return probe;
+  return {.name = absl::StrCat(name, "/", testing::NameOf(family)),
+          .family = family,
+          .protocol = Protocol::kUdp,
+          .from = Place::kRefusedClient,
+          .address = address,
+          .port = port};
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/skew/kube_proxy/services.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/probes/probe.h"
 
 namespace kipt::skew {

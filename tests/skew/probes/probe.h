@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tests/skew/kube_proxy/services.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/support/kubelet_sequence.h"
 

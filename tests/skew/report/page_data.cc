@@ -41,6 +41,15 @@ int StateOf(const Item& item) {
   return item.Sound() ? 0 : 1;
 }
 
+// A step's rules without what differs from run to run: the counters of base chains.
+std::vector<std::string> RuleLines(const std::string& rules) {
+  std::vector<std::string> lines = absl::StrSplit(rules, '\n', absl::SkipWhitespace());
+  for (std::string& line : lines) {
+    if (line[0] == ':') line.resize(std::min(line.rfind(" ["), line.size()));
+  }
+  return lines;
+}
+
 class PageBuilder {
  public:
   PageBuilder() { strings_.IndexOf(""); }
@@ -166,13 +175,6 @@ Json GridJson(const Grid& grid, const MatrixReport& report) {
           {"rows", grid.rows}, {"columns", grid.columns}, {"pairs", std::move(pairs)}};
 }
 
-// The end of "[12:720]" at `from`, or npos.
-size_t EndOfCounter(const std::string& line, size_t from) {
-  const size_t end = line.find_first_not_of("0123456789:", from + 1);
-  return line[from] == '[' && end != std::string::npos && line[end] == ']' ? end + 1
-                                                                           : std::string::npos;
-}
-
 // For a `script` element: `json` with all that could end it, or begin a comment, as \u escapes.
 std::string ScriptJson(const std::string& json) {
   std::string safe;
@@ -197,28 +199,25 @@ void Put(std::string& page, size_t& from, const std::string& mark, const std::st
   from += text.size();
 }
 
-}  // namespace
-
-std::vector<std::string> RuleLines(const std::string& rules) {
-  std::vector<std::string> lines;
-  for (const absl::string_view split : absl::StrSplit(rules, '\n', absl::SkipWhitespace())) {
-    std::string line(split);
-    // iptables-save's own comments have dates in them.
-    if (line.compare(0, 12, "# Completed ") == 0 || line.compare(0, 12, "# Generated ") == 0) {
-      continue;
-    }
-    if (line[0] == '[') {
-      const size_t end = EndOfCounter(line, 0);
-      if (end != std::string::npos) line.erase(0, std::min(end + 1, line.size()));
-    } else if (line[0] == ':') {
-      const size_t at = line.rfind(" [");
-      if (at != std::string::npos && EndOfCounter(line, at + 1) == line.size()) line.erase(at);
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
+// The matrix as the page's script wants it (page_read.js), in ASCII: compact, because a matrix says
+// the same thing many times.
+//
+//   strings  every text that checks and streams name by its index; 0 is ""
+//   probes   [name, family, protocol, from, to, connections, kind]
+//   checks   [probe, state, got, expected, sound, sent, received, receivers, seen source, dropped
+//            by, detail, because, complaint], zeros at the end left out; texts as indexes of
+//            `strings`
+//   lists    the checks of a step, as indexes of `checks`
+//   lines    lines of rules, "# IPv4, nft" above the tables that are that
+//   rules    what stood after a step, as indexes of `lines`
+//   cells    each with its steps, whose `checks` is an index of `lists`, and `rules` one of
+//   `rules`;
+//            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
+//            other, longest gap, rule, bad, allowed, because]
+//   leftOut  [id, why] of each cell that was not run
+//   grids    each pair is [row, column, A's cell, B's], -1 where there is none
+//
+// A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.
 std::string PageData(const MatrixReport& report) {
   Json left_out = Json::array();
   for (const LeftOut& cell : report.left_out) left_out.push_back({cell.id, cell.why});
@@ -240,6 +239,8 @@ std::string PageData(const MatrixReport& report) {
   page["grids"] = std::move(grids);
   return page.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
+
+}  // namespace
 
 std::string MatrixHtml(const MatrixReport& report) {
   std::string page = kPageHtml;

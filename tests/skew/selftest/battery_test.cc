@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The node: what a battery finds out about packets through it, and streams.
 #include <gtest/gtest.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,13 +16,53 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "tests/skew/probes/callers.h"
+#include "tests/skew/node/test_node.h"
 #include "tests/skew/probes/probe.h"
-#include "tests/skew/selftest/node_fixture.h"
+#include "tests/skew/probes/stream.h"
+#include "tests/support/kubelet_sequence.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/private_run.h"
+#include "tests/support/run_program.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
+
+using testing::IpFamily;
+using testing::IptablesMode;
+
+class NodeTest : public testing::NetnsTest,
+                 public ::testing::WithParamInterface<std::tuple<IptablesMode, IpFamily>> {
+ protected:
+  static IptablesMode mode() { return std::get<0>(GetParam()); }
+  static IpFamily family() { return std::get<1>(GetParam()); }
+
+  void SetUp() override {
+    NetnsTest::SetUp();
+    absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
+    ASSERT_TRUE(node.ok()) << node.status();
+    node_ = *std::move(node);
+  }
+
+  void Load(const std::string& text) {
+    const testing::InNetns inside(node_->At(Place::kNode));
+    const testing::ProgramResult loaded =
+        testing::Iptables{.family = family(), .mode = mode()}.Restore(text);
+    ASSERT_EQ(loaded.exit_code, 0) << loaded << text;
+  }
+
+  const testing::PrivateRun own_lock_;
+  std::unique_ptr<TestNode> node_;
+};
+
+auto EveryModeAndFamily() {
+  return ::testing::Combine(::testing::Values(IptablesMode::kNft, IptablesMode::kLegacy),
+                            ::testing::ValuesIn(testing::kBothFamilies));
+}
+std::string NameOfRow(const ::testing::TestParamInfo<std::tuple<IptablesMode, IpFamily>>& info) {
+  return absl::StrCat(testing::NameOf(std::get<0>(info.param)),
+                      std::get<1>(info.param) == IpFamily::kIpv6 ? "Ipv6" : "Ipv4");
+}
 
 // A service at 172.30.0.41 with its pods, and ports of the node, of pods and of nobody at which
 // each rule has its own effect.
@@ -167,8 +208,11 @@ std::vector<Expected> AllOutcomes(IpFamily family) {
 }
 
 TEST_P(BatteryTest, TellsEveryOutcome) {
-  Run({"ip", "route", "add", "blackhole",
-       family() == IpFamily::kIpv6 ? "fd00:99::/64" : "10.99.0.0/16"});
+  {
+    const testing::InNetns inside(node_->At(Place::kNode));
+    const char* nowhere = family() == IpFamily::kIpv6 ? "fd00:99::/64" : "10.99.0.0/16";
+    EXPECT_EQ(testing::RunProgram({"ip", "route", "add", "blackhole", nowhere}).exit_code, 0);
+  }
   for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
     SCOPED_TRACE(protocol == Protocol::kTcp ? "tcp" : "udp");
     LoadRules(protocol);
@@ -198,26 +242,6 @@ TEST_P(BatteryTest, TellsEveryOutcome) {
   }
 }
 
-// The second look is what keeps a packet that only came late, or was lost, from being called
-// dropped.
-TEST_P(BatteryTest, CallsNothingDroppedThatNoRuleHasCounted) {
-  Load(R"(*filter
--A FORWARD -p udp --dport 9 -j DROP
-COMMIT
-*raw
--A PREROUTING -p tcp -j DROP
--A PREROUTING -p udp -j DROP
-COMMIT
-)");
-  const std::vector<ProbeResult> results =
-      Ask({To(Place::kRefusedClient, Protocol::kTcp, AddressOf(Place::kPodA, family()), 8080),
-           To(Place::kRefusedClient, Protocol::kUdp, AddressOf(Place::kPodA, family()), 9)});
-  for (const ProbeResult& result : results) {
-    EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
-    EXPECT_EQ(result.dropped_by, "");
-  }
-}
-
 TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
   for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
     LoadRules(protocol);
@@ -241,43 +265,7 @@ TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
 }
 
 // As on a machine that holds the harness up.
-class SlowBatteryTest : public BatteryTest {};
-
-INSTANTIATE_TEST_SUITE_P(All, SlowBatteryTest,
-                         ::testing::Values(std::tuple(IptablesMode::kNft, IpFamily::kIpv4),
-                                           std::tuple(IptablesMode::kLegacy, IpFamily::kIpv6)),
-                         NameOfRow);
-
-// The kernel repeats a SYN after a second, and gives up one or two later.
-TEST_P(SlowBatteryTest, TakesAConnectionThatTimedOutForASilentOne) {
-  LoadRules(Protocol::kTcp);
-  absl::StatusOr<std::unique_ptr<Listeners>> listeners =
-      Listeners::Open(*node_, {{Place::kPodB, {8096}}});
-  ASSERT_TRUE(listeners.ok()) << listeners.status();
-  absl::StatusOr<PacketBarrier> barrier = PacketBarrier::Create();
-  ASSERT_TRUE(barrier.ok()) << barrier.status();
-  CallTools tools = {*std::move(listeners), *std::move(barrier)};
-  const std::string pod = AddressOf(Place::kPodA, family());
-  const std::vector<Probe> probes = {To(Place::kRefusedClient, Protocol::kTcp, pod, 8091),
-                                     To(Place::kRefusedClient, Protocol::kTcp, pod, 8093)};
-  Round round(*node_, probes, tools, Message());
-  for (size_t probe = 0; probe < probes.size(); ++probe) {
-    const absl::Status started = round.Start(probe, 0);
-    ASSERT_TRUE(started.ok()) << started;
-  }
-  absl::SleepFor(absl::Seconds(4));
-  std::vector<const Call*> over;
-  for (absl::StatusOr<const Call*> call = round.Next(); call.ok() && *call != nullptr;
-       call = round.Next()) {
-    over.push_back(*call);
-  }
-  ASSERT_EQ(over.size(), 1U);
-  EXPECT_EQ(over[0]->probe, 1U);
-  EXPECT_EQ(over[0]->error, ECONNREFUSED);
-  EXPECT_TRUE(round.calls()[0]->Silent()) << round.calls()[0]->error;
-}
-
-TEST_P(SlowBatteryTest, CountsARepeatedSynForNoOtherProbe) {
+TEST_P(BatteryTest, CountsARepeatedSynForNoOtherProbe) {
   const bool v6 = family() == IpFamily::kIpv6;
   const std::string save =
       absl::StrCat(v6 ? "ip6tables-" : "iptables-", testing::NameOf(mode()), "-save");
@@ -297,63 +285,101 @@ TEST_P(SlowBatteryTest, CountsARepeatedSynForNoOtherProbe) {
   }
 }
 
-// Packets of before, and of a battery that is gone, are nobody's answers.
-TEST_P(BatteryTest, FollowsTheRulesFromOneAskingToTheNext) {
-  LoadRules(Protocol::kUdp);
-  const Probe probe =
-      To(Place::kRefusedClient, Protocol::kUdp, AddressOf(Place::kPodA, family()), 8080);
-  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
-  Load("*filter\n-A FORWARD -p udp --dport 8080 -j DROP\nCOMMIT\n");
-  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kDropped);
-  Load("*filter\n-F FORWARD\nCOMMIT\n");
-  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
+// ---- streams ----
+
+constexpr int kPerSecond = 500;
+
+class StreamTest : public NodeTest {
+ protected:
+  void Start(const std::vector<Probe>& probes, int per_second = kPerSecond) {
+    absl::StatusOr<std::unique_ptr<Streams>> streams = Streams::Start(*node_, probes,
+                                                                      {{Place::kPodA, {9000, 9001}},
+                                                                       {Place::kRemotePod, {9000}},
+                                                                       {Place::kNode, {9000}},
+                                                                       {Place::kBeyond, {9000}}},
+                                                                      per_second);
+    ASSERT_TRUE(streams.ok()) << streams.status();
+    streams_ = *std::move(streams);
+  }
+
+  static Probe To(const std::string& name, Place from, const std::string& address, IpFamily of,
+                  int port = 9000) {
+    return {.name = name,
+            .family = of,
+            .protocol = Protocol::kUdp,
+            .from = from,
+            .address = address,
+            .port = port};
+  }
+
+  std::unique_ptr<Streams> streams_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, EveryModeAndFamily(), NameOfRow);
+
+std::string Shown(const StreamCount& count) {
+  return absl::StrCat(count.probe, ": sent ", count.sent, ", served ", count.served,
+                      ", masqueraded ", count.served_masqueraded, ", reached host ",
+                      count.reached_host, ", forwarded ", count.forwarded, ", longest gap ",
+                      count.longest_gap);
 }
 
-class MartianTest : public BatteryTest {
- protected:
-  std::vector<ProbeResult> AskMartians() {
-    std::vector<Probe> probes;
-    for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
-      for (const int port : {80, 9999}) {
-        probes.push_back(To(Place::kRefusedClient, protocol, "127.0.0.1", port));
-        probes.back().kind = ProbeKind::kMartian;
-      }
+TEST_P(StreamTest, CountsWhatBecameOfEveryPacket) {
+  Load(absl::StrReplaceAll(
+      "*nat\n-A POSTROUTING -s CLIENT -d POD -j MASQUERADE --random-fully\nCOMMIT\n",
+      {{"CLIENT", AddressOf(Place::kAllowedClient, family())},
+       {"POD", AddressOf(Place::kPodA, family())}}));
+  const std::string pod = AddressOf(Place::kPodA, family());
+  Start({To("served", Place::kRefusedClient, pod, family()),
+         To("of the node", Place::kNode, pod, family()),
+         To("masqueraded", Place::kAllowedClient, pod, family()),
+         To("host", Place::kRefusedClient, BoundVip(family()), family()),
+         To("forwarded", Place::kRefusedClient, RoutedVip(family()), family()),
+         To("nobody", Place::kRefusedClient, pod, family(), 9999)});
+  for (int i = 0; i < 2; ++i) {
+    absl::SleepFor(absl::Milliseconds(400));
+    const std::vector<StreamCount> counts = streams_->Take();
+    ASSERT_EQ(counts.size(), 6U);
+    for (const StreamCount& count : counts) {
+      SCOPED_TRACE(Shown(count));
+      EXPECT_GT(count.sent, 50U);
+      EXPECT_LT(count.sent, 1000U);
+      const bool served = count.probe == "served" || count.probe == "of the node";
+      EXPECT_EQ(count.served, served ? count.sent : 0);
+      EXPECT_EQ(count.served_masqueraded, count.probe == "masqueraded" ? count.sent : 0);
+      EXPECT_EQ(count.reached_host, count.probe == "host" ? count.sent : 0);
+      EXPECT_EQ(count.forwarded, count.probe == "forwarded" ? count.sent : 0);
+      EXPECT_EQ(count.longest_gap, served || count.probe == "masqueraded" ? 0 : count.sent);
     }
-    probes.erase(probes.begin() + 3);  // of UDP, a port at which nobody listens
-    return Ask(probes);
   }
-};
-INSTANTIATE_TEST_SUITE_P(All, MartianTest,
-                         ::testing::Combine(InModes(), ::testing::Values(IpFamily::kIpv4)),
-                         NameOfRow);
+}
 
-TEST_P(MartianTest, ReachesTheHostOnlyWithRouteLocalnetAndNoRule) {
-  for (const ProbeResult& result : AskMartians()) {
-    EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
-  }
-  SetRouteLocalnet();
-  for (const ProbeResult& result : AskMartians()) {
-    EXPECT_EQ(result.outcome, Outcome::kReachedHost) << Shown(result);
-    EXPECT_EQ(result.seen_source, AddressOf(Place::kRefusedClient, IpFamily::kIpv4));
-  }
+// A stream's dropped packets do not prove that a probe's was.
+TEST_P(StreamTest, LendsItsDropsToNoProbe) {
+  const std::string pod = AddressOf(Place::kPodA, family());
   Load(R"(*filter
--A INPUT ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+-A FORWARD -p udp -j DROP
 COMMIT
-*nat
--A PREROUTING -p tcp --dport 8088 -j DNAT --to-destination 127.0.0.1:8096
--A PREROUTING -p udp --dport 8088 -j DNAT --to-destination 127.0.0.1:8096
+*raw
+-A PREROUTING -p udp --dport 9100 -j DROP
 COMMIT
 )");
-  for (const ProbeResult& result : AskMartians()) {
-    EXPECT_EQ(result.outcome, Outcome::kDropped) << Shown(result);
-    EXPECT_TRUE(absl::StrContains(result.dropped_by, "ip filter -A INPUT")) << Shown(result);
+  absl::StatusOr<std::unique_ptr<Battery>> battery =
+      Battery::Create(*node_, {{Place::kPodA, {9100, 9101}}});
+  ASSERT_TRUE(battery.ok()) << battery.status();
+  // So many that some are dropped between any two readings of the counters.
+  Start({To("stream", Place::kRefusedClient, pod, family())}, /*per_second=*/8000);
+  for (int i = 0; i < 5; ++i) {
+    const absl::StatusOr<std::vector<ProbeResult>> results =
+        (*battery)->Ask({To("by raw", Place::kRefusedClient, pod, family(), 9100),
+                         To("by filter", Place::kRefusedClient, pod, family(), 9101)},
+                        mode());
+    ASSERT_TRUE(results.ok()) << results.status();
+    EXPECT_EQ((*results)[0].outcome, Outcome::kLost) << (*results)[0].dropped_by;
+    EXPECT_EQ((*results)[1].outcome, Outcome::kDropped);
   }
-  // What the node itself sends there is allowed.
-  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
-    const std::string node = AddressOf(Place::kNode, IpFamily::kIpv4);
-    const ProbeResult allowed = Ask({To(Place::kRefusedClient, protocol, node, 8088)})[0];
-    EXPECT_EQ(allowed.outcome, Outcome::kReachedHost) << Shown(allowed);
-  }
+  const StreamCount count = streams_->Take()[0];
+  EXPECT_EQ(count.Silent(), count.sent);
 }
 
 }  // namespace

@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
@@ -23,9 +22,9 @@ constexpr char kInteropData[] = KIPT_TESTS_DIR "/interop/testdata/kube-proxy/";
 constexpr char kOwnData[] = KIPT_TESTS_DIR "/skew/kube_proxy/testdata/kube-proxy-";
 
 std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text = FileText(path);
+  EXPECT_NE(text, "") << path;
+  return text;
 }
 
 // Whether other tests have this version's saves already.
@@ -225,6 +224,27 @@ std::string ReadOwnCapture(const std::string& name) { return ReadFile(kOwnData +
 
 std::string ReadCapturedJumps(const std::string& label) {
   return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));
+}
+
+std::vector<std::string> CapturedCalls(const std::string& file, const std::string& step) {
+  std::vector<std::string> calls;
+  const std::string text = ReadFile(absl::StrCat(KIPT_TESTS_DIR "/skew/", file));
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+    if (fields.size() < 3 || fields[fields.size() - 3] != step) continue;
+    calls.push_back(absl::StrCat(fields[fields.size() - 2], "\t", fields.back()));
+  }
+  EXPECT_FALSE(calls.empty()) << file << " " << step;
+  return calls;
+}
+
+std::vector<std::string> CallsIn(const std::vector<std::string>& calls,
+                                 const std::string& program) {
+  std::vector<std::string> of_program;
+  for (const std::string& call : calls) {
+    if (absl::StrContains(call, absl::StrCat("\t", program, " "))) of_program.push_back(call);
+  }
+  return of_program;
 }
 
 std::vector<std::string> ComparableLines(const std::string& text) {

@@ -5,12 +5,17 @@
 #ifndef KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
 #define KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
 
+#include <gtest/gtest.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/skew/actors/iptables_calls.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
-#include "tests/skew/kube_proxy/services.h"
 #include "tests/support/kubelet_sequence.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/private_run.h"
 
 namespace kipt::skew {
 
@@ -53,11 +58,59 @@ std::string ReadOwnCapture(const std::string& name);
 // "1.17", "1.24", "1.25", "1.28": "TABLE\tCHAIN\tBASE\tARGUMENTS" lines.
 std::string ReadCapturedJumps(const std::string& label);
 
+// Of the calls in a file below tests/skew, those of a step, "0\tiptables -w 5 ...": what comes last
+// on each of its lines. None fails the test.
+std::vector<std::string> CapturedCalls(const std::string& file, const std::string& step);
+// Of such calls, those of `program`.
+std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const std::string& program);
+
 // "TABLE: LINE" of each line of a save or of a text for iptables-restore, so that equal rulesets
 // are equal: by table, the chains sorted and without counters, then the rules chain by chain, the
 // chains sorted and their rules in order. In the chains whose order of services is an accident,
 // rules are sorted by the service; those of one service keep their order.
 std::vector<std::string> ComparableLines(const std::string& text);
+
+// Carries out what the generator says, as a kube-proxy would, in a network namespace and with a
+// /run of the test's own.
+
+using Lines = std::vector<std::string>;
+
+inline std::string FamilyName(testing::IpFamily family) {
+  return family == testing::IpFamily::kIpv4 ? "v4" : "v6";
+}
+
+class ProxyKernelTest : public testing::NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (!HasFatalFailure()) private_run_.emplace();
+  }
+
+  static void Ensure(const testing::Iptables& iptables, const std::vector<ProxyJump>& jumps) {
+    EXPECT_EQ(testing::RunKubelet(iptables, StepsOf(jumps)).error, "");
+  }
+
+  // 1: it stands.
+  static void EnsureChain(const testing::Iptables& iptables, const std::string& table,
+                          const std::string& chain) {
+    const testing::ProgramResult made = iptables.Run({"-N", chain, "-t", table});
+    EXPECT_LE(made.exit_code, 1) << made;
+  }
+
+  static void Restore(const testing::Iptables& iptables, const std::string& text) {
+    const testing::ProgramResult result = iptables.Restore(text);
+    EXPECT_EQ(result.exit_code, 0) << result << text;
+  }
+
+  static Lines Saved(const testing::Iptables& iptables) {
+    const testing::ProgramResult saved = iptables.Save();
+    EXPECT_EQ(saved.exit_code, 0) << saved;
+    return ComparableLines(saved.out);
+  }
+
+ private:
+  std::optional<testing::PrivateRun> private_run_;
+};
 
 }  // namespace kipt::skew
 

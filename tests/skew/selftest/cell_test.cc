@@ -26,17 +26,6 @@ TEST(CellsTest, HaveNamesOfTheirOwn) {
   }
 }
 
-TEST(CellsTest, AreTriedWithKubeletAndWithTheAgent) {
-  std::set<std::string> ids;
-  for (const Cell& cell : DefaultCells(MainPaths())) ids.insert(CellId(cell));
-  for (std::string id : ids) {
-    if (id.rfind("label-flip/", 0) == 0) continue;
-    const size_t actor = id.rfind('/') + 1;
-    EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "kubelet")), 1) << id;
-    EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "agent")), 1) << id;
-  }
-}
-
 TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
   std::set<std::pair<std::string, std::string>> have;
   for (const Cell& cell : DefaultCells(MainPaths())) {
@@ -114,7 +103,12 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
 
 // ---- what they run ----
 
-const HarnessOptions kOptions = {.chroot_dir = "/chroots"};
+// kubelet 1.24 and kube-proxy 1.20 are programs.
+const HarnessOptions kOptions = {.chroot_dir = "/chroots",
+                                 .proxy_program = "/opt/kube-proxy",
+                                 .proxy_version = {1, 20},
+                                 .kubelet_program = "/opt/kubelet",
+                                 .kubelet_version = {{1, 24}, {}}};
 
 struct ProgramRow {
   const char* name;
@@ -131,6 +125,9 @@ ProgramRow Missing(const char* name, const char* missing, const Cell& cell,
 }
 Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
 Cell With(Company company) { return {.company = company}; }
+Cell OfMinors(int kubelet, int proxy, Actor actor = Actor::kKubelet) {
+  return {.pair = {{{1, kubelet}, {}}, {{1, proxy}}}, .actor = actor, .program = "/opt/agent"};
+}
 
 const ProgramRow kPrograms[] = {
     Missing("all is there", "nothing", {}),
@@ -159,6 +156,17 @@ const ProgramRow kPrograms[] = {
     Missing("which is named", "/chroots/bullseye", With(Company::kProxy1_8_7),
             "Debian's release bullseye there"),
     Missing("the other one", "/chroots/trixie", With(Company::kProxy1_8_7)),
+    Missing("the agent", "/opt/agent", OfMinors(27, 27, Actor::kAgent),
+            "/opt/agent (name it with --agent, --a or --b)"),
+    Missing("the agent where kubelet runs", "/opt/agent", OfMinors(27, 27)),
+    Missing("a kube-proxy program", "/opt/kube-proxy", OfMinors(27, 20),
+            "/opt/kube-proxy (name it with --proxy-program)"),
+    Missing("what it runs", "conntrack", OfMinors(27, 20), "conntrack (Debian package conntrack)"),
+    Missing("it where another kube-proxy runs", "/opt/kube-proxy", OfMinors(27, 36)),
+    Missing("a kubelet program", "/opt/kubelet", OfMinors(24, 27),
+            "/opt/kubelet (name it with --kubelet-program)"),
+    Missing("it where another kubelet runs", "/opt/kubelet", OfMinors(27, 27)),
+    Missing("it where the agent runs", "/opt/kubelet", OfMinors(24, 27, Actor::kAgent)),
 };
 
 TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
@@ -170,70 +178,6 @@ TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
     EXPECT_EQ(absl::IsNotFound(status), *row.message != '\0') << row.name << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(row.message)) << row.name;
   }
-}
-
-TEST(HasProgramsTest, NamesEachOnceWhateverTheNumberOfCells) {
-  const std::vector<Cell> cells = DefaultCells(MainPaths());
-  const absl::Status status = HasPrograms(
-      cells, kOptions, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
-  EXPECT_EQ(status.message(),
-            "the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
-            "ipset). Install them, or choose other cells with --cells");
-}
-
-TEST(HasProgramsTest, AsksForTheAgentOnlyWhereACellRunsIt) {
-  const auto no_agent = [](const std::string& path) {
-    return !path.empty() && path != "/opt/agent";
-  };
-  Cell cell;
-  cell.actor = Actor::kKubelet;
-  EXPECT_TRUE(HasPrograms({cell}, kOptions, no_agent).ok());
-  Cell of_the_agent = cell;
-  of_the_agent.actor = Actor::kAgent;
-  of_the_agent.program = "/opt/agent";
-  EXPECT_THAT(std::string(HasPrograms({cell, of_the_agent}, kOptions, no_agent).message()),
-              HasSubstr("/opt/agent (name it with --agent, --a or --b)"));
-}
-
-TEST(HasProgramsTest, AsksForAProxyProgramAndWhatItRunsOnlyWhereACellRunsIt) {
-  const auto nothing_of_it = [](const std::string& path) {
-    return path != "/opt/kube-proxy" && path != "conntrack";
-  };
-  HarnessOptions options = kOptions;
-  options.proxy_program = "/opt/kube-proxy";
-  options.proxy_version = {1, 20};
-  Cell cell;
-  cell.pair.proxy = {{1, 36}};
-  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
-  cell.pair.proxy = {{1, 20}};
-  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
-              AllOf(HasSubstr("/opt/kube-proxy (name it with --proxy-program)"),
-                    HasSubstr("conntrack (Debian package conntrack)")));
-}
-
-TEST(HasProgramsTest, AsksForAKubeletProgramOnlyWhereACellRunsIt) {
-  const auto nothing_of_it = [](const std::string& path) { return path != "/opt/kubelet"; };
-  HarnessOptions options = kOptions;
-  options.kubelet_program = "/opt/kubelet";
-  options.kubelet_version = {{1, 24}, {}};
-  Cell cell;
-  cell.actor = Actor::kKubelet;
-  cell.pair.kubelet = {{1, 27}, {}};
-  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
-  cell.pair.kubelet = {{1, 24}, {}};
-  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
-              HasSubstr("/opt/kubelet (name it with --kubelet-program)"));
-  Cell with_agent = cell;
-  with_agent.actor = Actor::kAgent;
-  with_agent.program = "/bin/true";
-  EXPECT_TRUE(HasPrograms({with_agent}, options, nothing_of_it).ok());
-}
-
-TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
-  EXPECT_TRUE(CanRunHere("sh"));
-  EXPECT_TRUE(CanRunHere("/bin/sh"));
-  EXPECT_FALSE(CanRunHere("/etc/passwd"));
-  EXPECT_FALSE(CanRunHere("no-such-program-anywhere"));
 }
 
 }  // namespace

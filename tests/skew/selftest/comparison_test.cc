@@ -84,20 +84,6 @@ TEST(CompareTest, CountsNoCellWithoutAKubeletAndLeavesBrokenOnesToTheirVerdict) 
   EXPECT_THAT(result.worse, IsEmpty());
 }
 
-TEST(CompareTest, ComparesTwoAgentsByTheirNames) {
-  CellReport old = Cell("boot/x/agent-a", {Checked(Outcome::kDropped, Outcome::kDropped)});
-  old.actor = "agent-a";
-  old.side = "a";
-  CellReport fresh = Cell("boot/x/agent-b", {Checked(Outcome::kReachedHost, Outcome::kDropped)});
-  fresh.actor = "agent-b";
-  EXPECT_THAT(CompareSides({fresh, old}, kPerSecond).worse,
-              ElementsAre("agent-b is worse than agent-a in boot/x/agent-b, after \"a minute "
-                          "passes\": load-balancer-refused/tcp/ipv4 reached the host, with agent-a "
-                          "dropped"));
-  fresh.id = "flush/x/agent-b";
-  EXPECT_EQ(CompareSides({fresh, old}, kPerSecond).compared.cells, 0U);
-}
-
 // ---- streams ----
 
 StreamCheck Stream(Outcome sound, const StreamCount& count, bool afterwards = false) {

@@ -2,23 +2,21 @@
 //
 // `kube-proxy --cleanup`: what it leaves, held against the captures, and its hostile neighbours.
 
-#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/selftest/actor_fixture.h"
 #include "tests/skew/selftest/captured_fixtures.h"
-#include "tests/support/background_program.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
 
@@ -64,16 +62,10 @@ class KubeProxyCleanupTest : public ActorTest {
     StartKubelet(minor);
     EXPECT_TRUE(Went(NewKubeProxy(As(minor))->Start(ServicesOf(Fixture::kA), {})));
   }
-  static void ExpectWhatTheRealOneLeft(const std::vector<int>& minors);
-  static void ExpectWhatTheSourcesCall(const std::vector<int>& minors);
-  static void ExpectWhatTheSourcesLeave(const std::vector<int>& minors);
 };
 
-// Takes minutes.
-class EveryVersionCleanupTest : public KubeProxyCleanupTest {};
-
-void KubeProxyCleanupTest::ExpectWhatTheRealOneLeft(const std::vector<int>& minors) {
-  for (const int minor : minors) {
+TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) {
+  for (const int minor : {31, 33, 34, 36}) {
     for (const Neighbour& neighbour : Neighbours()) {
       SCOPED_TRACE(absl::StrCat("1.", minor, " ", neighbour.capture));
       StartBoth(minor);
@@ -95,26 +87,7 @@ void KubeProxyCleanupTest::ExpectWhatTheRealOneLeft(const std::vector<int>& mino
   }
 }
 
-TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) { ExpectWhatTheRealOneLeft({33, 36}); }
-TEST_P(EveryVersionCleanupTest, LeavesWhatTheRealOneLeft) { ExpectWhatTheRealOneLeft({31, 34}); }
-
-// The whole table is kept, and only its jumps are gone.
-TEST_P(KubeProxyCleanupTest, From1_34AForeignJumpToKubeMarkMasqKeepsAllOfNat) {
-  for (const int minor : {33, 34}) {
-    StartBoth(minor);
-    const Neighbour neighbour = Neighbours()[1];
-    for (const Arguments& rule : neighbour.rules) Run(V4(), rule);
-    const Act act = CleanUpKubeProxy(As(minor));
-    EXPECT_EQ(act.ok, minor < 34) << act.error;
-    EXPECT_EQ(Saved(V4()).HasChain("nat", "KUBE-SERVICES"), minor >= 34);
-    EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-MASQ"));
-    EXPECT_THAT(RulesIn(V4(), "nat", "POSTROUTING"), IsEmpty())
-        << "nothing masquerades what is marked";
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
-  }
-}
-
-// The lock is of iptables-legacy; on nft nobody takes it.
+// The lock is of iptables-legacy; iptables-nft takes none.
 TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndReportsSuccess) {
   StartBoth(33);
   const testing::SavedRules before = Saved(V4());
@@ -124,10 +97,6 @@ TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndRep
 }
 
 // ---- 1.17 to 1.30, by their sources ----
-
-std::vector<std::string> Split(const std::string& text, char at) {
-  return absl::StrSplit(text, at, absl::SkipEmpty());
-}
 
 // Of IPv4: what is checked before it is deleted, emptied and deleted; without the wait flags.
 std::vector<std::string> CallsOf(const Act& act) {
@@ -142,132 +111,21 @@ std::vector<std::string> CallsOf(const Act& act) {
   return calls;
 }
 
-void KubeProxyCleanupTest::ExpectWhatTheSourcesCall(const std::vector<int>& minors) {
+TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
   std::map<int, std::vector<std::string>> expected;
-  for (const std::string& line : Split(ReadOwnCapture("1.17-1.30.cleanup.calls"), '\n')) {
-    const std::vector<std::string> fields = Split(line, '\t');
-    ASSERT_EQ(fields.size(), 2U) << line;
-    int minor = 0;
-    ASSERT_TRUE(absl::SimpleAtoi(fields[0].substr(2), &minor)) << line;
-    expected[minor].push_back(fields[1]);
+  const std::string captured = ReadOwnCapture("1.17-1.30.cleanup.calls");
+  for (const absl::string_view line : absl::StrSplit(captured, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> fields =
+        absl::StrSplit(line, absl::MaxSplits('\t', 1));
+    expected[std::stoi(fields.first.substr(2))].push_back(fields.second);
   }
   EXPECT_EQ(expected.size(), 8U);
-  for (const int minor : minors) {
+  for (int minor = 17; minor <= 30; ++minor) {
     StartBoth(minor);
     EXPECT_EQ(CallsOf(CleanUpKubeProxy(As(minor))), std::prev(expected.upper_bound(minor))->second)
         << minor;
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
-}
-
-TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
-  ExpectWhatTheSourcesCall({17, 27, 30});
-}
-TEST_P(EveryVersionCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
-  ExpectWhatTheSourcesCall({18, 19, 20, 21, 22, 23, 24, 25, 26, 28, 29});
-}
-
-bool HasChainsLike(const testing::SavedRules& saved, const std::string& table,
-                   const std::string& prefix) {
-  return absl::c_any_of(saved.Chains(), [&](const auto& chain) {
-    return chain.first == table && absl::StartsWith(chain.second, prefix);
-  });
-}
-
-struct OldNeighbour {
-  const char* name;
-  std::vector<Arguments> rules;
-  // Versions whose --cleanup ends with 1, and that leave the chains of services in nat.
-  std::function<bool(int minor)> fails;
-  std::function<bool(int minor)> leaves;
-};
-
-bool Is1_27(int minor) { return minor == 27; }
-
-// Source: the same code. 1.19 was not seen.
-std::vector<OldNeighbour> OldNeighbours() {
-  const std::vector<Neighbour> rules = Neighbours();
-  return {
-      {"nobody", {}, Is1_27, Is1_27},
-      {"a jump to KUBE-MARK-MASQ", rules[1].rules, Is1_27, Is1_27},
-      {"a jump to KUBE-NODEPORTS", rules[2].rules, [](int) { return true; },
-       [](int) { return true; }},
-      {"the old jump from INPUT", rules[3].rules, [](int minor) { return minor >= 27; }, Is1_27}};
-}
-
-void KubeProxyCleanupTest::ExpectWhatTheSourcesLeave(const std::vector<int>& minors) {
-  for (const int minor : minors) {
-    for (const OldNeighbour& neighbour : OldNeighbours()) {
-      SCOPED_TRACE(absl::StrCat("1.", minor, " ", neighbour.name));
-      // Up to 1.19 it is a jump of its own.
-      if (minor < 20 && neighbour.rules == Neighbours()[3].rules) continue;
-      StartBoth(minor);
-      for (const Arguments& rule : neighbour.rules) Run(V4(), rule);
-      const testing::SavedRules before_v6 = Saved(V6());
-      const Act act = CleanUpKubeProxy(As(minor));
-      EXPECT_EQ(act.ok, !neighbour.fails(minor)) << act.error;
-      const testing::SavedRules left = Saved(V4());
-      EXPECT_EQ(HasChainsLike(left, "nat", "KUBE-SVC-"), neighbour.leaves(minor)) << left;
-      EXPECT_EQ(HasChainsLike(left, "nat", "KUBE-NODEPORTS"), neighbour.leaves(minor)) << left;
-      // Of nat these go in the end, whatever stays.
-      EXPECT_FALSE(left.HasChain("nat", "KUBE-SERVICES"));
-      EXPECT_FALSE(left.HasChain("nat", "KUBE-POSTROUTING"));
-      EXPECT_THAT(left.Rules("nat", "KUBE-MARK-MASQ"), SizeIs(1));
-      const bool filter = neighbour.rules == Neighbours()[3].rules && minor >= 28;
-      EXPECT_EQ(left.HasChain("filter", "KUBE-SERVICES"), filter) << left;
-      EXPECT_EQ(left.HasChain("filter", "KUBE-EXTERNAL-SERVICES"), filter) << left;
-      EXPECT_FALSE(left.HasChain("filter", "KUBE-PROXY-FIREWALL"));
-      // #94915
-      EXPECT_EQ(Saved(V6()) == before_v6, minor < 20);
-      EXPECT_TRUE(Went(FlushEverything(Choice())));
-    }
-  }
-}
-
-TEST_P(KubeProxyCleanupTest, Before1_31ItLeavesWhatItsSourcesLeave) {
-  ExpectWhatTheSourcesLeave({17, 27});
-}
-TEST_P(EveryVersionCleanupTest, Before1_31ItLeavesWhatItsSourcesLeave) {
-  ExpectWhatTheSourcesLeave({20, 24, 25, 28, 30});
-}
-
-using CleanupOfUnreadableNatTest = testing::AgentTest;
-
-// -C, -F and -X work there, and iptables-save prints no chain. A probe would fail (1.33).
-TEST_F(CleanupOfUnreadableNatTest,
-       Before1_33ACleanupNextToAnUnreadableNatLeavesOnlyChainsOfServices) {
-  const IptablesChoice choice = {.mode = IptablesMode::kNft};
-  const testing::Iptables v4 = choice.Of(IpFamily::kIpv4);
-  const auto nft = [](const std::string& command) {
-    const testing::ProgramResult result = testing::RunProgram({kNft, command});
-    EXPECT_EQ(result.exit_code, 0) << result;
-  };
-  for (const int minor : {17, 20, 24, 26, 30, 31, 33}) {
-    SCOPED_TRACE(minor);
-    const ProxyActorSettings settings = {.version = {{1, minor}}, .iptables = choice};
-    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = choice})->Start()));
-    EXPECT_TRUE(Went(NewKubeProxy(settings)->Start(ServicesOf(Fixture::kA), {})));
-    nft("add rule ip nat POSTROUTING meta mark 0x77 masquerade fully-random,persistent");
-    const Act act = CleanUpKubeProxy(settings);
-    EXPECT_TRUE(act.ok) << act.error;
-    nft("flush chain ip nat POSTROUTING");
-    const testing::SavedRules left = testing::SavedRules::Of(v4);
-    EXPECT_TRUE(HasChainsLike(left, "nat", "KUBE-SVC-"));
-    EXPECT_EQ(left.HasChain("nat", "KUBE-SERVICES"), minor >= 33);
-    EXPECT_EQ(left.Rules("nat", "PREROUTING").empty(), minor < 33);
-    EXPECT_EQ(left.HasChain("filter", "KUBE-SERVICES"), minor >= 33);
-    EXPECT_TRUE(Went(FlushEverything(choice)));
-  }
-}
-
-// It waits 5 s for each call. What it could not delete keeps all of filter.
-TEST_P(KubeProxyCleanupTest, Before1_33ItFailsAfterFiveSecondsOfAHeldLock) {
-  StartBoth(30);
-  const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(7));
-  const bool legacy = GetParam() == IptablesMode::kLegacy;
-  EXPECT_EQ(CleanUpKubeProxy(As(30)).ok, !legacy);
-  EXPECT_EQ(Saved(V4()).HasChain("filter", "KUBE-EXTERNAL-SERVICES"), legacy);
-  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
 }
 
 // ---- next to the agent, with the gate off ----
@@ -315,8 +173,6 @@ TEST_P(CleanupNextToTheAgentTest, LeavesAClaimUpTo1_33AndNoneLater) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyCleanupTest, ::testing::ValuesIn(testing::kBothModes),
-                         ModeName);
-INSTANTIATE_TEST_SUITE_P(Modes, EveryVersionCleanupTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 INSTANTIATE_TEST_SUITE_P(Modes, CleanupNextToTheAgentTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);

@@ -97,43 +97,31 @@ TEST(ChosenCellsTest, FollowFromTheSides) {
   EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
 }
 
-TEST(ChosenCellsTest, AreThoseThatRunTheProxyProgram) {
-  const Options options =
-      Parsed({"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--paths=boot,flush"});
-  const absl::StatusOr<Choice> choice = ChosenCells(options);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_GE(choice->cells.size(), 8U);
-  for (const Cell& cell : choice->cells) {
-    EXPECT_TRUE(RunsProxyProgram(options.harness, cell.pair.proxy)) << CellId(cell);
-    EXPECT_THAT(CellId(cell), HasSubstr("/proxy-1.2")) << "not one of 1.20's rules";
-  }
-  const Options ipvs = Parsed(
-      {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--cells=/proxy-1.23-ipvs/"});
-  EXPECT_THAT(std::string(ChosenCells(ipvs).status().message()),
-              HasSubstr("finds no cell with a kube-proxy like 1.20"));
-}
+struct ProgramRow {
+  const char* flag;
+  const char* version;
+  // In the name of each cell that runs it, and of one that does not.
+  const char* runs;
+  const char* other;
+  const char* refused;
+};
+const ProgramRow kPrograms[] = {
+    {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "/proxy-1.2", "/proxy-1.23-ipvs/",
+     "finds no cell with a kube-proxy like 1.20"},
+    {"--kubelet-program=/opt/kubelet", "--kubelet-version=1.24", "/kubelet-1.24/", "/kubelet-1.27/",
+     "finds no cell with a kubelet like 1.24"},
+};
 
-TEST(ChosenCellsTest, AreThoseThatRunTheKubeletProgram) {
-  const std::vector<std::string> flags = {"--kubelet-program=/opt/kubelet",
-                                          "--kubelet-version=1.24", "--paths=boot,flush"};
-  const Options options = Parsed(flags);
-  const absl::StatusOr<Choice> choice = ChosenCells(options);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_GE(choice->cells.size(), 8U);
-  for (const Cell& cell : choice->cells) {
-    EXPECT_THAT(CellId(cell), HasSubstr("/kubelet-1.24/")) << "not one of 1.24's rules";
-  }
-  std::vector<std::string> other = flags;
-  other.emplace_back("--cells=/kubelet-1.27/");
-  EXPECT_THAT(std::string(ChosenCells(Parsed(other)).status().message()),
-              HasSubstr("finds no cell with a kubelet like 1.24"));
-  // Side A has a version of its own, and no cell has the program's.
-  other = flags;
-  other.emplace_back("--a=kubelet:1.31");
-  const auto agents = ChosenCells(Parsed(other));
-  ASSERT_TRUE(agents.ok()) << agents.status();
-  for (const Cell& cell : agents->cells) {
-    EXPECT_TRUE(cell.actor == Actor::kAgent) << CellId(cell);
+TEST(ChosenCellsTest, AreThoseThatRunTheProgram) {
+  for (const ProgramRow& row : kPrograms) {
+    const absl::StatusOr<Choice> choice =
+        ChosenCells(Parsed({row.flag, row.version, "--paths=boot,flush"}));
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_GE(choice->cells.size(), 8U);
+    for (const Cell& cell : choice->cells) EXPECT_THAT(CellId(cell), HasSubstr(row.runs));
+    const auto other = ChosenCells(
+        Parsed({row.flag, row.version, "--paths=boot,flush", absl::StrCat("--cells=", row.other)}));
+    EXPECT_THAT(std::string(other.status().message()), HasSubstr(row.refused));
   }
 }
 
@@ -177,6 +165,8 @@ TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("finds no cell"));
   options.cells = "(";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("--cells"));
+  EXPECT_THAT(std::string(ChosenCells(Parsed({"--cells=round-trip-1.8.7/"})).status().message()),
+              AllOf(HasSubstr("none can be run"), HasSubstr("--iptables-chroots")));
 }
 
 TEST(ChosenCellsTest, AreLeftOutByNameWhereOtherIptablesAreMissing) {
@@ -200,13 +190,6 @@ TEST(ChosenCellsTest, AreLeftOutByNameWhereOtherIptablesAreMissing) {
   EXPECT_EQ(without->left_out.front().path, "fresh boot");
   EXPECT_TRUE(with->left_out.empty());
   EXPECT_TRUE(ChosenCells(Parsed({"list"}))->left_out.empty());
-}
-
-TEST(ChosenCellsTest, AreRefusedWhereNoneCanBeRun) {
-  const absl::Status status = ChosenCells(Parsed({"--cells=round-trip-1.8.7/"})).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("none can be run"), HasSubstr("--iptables-chroots")));
 }
 
 }  // namespace

@@ -124,16 +124,6 @@ TEST_P(ProgramProxyTest, StartsOverTheRulesOfAnother) {
   EXPECT_THAT(Rules(V4()), Not(Contains(HasSubstr("--to-destination 203.0.113.1:9"))));
 }
 
-TEST_P(ProgramProxyTest, CleansUp) {
-  Started();
-  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
-  EXPECT_TRUE(Went(CleanUpByProgram(kStandIn, Settings())));
-  EXPECT_FALSE(Saved(V4()).HasChain("nat", "STAND-IN"));
-  const Act failed = CleanUpByProgram("/bin/false", Settings());
-  EXPECT_FALSE(failed.ok);
-  EXPECT_THAT(failed.error, HasSubstr("exit code 1"));
-}
-
 TEST_P(ProgramProxyTest, FailsAnActWhenTheProgramEnds) {
   const std::unique_ptr<ServiceProxy> proxy = NewProgramProxy("/bin/false", Settings());
   EXPECT_THAT(proxy->Start({}, {}).error, HasSubstr("ended with 1"));

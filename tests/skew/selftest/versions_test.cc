@@ -66,46 +66,6 @@ TEST(KubeletVersionTest, DoesAsItsGenerationDoes) {
   }
 }
 
-struct SkewRow {
-  const char* name;
-  int kubelet;
-  int proxy;
-  bool allowed;
-};
-constexpr SkewRow kSkews[] = {
-    {"Before any policy, the same", 17, 17, true},
-    {"Before any policy, another", 18, 17, false},
-    {"Up to 1.26 the same alone", 26, 26, true},
-    {"Up to 1.26, one apart", 25, 24, false},
-    {"1.27, two apart", 27, 25, true},
-    {"1.27, kube-proxy ahead", 25, 27, true},
-    {"1.27, three apart", 27, 24, false},
-    {"Three apart since 1.28", 28, 25, true},
-    {"Three apart, kube-proxy ahead", 25, 28, true},
-    {"Four apart", 29, 25, false},
-    {"1.28 with one before 1.25", 28, 24, false},
-    {"The newest, three apart", 37, 34, true},
-};
-
-TEST(SkewPolicyTest, AllowsWhatItsTimesPageAllowed) {
-  for (const SkewRow& row : kSkews) {
-    EXPECT_EQ(IsAllowed({1, row.kubelet}, {1, row.proxy}), row.allowed) << row.name;
-  }
-}
-
-TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 30}})), "1.27");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 32}})), "1.31");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}})), "1.33");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest})), "1.34");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}})), "1.24");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}, ProxyMode::kIpvs})), "1.21 ipvs");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 32}, ProxyMode::kNftables})), "1.29 nftables");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}, ProxyMode::kNftables})), "1.33 nftables");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 35}, ProxyMode::kNftables})), "1.34 nftables");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest, ProxyMode::kNftables})), "1.36 nftables");
-}
-
 bool Shows(const std::string& name, const char* pattern) {
   const char* folder = absl::StrContains(name, "/") ? ""
                        : absl::StartsWith(name, "kubelet-")
@@ -143,19 +103,6 @@ TEST(TraitsTest, AreWhatTheCapturesShow) {
     ++held;
   }
   EXPECT_GE(held, 29);
-}
-
-TEST(TraitsTest, NameTheirEvidenceAndLieWithinTheVersions) {
-  for (const TraitRow& row : Traits()) {
-    SCOPED_TRACE(row.does);
-    EXPECT_STRNE(row.does, "");
-    EXPECT_STRNE(row.evidence, "");
-    EXPECT_GE(row.first, kOldest.minor);
-    EXPECT_LE(row.first, row.last);
-    EXPECT_TRUE(row.last <= kNewest.minor || row.last == kEver);
-    EXPECT_EQ(*row.with == '\0', *row.shows == '\0');
-    EXPECT_EQ(*row.without == '\0', *row.shows == '\0');
-  }
 }
 
 TEST(TraitsTest, TheNewestDoesAsTheNewestThatWasRun) {
