@@ -14,7 +14,7 @@
 #include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::rule_encode_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -240,4 +240,4 @@ TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {
 }
 
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::rule_encode_test
