@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "netlink/batch.h"
 #include "netlink/nft_requests.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::native_reader_test {
 namespace {
@@ -277,6 +278,45 @@ TEST(NativeComparisonTest, IsAlteredByRulesOfAChainThatIsNotOurs) {
   EXPECT_FALSE(comparison.Finish()->altered);
   comparison.AddRule(RuleMessage(Family::kIPv4, {kEnd}));
   EXPECT_TRUE(comparison.Finish()->altered);
+}
+
+TEST(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
+  struct RefusedTable {
+    std::string name;
+    NativeTable table;
+    std::string why;
+  };
+  const auto named = [](const std::string& name, const std::string& one, const std::string& two) {
+    return NativeTable{.family = Family::kIPv4,
+                       .name = name,
+                       .chains = {NativeChain{.name = one}, NativeChain{.name = two}}};
+  };
+  const auto commented = [](const std::string& comment) {
+    return Table({NativeDrop{.comment = comment}});
+  };
+  const auto cut_to = [](uint8_t length) {
+    PrefixMatch match = Match("127.0.0.0/8");
+    match.prefix.length = length;
+    return match;
+  };
+  const RefusedTable rows[] = {
+      {"a table without a name", named("", "a", "b"), "255 bytes"},
+      {"a table of a long name", named(std::string(256, 'x'), "a", "b"), "255 bytes"},
+      {"a chain without a name", named("guard", "", "b"), "ip guard"},
+      {"chains out of order", named("guard", "b", "a"), "order of their names"},
+      {"a chain twice", named("guard", "a", "a"), "order of their names"},
+      {"a long comment", commented(std::string(128, 'x')), "ip guard, chain TEST"},
+      {"a quote in a comment", commented("a\"b"), "no quotes"},
+      {"the end of a line in a comment", commented("a\nb"), "control"},
+      {"a source that is too long", Table({NativeDrop{.source = cut_to(33)}}), "33 bits"},
+      {"a destination that is too long", Table({NativeDrop{.destination = cut_to(33)}}), "33 bits"},
+      {"bits behind the prefix", Table({NativeDrop{.source = cut_to(4)}}), "bits beyond"},
+  };
+  for (const RefusedTable& row : rows) {
+    EXPECT_THAT(Batch::Build({.operations = {PutNativeTable{row.table}}}, 1),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.why)))
+        << row.name;
+  }
 }
 
 }  // namespace
