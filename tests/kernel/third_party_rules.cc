@@ -69,6 +69,8 @@ COMMIT
 -A MIXED ! -p udp -j ACCEPT
 -A MIXED -p 99 -j DROP
 -A MIXED -p esp -j DROP
+-A MIXED -p ah -j DROP
+-A MIXED -p udplite -j DROP
 -A MIXED -p sctp -m sctp --dport 5 -j DROP
 -A MIXED -p sctp -m sctp --sport 5:7 ! --dport 9 -j DROP
 -A MIXED -p sctp -m sctp ! --sport 1:2 --dport 3 -j DROP

@@ -89,16 +89,6 @@ TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
   EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
 }
 
-TEST(RequestsTest, HaveTheHeadersThatLibnftnlWrites) {
-  alignas(nlmsghdr) char buffer[256] = {};
-  const nlmsghdr* theirs =
-      nftnl_nlmsg_build_hdr(buffer, NFT_MSG_NEWRULE, NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND, 7);
-  Requests requests(7);
-  requests.Begin(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND);
-  EXPECT_EQ(ToHex(Bytes(requests.bytes().begin(), requests.bytes().end())),
-            ToHex(Bytes(buffer, buffer + theirs->nlmsg_len)));
-}
-
 TEST(RequestsTest, FollowEachOtherWithTheirTextsHoweverLong) {
   Requests requests(7);
   EXPECT_TRUE(requests.bytes().empty());

@@ -36,15 +36,6 @@ __attribute__((noinline)) void DirtyStack() {
   for (volatile char& c : garbage) c = '\xff';
 }
 
-TEST(XtInfoTest, KnowsTheStatesThatIptablesNames) {
-  for (const uint16_t bit : std::vector<uint16_t>{0x1, 0x2, 0x4, 0x8, 0x40, 0x80, 0x100}) {
-    EXPECT_TRUE(IsKnownCtState(bit)) << bit;
-  }
-  for (const uint16_t states : std::vector<uint16_t>{0, 0x10, 0x20, 0x200, 0x8000, 0x11}) {
-    EXPECT_FALSE(IsKnownCtState(states)) << states;
-  }
-}
-
 TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
   DirtyStack();
   EXPECT_EQ(ToHex(EncodeXtComment("hello")), ToHex(XtCommentInfo("hello")));
@@ -72,40 +63,6 @@ TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
   DirtyStack();
   EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv6, {.random_fully = true})),
             ToHex(XtMasqueradeInfo6(0x10)));
-}
-
-TEST(XtInfoTest, DecodesWhatItEncodes) {
-  EXPECT_EQ(DecodeXtComment(EncodeXtComment("two words")), "two words");
-  const MarkMatch mark{.value = 1, .mask = 3, .negated = true};
-  EXPECT_EQ(DecodeXtMark(EncodeXtMark(mark)), mark);
-  const CtStateMatch state{.states = kCtNew | kCtUntracked, .negated = false};
-  const auto decoded_state = DecodeXtCtState(3, EncodeXtCtState(state));
-  ASSERT_TRUE(decoded_state.has_value());
-  EXPECT_EQ(decoded_state->match, state);
-  EXPECT_FALSE(decoded_state->state_alias);
-  for (const int label : {0, 1, 114, kMostConnLabel}) {
-    for (const int options : {0, 1, 2, 3}) {
-      const ConnLabelMatch match{.label = static_cast<uint8_t>(label),
-                                 .set = (options & 1) != 0,
-                                 .negated = (options & 2) != 0};
-      EXPECT_EQ(DecodeXtConnLabel(EncodeXtConnLabel(match)), match) << label << " " << options;
-    }
-  }
-  const SetMark set{.value = 5, .mask = 6};
-  EXPECT_EQ(DecodeXtSetMark(EncodeXtSetMark(set)), set);
-  for (const Family family : kFamilies) {
-    for (const bool random : {false, true}) {
-      const Masquerade masquerade{.random_fully = random};
-      EXPECT_EQ(DecodeXtMasquerade(family, EncodeXtMasquerade(family, masquerade)), masquerade);
-    }
-  }
-}
-
-TEST(XtInfoTest, CutsAnEndlessComment) {
-  const std::string text(300, 'x');
-  const std::vector<uint8_t> info = EncodeXtComment(text);
-  EXPECT_EQ(info.size(), 256U);
-  EXPECT_EQ(DecodeXtComment(info), std::string(255, 'x'));
 }
 
 TEST(XtInfoTest, TakesGarbageInPadding) {
