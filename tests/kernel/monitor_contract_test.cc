@@ -225,25 +225,6 @@ TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
   EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
 }
 
-TEST_P(NativeContractTest, AbortsOnAStaleGenerationAndDoesNothing) {
-  const Snapshot old = Read({});
-  world().Touch();
-  EXPECT_THAT(backend().Apply(Transaction{.generation = old.generation,
-                                          .operations = {PutNativeTable{Guard({kInvalid})}}}),
-              StatusIs(absl::StatusCode::kAborted));
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
-}
-
-TEST_P(NativeContractTest, RefusesWhatCannotBeWritten) {
-  NativeTable table = Guard({kInvalid});
-  table.chains[0].rules[0].comment = std::string(128, 'x');
-  EXPECT_THAT(Commit({.operations = {PutNativeTable{table}}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("putting in place the table ip guard, chain input")));
-  EXPECT_THAT(Commit({.operations = {DeleteNativeTable{.name = ""}}}),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-}
-
 INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest,
                          ::testing::ValuesIn(SubjectsWithNativeTables()),
                          [](const auto& param_info) { return param_info.param.name; });

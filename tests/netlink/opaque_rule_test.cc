@@ -2,6 +2,8 @@
 //
 // What is known of a rule of nf_tables that no Rule has a place for.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+// After the C library's.
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 

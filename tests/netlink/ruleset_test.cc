@@ -32,6 +32,13 @@ TEST(TablesTest, AreFoundByTheirNames) {
   EXPECT_EQ(FindTable("raw"), std::nullopt);
 }
 
+// Which are, iptables says in NftProgramsTest.
+TEST(BaseChainsTest, AreNoOthers) {
+  EXPECT_EQ(FindBaseChain(Table::kFilter, "PREROUTING"), nullptr);
+  EXPECT_EQ(FindBaseChain(Table::kNat, "FORWARD"), nullptr);
+  EXPECT_EQ(FindBaseChain(Table::kFilter, "input"), nullptr);
+}
+
 TEST(PrefixTest, ParsesAndPrints) {
   struct Row {
     std::string name;
