@@ -79,6 +79,18 @@ class ConnLabelNamesKernelTest : public NetnsTest {
     return rules;
   }
 
+  // Makes the chain of every label.
+  void Write(netlink::Backend& backend) const {
+    const auto before = backend.Read({{.chain = chain_}});
+    ASSERT_THAT(before, IsOk());
+    netlink::Transaction transaction{.generation = before->generation,
+                                     .operations = {netlink::CreateChain{chain_}}};
+    for (const Rule& rule : EveryLabel()) {
+      transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
+    }
+    ASSERT_THAT(backend.Apply(transaction), IsOk());
+  }
+
   TemporaryTree etc_;
   std::optional<PrivateRun> private_run_;
   std::unique_ptr<agent::CommandRunner> runner_;
@@ -92,16 +104,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
     for (const auto& backend : backends_) {
       SCOPED_TRACE(netlink::BackendKindName(backend->kind()));
       const std::vector<Rule> wanted = EveryLabel();
-      const auto before = backend->Read({{.chain = chain_}});
-      ASSERT_THAT(before, IsOk());
-      netlink::Transaction transaction{.generation = before->generation};
-      if (before->Find(chain_) == nullptr) {
-        transaction.operations.emplace_back(netlink::CreateChain{chain_});
-        for (const Rule& rule : wanted) {
-          transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
-        }
-        ASSERT_THAT(backend->Apply(transaction), IsOk());
-      }
+      if (*names == '\0') ASSERT_NO_FATAL_FAILURE(Write(*backend));
       const auto after = backend->Read({{.chain = chain_}});
       ASSERT_THAT(after, IsOk());
       const auto survey = backend->TakeSurvey({});
@@ -125,14 +128,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
 TEST_F(ConnLabelNamesKernelTest, RulesAreWrittenByNumberWhateverNamesThereAre) {
   std::ofstream(kNames) << "3 114\n114 masq\n5 6\n";
   netlink::Backend& legacy = *backends_[1];
-  const auto before = legacy.Read({{.chain = chain_}});
-  ASSERT_THAT(before, IsOk());
-  netlink::Transaction transaction{.generation = before->generation,
-                                   .operations = {netlink::CreateChain{chain_}}};
-  for (const Rule& rule : EveryLabel()) {
-    transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
-  }
-  ASSERT_THAT(legacy.Apply(transaction), IsOk());
+  ASSERT_NO_FATAL_FAILURE(Write(legacy));
   const auto after = legacy.Read({{.chain = chain_}});
   ASSERT_THAT(after, IsOk());
   for (const int label : {3, 6, 114}) {

@@ -57,6 +57,24 @@ std::vector<std::string> SavedLines(Family family, const std::string& chain) {
   return rules;
 }
 
+SavedTables TablesOf(const std::string& text, absl::string_view family, bool policies) {
+  SavedTables tables;
+  std::string table;
+  bool of_family = family.empty();
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (absl::StartsWith(line, "# ") && !family.empty()) of_family = line.substr(2) == family;
+    if (!of_family) continue;
+    if (absl::StartsWith(line, "*")) table = std::string(line.substr(1));
+    if (absl::StartsWith(line, ":")) tables[table][words[0].substr(1)];
+    if (absl::StartsWith(line, ":") && policies) {
+      tables[table][words[0].substr(1)].push_back(words[1]);
+    }
+    if (absl::StartsWith(line, "[")) tables[table][words[2]].emplace_back(line);
+  }
+  return tables;
+}
+
 std::vector<std::pair<ChainId, Rule>> AllRules(Family family) {
   const bool ipv4 = family == Family::kIPv4;
   const ChainId filter{family, Table::kFilter, "TEST"};

@@ -186,18 +186,6 @@ TEST_F(NftMonitorTest, AsksNothingOfOtherWritersOnceItIsGone) {
   EXPECT_EQ(Drain(*third).count, 1);
 }
 
-// ---- WatchMode::kPoll ----
-
-TEST_F(NftMonitorTest, PollingTicksTenTimesASecondAndFindsNothingWhereNothingIs) {
-  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
-  EXPECT_FALSE(IsReadable(*monitor));
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(IsReadable(*monitor, absl::Seconds(10)));
-    EXPECT_EQ(Drain(*monitor), RulesetChanges());
-  }
-  EXPECT_EQ(Drain(*monitor), RulesetChanges()) << "before its time";
-}
-
 // What telling them apart rests upon.
 TEST_F(NftMonitorTest, EveryTransactionThatSucceedsLeadsToTheNextGeneration) {
   const ChainId base{Family::kIPv4, Table::kFilter, "INPUT"};

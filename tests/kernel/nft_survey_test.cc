@@ -4,8 +4,6 @@
 // same rules must be what we print, byte for byte.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,28 +34,8 @@ using netlink::SurveyRule;
 using netlink::Table;
 using netlink::TableId;
 
-// "[packets:bytes] -A CHAIN ..." lines by chain, in their order.
-using Lines = std::map<std::string, std::vector<std::string>>;
-using Tables = std::map<std::string, Lines>;
-
-// Of what iptables-nft-save -c prints, or of the part of a survey's text behind "# FAMILY".
-Tables TablesOf(const std::string& text, absl::string_view family = "") {
-  Tables tables;
-  std::string table;
-  bool of_family = family.empty();
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<std::string> words = absl::StrSplit(line, ' ');
-    if (absl::StartsWith(line, "# ") && !family.empty()) of_family = line.substr(2) == family;
-    if (!of_family) continue;
-    if (absl::StartsWith(line, "*")) table = std::string(line.substr(1));
-    if (absl::StartsWith(line, ":")) tables[table][words[0].substr(1)];
-    if (absl::StartsWith(line, "[")) tables[table][words[2]].emplace_back(line);
-  }
-  return tables;
-}
-
 // iptables-nft-save prints base chains that do not exist, too.
-void RemoveEmptyChains(Tables& tables) {
+void RemoveEmptyChains(SavedTables& tables) {
   for (auto& [table, chains] : tables) {
     std::erase_if(chains, [](const auto& chain) { return chain.second.empty(); });
   }
@@ -75,8 +53,8 @@ class NftSurveyTest : public NftBackendTest {
     const ProgramResult saved = RunProgram({Iptables(family) + "-save", "-c"});
     EXPECT_EQ(saved.exit_code, 0) << saved;
     EXPECT_THAT(saved.out + saved.err, Not(HasSubstr("incompatible")));
-    Tables expected = TablesOf(saved.out);
-    Tables found = TablesOf(ToString(TakeSurvey()), FamilyName(family));
+    SavedTables expected = TablesOf(saved.out);
+    SavedTables found = TablesOf(ToString(TakeSurvey()), FamilyName(family));
     RemoveEmptyChains(expected);
     RemoveEmptyChains(found);
     for (const auto& [table, chains] : expected) {
@@ -264,34 +242,6 @@ TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
   ASSERT_NE(survey.Find({"ip", "filter"}, "B"), nullptr);
   EXPECT_THAT(survey.Find({"ip", "filter"}, "B")->rules, IsEmpty());
   EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(1));
-}
-
-// Counted page by page: RssAnon in /proc/self/status is late by up to 64 pages of each thread.
-int64_t AnonymousKib() {
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  int64_t kib = -1;
-  for (std::string word; rollup >> word;) {
-    if (word == "Anonymous:") rollup >> kib;
-  }
-  EXPECT_GT(kib, 0);
-  return kib;
-}
-
-// The datagrams of a long dump are big: without care the socket keeps half a megabyte of pages.
-TEST_F(NftSurveyTest, ABigChainLeavesNoMemoryBehind) {
-  std::string text = "*filter\n:BIG - [0:0]\n";
-  for (int i = 0; i < 20000; ++i) {
-    absl::StrAppend(&text, "-A BIG -s 10.1.", i / 256, ".", i % 256, "/32 -j ACCEPT\n");
-  }
-  MustRun({"iptables-nft-restore"}, text + "COMMIT\n");
-  const int64_t before = AnonymousKib();
-  int seen = 0;
-  TakeSurvey([&](const auto&, const auto&, const SurveyRule&) {
-    ++seen;
-    return false;
-  });
-  EXPECT_EQ(seen, 20000);
-  EXPECT_LE(AnonymousKib(), before + 200);
 }
 
 // ---- Which chains there are, on the real kernel ----

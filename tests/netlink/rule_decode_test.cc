@@ -256,11 +256,6 @@ TEST(DecodeRuleTest, LeavesEverythingElseOpaque) {
       {"native state", List(Ct(0), Compare(HostU32(2)), drop)},
       {"MARK of another revision", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1)))},
       {"a target that is named as a match", List(XtMatch("MARK", 2, XtSetMarkInfo(1, 1)), drop)},
-      {"an attribute that we do not know in cmp",
-       List(Meta(kMetaMark),
-            ExpressionBytes(
-                "cmp", Join({Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, HostU32(1))), Attr(9, 1)})),
-            drop)},
       {"an attribute that we do not know in match",
        List(ExpressionBytes("match", Join({Attr(1, Text("mark")), Attr(2, 1),
                                            Attr(3, XtMarkInfo(1, 1, 0)), Attr(4, 1)})),
