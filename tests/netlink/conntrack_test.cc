@@ -18,14 +18,12 @@
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::conntrack_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using Code = absl::StatusCode;
 
 // Of linux/netfilter/nfnetlink.h and nfnetlink_conntrack.h.
 constexpr int kCtnetlink = 1 << 8;
@@ -75,9 +73,10 @@ TEST(ConntrackDumpTest, HandsOverWhatIsWellFormed) {
     std::vector<std::string> entries = {};
   };
   const Row rows[] = {
-      {"IPv4", OfV4(1, 2), List("192.0.2.1 > 10.0.0.2")},
-      {"IPv6", Entry({Attr(kDestinationV6, V6(4)), Attr(kSourceV6, V6(3))}),
-       List("2001:db8::3 > 2001:db8::4")},
+      {"IPv4", OfV4(1, 2), {"192.0.2.1 > 10.0.0.2"}},
+      {"IPv6",
+       Entry({Attr(kDestinationV6, V6(4)), Attr(kSourceV6, V6(3))}),
+       {"2001:db8::3 > 2001:db8::4"}},
       {"no addresses", Entry({})},
       {"no source", Entry({Attr(kDestinationV4, {10, 0, 0, 2})})},
       {"no destination", Entry({Attr(kSourceV4, {10, 0, 0, 2})})},
@@ -89,7 +88,8 @@ TEST(ConntrackDumpTest, HandsOverWhatIsWellFormed) {
        Entry({Attr(kSourceV6, V6(3)), Attr(kDestinationV6, {10, 0, 0, 2})})},
   };
   for (const Row& row : rows) {
-    const ScriptedKernel kernel(Says(row.entry, OfV4(7, 8), Done()));
+    const ScriptedKernel kernel(
+        {FromKernel(row.entry), FromKernel(OfV4(7, 8)), FromKernel(Done())});
     const auto dump = ConntrackDump::Start();
     ASSERT_THAT(dump, IsOk());
     const Taken taken = Take(**dump);
@@ -136,17 +136,18 @@ TEST(ConntrackDumpTest, AnErrorOfTheKernelIsTheDumpsAndNamesWhatIsMissing) {
   struct Row {
     const char* name;
     Frame end;
-    Code code;
+    absl::StatusCode code;
     const char* message;
   };
   const Row rows[] = {
-      {"no ctnetlink", FromKernel(Refusal(EINVAL)), Code::kInvalidArgument,
+      {"no ctnetlink", FromKernel(Refusal(EINVAL)), absl::StatusCode::kInvalidArgument,
        "(the kernel has no ctnetlink: module nf_conntrack_netlink)"},
-      {"not permitted", FromKernel(Refusal(EPERM)), Code::kPermissionDenied,
+      {"not permitted", FromKernel(Refusal(EPERM)), absl::StatusCode::kPermissionDenied,
        "(needs CAP_NET_ADMIN"},
-      {"the dump failed", FromKernel(Done(ENOMEM)), Code::kResourceExhausted,
+      {"the dump failed", FromKernel(Done(ENOMEM)), absl::StatusCode::kResourceExhausted,
        "reading the entries of connection tracking: "},
-      {"the call failed", Fails(ENOBUFS), Code::kResourceExhausted, "receiving over netlink"},
+      {"the call failed", Fails(ENOBUFS), absl::StatusCode::kResourceExhausted,
+       "receiving over netlink"},
   };
   for (const Row& row : rows) {
     const ScriptedKernel kernel({row.end});
@@ -160,11 +161,13 @@ TEST(ConntrackDumpTest, ThereIsNoneWhereNothingCanBeAsked) {
   {
     ScriptedKernel kernel({});
     kernel.FailSends({EPERM});
-    EXPECT_THAT(ConntrackDump::Start().status(), StatusIs(Code::kPermissionDenied));
+    EXPECT_THAT(ConntrackDump::Start().status(), StatusIs(absl::StatusCode::kPermissionDenied));
   }
   WithFailingCall(
       {.number = SYS_socket, .argument = 2, .value = NETLINK_NETFILTER, .error = EPROTONOSUPPORT},
-      [&] { EXPECT_THAT(ConntrackDump::Start().status(), StatusIs(Code::kUnavailable)); });
+      [&] {
+        EXPECT_THAT(ConntrackDump::Start().status(), StatusIs(absl::StatusCode::kUnavailable));
+      });
 }
 
 }  // namespace
