@@ -321,8 +321,7 @@ TEST_P(BackendRefusalTest, TakesAnEmptyTransactionOfAnyGeneration) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendRefusalTest, ::testing::ValuesIn(AllSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Backends, UnhookedChainTest,
-                         ::testing::ValuesIn(SubjectsWithUnhookedChains()),
+INSTANTIATE_TEST_SUITE_P(Backends, UnhookedChainTest, ::testing::ValuesIn(NftSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -114,8 +114,7 @@ TEST_P(MonitorContractTest, HearsNothingOfWhatWasBeforeIt) {
 
 INSTANTIATE_TEST_SUITE_P(Monitors, MonitorContractTest, ::testing::ValuesIn(AllSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Monitors, OwnCommitsContractTest,
-                         ::testing::ValuesIn(SubjectsThatKnowTheirCommits()),
+INSTANTIATE_TEST_SUITE_P(Monitors, OwnCommitsContractTest, ::testing::ValuesIn(NftSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 // What every Backend promises of native tables, held against the fake and nf_tables; legacy
@@ -225,8 +224,7 @@ TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
   EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest,
-                         ::testing::ValuesIn(SubjectsWithNativeTables()),
+INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest, ::testing::ValuesIn(NftSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 class NoNativeTablesTest : public NativeContractTest {};
@@ -242,8 +240,7 @@ TEST_P(NoNativeTablesTest, HasNoneAndRefusesThem) {
   EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, NoNativeTablesTest,
-                         ::testing::ValuesIn(SubjectsWithoutNativeTables()),
+INSTANTIATE_TEST_SUITE_P(Backends, NoNativeTablesTest, ::testing::ValuesIn(LegacySubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -263,5 +263,41 @@ TEST(DecodeRuleTest, LeavesEverythingElseOpaque) {
   });
 }
 
+TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
+  const Bytes drop = Verdict(0);
+  const Bytes count = CounterBytes();
+  const auto label = [](uint16_t number, uint16_t options) {
+    return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
+  };
+  ExpectDecoded({
+      {"tested", List(label(0, 0), count, drop), "-m connlabel --label \"0\" -j DROP"},
+      {"not", List(label(127, 1), count, drop), "-m connlabel ! --label \"127\" -j DROP",
+       Family::kIPv6},
+      {"set, and nothing else", List(label(114, 2), count), "-m connlabel --label \"114\" --set"},
+      {"set without a counter", List(label(1, 2)), "-m connlabel --label \"1\" --set"},
+      {"set, and where that could be done a target", List(label(1, 2), count, Verdict(-3, "X")),
+       "-m connlabel --label \"1\" --set -j X", Family::kIPv6},
+      {"set, and where it could not be done a target", List(label(1, 3), drop),
+       "-m connlabel ! --label \"1\" --set -j DROP"},
+      {"before the others",
+       List(label(3, 0), XtMatch("comment", 0, XtCommentInfo("c")),
+            XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), drop),
+       "-m comment --comment c -m mark --mark 0x1/0x1 -m connlabel --label \"3\" -j DROP"},
+      {"no label of the kernel's", List(label(128, 0), drop)},
+      {"an option that we do not know", List(label(1, 4), drop)},
+      {"another revision", List(XtMatch("connlabel", 1, XtConnLabelInfo(1, 0)), drop)},
+      {"half of it", List(XtMatch("connlabel", 0, HostU16(1)), drop)},
+      {"two labels", List(label(1, 0), label(1, 0), drop)},
+      {"set, and one that we do not know", List(label(1, 2), XtMatch("statistic", 0, Zeros(24)))},
+      {"tested, and only counted", List(label(1, 0), count)},
+      {"not, and only counted", List(label(1, 1), count)},
+      {"set, and no more than \"continue\"", List(label(1, 2), Verdict(-1))},
+      {"behind the target", List(drop, label(1, 2))},
+      {"a target of that name", List(XtTarget("connlabel", 0, XtConnLabelInfo(1, 2)))},
+      {"native, tested", List(Ct(13), Mask(HostU32(2)), Compare(HostU32(0), kNotEqual), drop)},
+      {"native, set", List(Immediate(Join({HostU32(2), Zeros(12)})), SetCt(13))},
+  });
+}
+
 }  // namespace
 }  // namespace kipt::netlink::rule_decode_test
