@@ -13,23 +13,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteRule;
-using netlink::Drop;
-using netlink::Family;
-using netlink::Jump;
-using netlink::Masquerade;
-using netlink::ObservedRule;
-using netlink::Operation;
-using netlink::Rule;
-using netlink::RuleHandle;
-using netlink::SetMark;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 TEST_P(BackendContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
   const Snapshot first = Read();

@@ -31,17 +31,7 @@ namespace {
 
 using agent::CommandRequest;
 using agent::CommandResult;
-using netlink::AddRule;
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Drop;
-using netlink::Family;
-using netlink::Rule;
-using netlink::Snapshot;
-using netlink::Survey;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kLock[] = "/run/xtables.lock";
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};

@@ -22,13 +22,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::Family;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // ---- the two protections, each in the calling thread's namespace ----
 

@@ -16,20 +16,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainQuery;
-using netlink::CreateChain;
-using netlink::DeleteNativeTable;
-using netlink::Family;
-using netlink::Monitor;
-using netlink::NativeChain;
-using netlink::NativeDrop;
-using netlink::NativeTable;
-using netlink::ObservedNativeTable;
-using netlink::PutNativeTable;
-using netlink::RulesetChanges;
-using netlink::Snapshot;
-using netlink::Transaction;
-using netlink::WatchMode;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 class MonitorContractTest : public BackendContractTest {
  protected:

@@ -18,13 +18,7 @@
 namespace kipt::testing::native_table_test {
 namespace {
 
-using netlink::Family;
-using netlink::NativeChain;
-using netlink::NativeDrop;
-using netlink::NativeTable;
-using netlink::ObservedNativeTable;
-using netlink::PrefixMatch;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kName[] = "own-guard";
 

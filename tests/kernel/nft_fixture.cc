@@ -12,24 +12,7 @@
 
 namespace kipt::testing {
 
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::CreateChain;
-using netlink::CtStateMatch;
-using netlink::Drop;
-using netlink::Family;
-using netlink::Jump;
-using netlink::MarkMatch;
-using netlink::Masquerade;
-using netlink::Operation;
-using netlink::PrefixMatch;
-using netlink::Return;
-using netlink::Rule;
-using netlink::SetMark;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 ProgramResult Shell(const std::string& command) { return RunProgram({"sh", "-c", command}); }
 

@@ -25,18 +25,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::Family;
-using netlink::Monitor;
-using netlink::Operation;
-using netlink::RulesetChange;
-using netlink::RulesetChanges;
-using netlink::Table;
-using netlink::Transaction;
-using netlink::WatchMode;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
 

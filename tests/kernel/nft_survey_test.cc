@@ -24,15 +24,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::ListedChain;
-using netlink::ListNftChains;
-using netlink::Survey;
-using netlink::SurveyChain;
-using netlink::SurveyRule;
-using netlink::Table;
-using netlink::TableId;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // iptables-nft-save prints base chains that do not exist, too.
 void RemoveEmptyChains(SavedTables& tables) {

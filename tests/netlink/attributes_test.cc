@@ -21,13 +21,7 @@
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::Attr;
-using ::kipt::testing::Bytes;
-using ::kipt::testing::FromHex;
-using ::kipt::testing::HostU16;
-using ::kipt::testing::Join;
-using ::kipt::testing::Text;
-using ::kipt::testing::ToHex;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
 TEST(AttributesTest, ReadsWhatIsThere) {
   const Bytes bytes = Join({Attr(1, 0xfffffffe), Attr(2, Text("name")),

@@ -23,12 +23,7 @@
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::Attr;
-using ::kipt::testing::Bytes;
-using ::kipt::testing::ExpressionBytes;
-using ::kipt::testing::Join;
-using ::kipt::testing::Text;
-using ::kipt::testing::Zeros;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 using ::testing::Gt;
 using ::testing::Lt;
 

@@ -18,17 +18,7 @@
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::Bytes;
-using ::kipt::testing::Join;
-using ::kipt::testing::ToHex;
-using ::kipt::testing::XtCommentInfo;
-using ::kipt::testing::XtConnLabelInfo;
-using ::kipt::testing::XtCtStateInfo;
-using ::kipt::testing::XtMarkInfo;
-using ::kipt::testing::XtMasqueradeInfo;
-using ::kipt::testing::XtMasqueradeInfo6;
-using ::kipt::testing::XtSetMarkInfo;
-using ::kipt::testing::Zeros;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
 // Each encoder is called on a stack full of ones: padding that is not cleared shows.
 __attribute__((noinline)) void DirtyStack() {
@@ -99,12 +89,11 @@ TEST(XtInfoTest, RefusesWhatSaysMoreThanARuleCan) {
 }
 
 TEST(XtInfoTest, ReadsTheStateOfEveryRevision) {
-  const Bytes head = Join({Zeros(146), kipt::testing::HostU16(1), kipt::testing::HostU16(1)});
+  const Bytes head = Join({Zeros(146), HostU16(1), HostU16(1)});
   const auto first = DecodeXtCtState(1, Join({head, {0x06, 0}}));
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->match, (CtStateMatch{.states = 0x06, .negated = true}));
-  const auto second =
-      DecodeXtCtState(2, Join({head, kipt::testing::HostU16(0x86), Zeros(2), Zeros(2)}));
+  const auto second = DecodeXtCtState(2, Join({head, HostU16(0x86), Zeros(2), Zeros(2)}));
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->match, (CtStateMatch{.states = 0x86, .negated = true}));
   const auto alias = DecodeXtCtState(3, XtCtStateInfo(0x2001, 0, 2));
@@ -118,7 +107,7 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
     for (size_t size = 0; size < 300; ++size) {
       Bytes bytes(size, 0);
       // What makes the content valid where it is long enough.
-      const Bytes one = kipt::testing::HostU16(1);
+      const Bytes one = HostU16(1);
       for (const ptrdiff_t at : {146, 150}) {
         if (size > 151) absl::c_copy(one, bytes.begin() + at);
       }
