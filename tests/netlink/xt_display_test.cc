@@ -178,18 +178,9 @@ TEST(XtDisplayTest, ShowsNoPortOfABridgeThatIsNoName) {
 
 TEST(XtDisplayTest, ShowsConntrackOfAllRevisionsOrNothing) {
   const auto conntrack = [](uint16_t flags, uint16_t inverted, const Bytes& rest) {
-    return Join({FromHex("0a000000"),
-                 Zeros(12),
-                 FromHex("ff000000"),
-                 Zeros(12),
-                 Zeros(96),
-                 HostU32(5),
-                 HostU32(7),
-                 HostU16(6),
-                 {0, 80, 0, 81, 0, 82, 0, 83},
-                 HostU16(flags),
-                 HostU16(inverted),
-                 rest});
+    return Join({FromHex("0a000000"), Zeros(12), FromHex("ff000000"), Zeros(12 + 96), HostU32(5),
+                 HostU32(7), HostU16(6), FromHex("0050 0051 0052 0053"), HostU16(flags),
+                 HostU16(inverted), rest});
   };
   const Bytes one = {6, 4};
   const Bytes two = Join({HostU16(6), HostU16(4), Zeros(2)});
@@ -221,11 +212,8 @@ TEST(XtDisplayTest, ShowsConntrackOfAllRevisionsOrNothing) {
 // Flags: 1 addresses, 2 ports, 4 random, 8 persistent, 16 random-fully, 32 a base.
 TEST(XtDisplayTest, ShowsNatOfOlderRevisionsOrNothing) {
   const auto old = [](uint32_t flags, uint8_t last = 9, uint8_t last_port = 90) {
-    return Join({HostU32(1),
-                 HostU32(flags),
-                 {10, 0, 0, 1, 10, 0, 0, last},
-                 {0, 80, 0, last_port},
-                 Zeros(4)});
+    const Bytes range = {10, 0, 0, 1, 10, 0, 0, last, 0, 80, 0, last_port};
+    return Join({HostU32(1), HostU32(flags), range, Zeros(4)});
   };
   const auto nat2 = [](uint32_t flags) {
     const Bytes address = Join({FromHex("0a000001"), Zeros(12)});
@@ -310,12 +298,8 @@ TEST(XtDisplayTest, ShowsWhatLeavesConnectionTracking) {
     uint8_t timeout = 0;
   };
   const auto ct = [](const Tracked& ct, uint32_t revision) {
-    Bytes bytes = Join({HostU16(ct.flags),
-                        HostU16(ct.zone),
-                        HostU32(ct.events),
-                        HostU32(ct.expected),
-                        {ct.helper},
-                        Zeros(15)});
+    Bytes bytes = Join({HostU16(ct.flags), HostU16(ct.zone), HostU32(ct.events),
+                        HostU32(ct.expected), Bytes(1, ct.helper), Zeros(15)});
     if (revision > 0) bytes = Join({bytes, {ct.timeout}, Zeros(31)});
     return Join({bytes, Zeros(12)});
   };
