@@ -13,7 +13,6 @@
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -70,8 +69,6 @@ struct Hosted {
   std::unique_ptr<HostedAgent> agent;
   std::vector<Round> rounds;
   std::vector<std::string> notices;
-  // The namespaces in which it was told.
-  std::set<ino_t> told_in;
 
   bool InPlace() const {
     for (const FamilyState& family : agent->state().families) {
@@ -106,17 +103,12 @@ class NodeAgentTest : public NetnsTest {
     const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
     if (!config.ok()) return nullptr;
-    absl::StatusOr<std::unique_ptr<HostedAgent>> agent =
-        HostedAgent::Create(*loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
-                            {.round =
-                                 [told = hosted.get()](const Round& round) {
-                                   told->rounds.push_back(round);
-                                   told->told_in.insert(ThreadNetns());
-                                 },
-                             .notice =
-                                 [told = hosted.get()](absl::LogSeverity, absl::string_view text) {
-                                   told->notices.emplace_back(text);
-                                 }});
+    absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
+        *loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
+        {.round = [told = hosted.get()](const Round& round) { told->rounds.push_back(round); },
+         .notice = [told = hosted.get()](
+                       absl::LogSeverity,
+                       absl::string_view text) { told->notices.emplace_back(text); }});
     EXPECT_THAT(agent, IsOk());
     if (!agent.ok()) return nullptr;
     hosted->agent = *std::move(agent);
@@ -141,21 +133,6 @@ class NodeAgentTest : public NetnsTest {
 
 class NodeAgentModeTest : public NodeAgentTest,
                           public ::testing::WithParamInterface<std::string> {};
-
-TEST_P(NodeAgentModeTest, KeepsANamespaceThatTheHostIsNotIn) {
-  const Netns served = NewNetns();
-  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor(GetParam()));
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  const std::string before = Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"});
-  EXPECT_THAT(before, HasSubstr("block incoming localnet connections"));
-
-  Printed(served, {Program(GetParam()), "-F", "KUBE-FIREWALL"});
-  const auto repaired = [&] { return hosted->agent->state().incidents == 1; };
-  ASSERT_TRUE(TurnUntil(repaired)) << StatusLine(hosted->agent->state());
-  EXPECT_EQ(Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"}), before);
-  EXPECT_EQ(hosted->told_in, std::set<ino_t>{home_}) << "handlers run where the host is";
-}
 
 TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
   const Netns served = NewNetns();

@@ -4,16 +4,8 @@
 #ifndef KIPT_TESTS_SUPPORT_RULESET_TEXT_H_
 #define KIPT_TESTS_SUPPORT_RULESET_TEXT_H_
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter_ipv4.h>
-
-#include <array>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,39 +60,15 @@ inline std::string ToString(const Snapshot& snapshot) {
   return text;
 }
 
-inline constexpr std::array<absl::string_view, NF_INET_NUMHOOKS> kHooks = {
-    "prerouting", "input", "forward", "output", "postrouting"};
-
-inline std::string HookName(uint32_t hook) {
-  return hook < kHooks.size() ? std::string(kHooks[hook]) : absl::StrCat(hook);
-}
-
-// Where nft(8) counts priorities from; `hook` where the name is for one hook only.
-struct PriorityName {
-  int32_t priority;
-  absl::string_view name;
-  std::optional<uint32_t> hook;
-};
-inline constexpr PriorityName kPriorities[] = {
-    {NF_IP_PRI_RAW, "raw", std::nullopt},
-    {NF_IP_PRI_MANGLE, "mangle", std::nullopt},
-    {NF_IP_PRI_NAT_DST, "dstnat", NF_INET_PRE_ROUTING},
-    {NF_IP_PRI_FILTER, "filter", std::nullopt},
-    {NF_IP_PRI_SECURITY, "security", std::nullopt},
-    {NF_IP_PRI_NAT_SRC, "srcnat", NF_INET_POST_ROUTING},
-};
-
-inline std::string PriorityText(uint32_t hook, int32_t priority) {
+// As nft(8) names them where no other name but `filter` is near.
+inline std::string HookText(uint32_t hook, int32_t priority) {
+  constexpr const char* kHooks[] = {"prerouting", "input", "forward", "output", "postrouting"};
   constexpr int32_t kNear = 10;
-  for (const PriorityName& known : kPriorities) {
-    if (known.hook && *known.hook != hook) continue;
-    const int64_t offset = int64_t{priority} - known.priority;
-    if (offset == 0) return std::string(known.name);
-    if (std::abs(offset) <= kNear) {
-      return absl::StrCat(known.name, offset < 0 ? " - " : " + ", std::abs(offset));
-    }
-  }
-  return absl::StrCat(priority);
+  std::string text = absl::StrCat("hook ", kHooks[hook], " priority ");
+  if (std::abs(priority) > kNear) return absl::StrCat(text, priority);
+  text += "filter";
+  if (priority != 0) absl::StrAppend(&text, priority < 0 ? " - " : " + ", std::abs(priority));
+  return text;
 }
 
 // As `nft --stateless list table` (1.0.6) prints it; `nft -f` takes it.
@@ -108,9 +76,8 @@ inline std::string ToString(const NativeTable& table) {
   std::string text = absl::StrCat("table ", FamilyName(table.family), " ", table.name, " {\n");
   for (const NativeChain& chain : table.chains) {
     if (&chain != &table.chains.front()) text += '\n';
-    absl::StrAppend(&text, "\tchain ", chain.name, " {\n\t\ttype filter hook ",
-                    HookName(chain.hook), " priority ", PriorityText(chain.hook, chain.priority),
-                    "; policy accept;\n");
+    absl::StrAppend(&text, "\tchain ", chain.name, " {\n\t\ttype filter ",
+                    HookText(chain.hook, chain.priority), "; policy accept;\n");
     for (const NativeDrop& drop : chain.rules) {
       absl::StrAppend(&text, "\t\t", ToString(table.family, drop), "\n");
     }
