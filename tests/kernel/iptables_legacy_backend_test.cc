@@ -11,7 +11,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,7 +20,6 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -51,14 +49,8 @@ class DisturbedRunner : public agent::CommandRunner {
   std::unique_ptr<agent::CommandRunner> real_ = agent::NewCommandRunner();
 };
 
-class LegacyBackendKernelTest : public NetnsTest {
+class LegacyBackendKernelTest : public PrivateRunTest {
  protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (HasFatalFailure()) return;
-    private_run_.emplace();
-  }
-
   std::unique_ptr<Backend> Open() {
     auto backend = agent::NewIptablesLegacyBackend(&runner_, {});
     EXPECT_THAT(backend, IsOk());
@@ -90,9 +82,6 @@ class LegacyBackendKernelTest : public NetnsTest {
   }
 
   DisturbedRunner runner_;
-
- private:
-  std::optional<PrivateRun> private_run_;
 };
 
 // Both namespaces are empty: nothing but the check could tell that it is the wrong one.

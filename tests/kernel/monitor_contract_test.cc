@@ -48,11 +48,6 @@ class MonitorContractTest : public BackendContractTest {
   std::unique_ptr<Monitor> monitor_;
 };
 
-TEST_P(MonitorContractTest, HasNothingToDrainAtFirst) {
-  EXPECT_FALSE(IsReadable());
-  EXPECT_EQ(Drain(), 0) << "and does not block";
-}
-
 TEST_P(MonitorContractTest, IsReadableOnceSomebodyElseHasCommittedUntilItIsDrained) {
   world().Touch();
   EXPECT_TRUE(IsReadable());

@@ -148,36 +148,6 @@ TEST_F(NftSurveyTest, KnowsWhichMarksRulesLookAtAndSet) {
   }
 }
 
-TEST_F(NftSurveyTest, KnowsTheMarksOfNftsRules) {
-  MustRun({"nft", "-f", "-"}, R"(table inet t {
-    map marks { type ipv4_addr : mark; }
-    chain c {
-      meta mark set 0x4000
-      meta mark set meta mark or 0x8000
-      meta mark set meta mark and 0xff
-      meta mark set ct mark
-      meta mark set ip saddr map @marks
-      ct mark set meta mark
-      meta mark and 0x8000 == 0x8000 accept
-      meta mark 5 accept
-      meta mark { 1, 2 } accept
-      meta mark > 5 accept
-      tcp dport 80 accept
-      fib saddr . mark oif missing drop
-    }
-  })");
-  const Survey survey = TakeSurvey();
-  const SurveyChain* chain = survey.Find({"inet", "t"}, "c");
-  ASSERT_NE(chain, nullptr);
-  std::vector<std::string> found;
-  for (const SurveyRule& rule : chain->rules) {
-    found.push_back(absl::StrCat(absl::Hex(MarksTested(rule)), " ", absl::Hex(MarksSet(rule))));
-  }
-  EXPECT_THAT(found,
-              ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff", "ffffffff 0",
-                          "8000 0", "ffffffff 0", "ffffffff 0", "ffffffff 0", "0 0", "ffffffff 0"));
-}
-
 // ---- what it covers ----
 
 TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {

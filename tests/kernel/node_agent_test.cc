@@ -27,7 +27,6 @@
 #include "tests/support/legacy_tables.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
@@ -78,12 +77,11 @@ struct Hosted {
   }
 };
 
-class NodeAgentTest : public NetnsTest {
+class NodeAgentTest : public kipt::testing::PrivateRunTest {
  protected:
   void SetUp() override {
-    NetnsTest::SetUp();
+    PrivateRunTest::SetUp();
     if (HasFatalFailure()) return;
-    private_run_.emplace();
     home_ = ThreadNetns();
     absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
     ASSERT_THAT(loop, IsOk());
@@ -126,7 +124,6 @@ class NodeAgentTest : public NetnsTest {
         absl::Seconds(10));
   }
 
-  std::optional<kipt::testing::PrivateRun> private_run_;
   ino_t home_ = 0;
   std::unique_ptr<EventLoop> loop_;
 };

@@ -8,51 +8,36 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
 namespace kipt::netlink {
 
-using ChainEntry = std::pair<const ChainId, ObservedChain>;
-
-// One table block of ToString(Snapshot); `chains` all belong to it.
-inline void AppendTable(const std::vector<const ChainEntry*>& chains, std::string& text) {
-  const ChainId& first = chains.front()->first;
-  absl::StrAppend(&text, "# ", FamilyName(first.family), "\n*", TableName(first.table), "\n");
-  for (const ChainEntry* entry : chains) {
-    const auto& [id, chain] = *entry;
-    absl::StrAppend(&text, ":", id.name, " - [0:0]\n");
-    if (FindBaseChain(id.table, id.name) != nullptr && !chain.hooked) {
-      absl::StrAppend(&text, "# ", id.name, " is not on its hook\n");
-    }
-  }
-  for (const ChainEntry* entry : chains) {
-    const auto& [id, chain] = *entry;
-    for (const ObservedRule& rule : chain.rules) {
-      absl::StrAppend(&text, "-A ", id.name, " ", ToString(id.family, rule), "\n");
-    }
-  }
-  text += "COMMIT\n";
-}
-
 // As iptables-save would print these chains, one *table block per family and table, chains in name
 // order; "# ip" or "# ip6" heads each block.
 inline std::string ToString(const Snapshot& snapshot) {
-  std::string text;
-  std::vector<const ChainEntry*> block;
-  for (const ChainEntry& entry : snapshot.chains) {
-    if (!block.empty() && (block.front()->first.family != entry.first.family ||
-                           block.front()->first.table != entry.first.table)) {
-      AppendTable(block, text);
-      block.clear();
+  struct Block {
+    std::string chains;
+    std::string rules;
+  };
+  std::map<std::pair<Family, Table>, Block> blocks;
+  for (const auto& [id, chain] : snapshot.chains) {
+    Block& block = blocks[{id.family, id.table}];
+    absl::StrAppend(&block.chains, ":", id.name, " - [0:0]\n");
+    if (FindBaseChain(id.table, id.name) != nullptr && !chain.hooked) {
+      absl::StrAppend(&block.chains, "# ", id.name, " is not on its hook\n");
     }
-    block.push_back(&entry);
+    for (const ObservedRule& rule : chain.rules) {
+      absl::StrAppend(&block.rules, "-A ", id.name, " ", ToString(id.family, rule), "\n");
+    }
   }
-  if (!block.empty()) AppendTable(block, text);
+  std::string text;
+  for (const auto& [table, block] : blocks) {
+    absl::StrAppend(&text, "# ", FamilyName(table.first), "\n*", TableName(table.second), "\n",
+                    block.chains, block.rules, "COMMIT\n");
+  }
   for (const auto& [table, flags] : snapshot.dormant) {
     absl::StrAppend(&text, "# ", FamilyName(table.first), " ", TableName(table.second),
                     " is dormant, flags ", "0x", absl::Hex(flags), "\n");
