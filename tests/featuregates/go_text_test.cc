@@ -307,7 +307,7 @@ TEST(PrintableTest, EscapesWhatDeceivesAReaderAndNothingElse) {
   }
 }
 
-// Whatever stands beside them.
+// Next to whatever else.
 TEST(PrintableTest, LetsNoPairOfBytesThrough) {
   for (int a = 0; a < 256; ++a) {
     for (int b = 0; b < 256; ++b) {

@@ -5,7 +5,7 @@
 // /proc, links of the host's programs, an operator's allow list. Whatever stands there, what is
 // said of it has one line and a reason, and is fit to be logged.
 #include <netinet/in.h>
-// Need struct in6_addr to be the C library's, and so come behind it.
+// Need struct in6_addr to be the C library's, and so come after it.
 #include <linux/netfilter_ipv4/ip_tables.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -2,7 +2,7 @@
 //
 // A kernel that answers what it was told to. The linker puts it under netlink (`--wrap`,
 // CMakeLists.txt): while a ScriptedKernel lives, what the product sends goes nowhere, and what it
-// receives is the script. Else everything goes its way.
+// receives is the script. Else the real kernel has everything.
 #ifndef KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 #define KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 

@@ -15,7 +15,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"

@@ -16,7 +16,6 @@
 #include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -26,7 +25,6 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

@@ -16,7 +16,6 @@
 #include "tests/kernel/martian_world.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

@@ -35,7 +35,7 @@ std::vector<std::string> SavedLines(netlink::Family family, const std::string& c
 
 // "[packets:bytes] -A CHAIN ..." lines by chain, in their order, by table.
 using SavedTables = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
-// Of what iptables-save -c prints, or of the part of a survey's text behind "# FAMILY". `policies`:
+// Of what iptables-save -c prints, or of the part of a survey's text after "# FAMILY". `policies`:
 // with the policy of each chain as its first line.
 SavedTables TablesOf(const std::string& text, absl::string_view family = "", bool policies = false);
 

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "netlink/backend.h"
 #include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"

@@ -23,7 +23,6 @@
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
 

@@ -227,7 +227,7 @@ TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailedAndWhatIsMissing) {
       {"a number before its own", List(at(9, EINVAL)), Code::kInvalidArgument,
        List("committing to nf_tables")},
       {"its end", List(at(56, EINVAL)), Code::kInvalidArgument, List("committing to nf_tables")},
-      {"a number behind its own", List(at(57, EINVAL)), Code::kInvalidArgument,
+      {"a number after its own", List(at(57, EINVAL)), Code::kInvalidArgument,
        List("committing to nf_tables")},
   };
   for (const Row& row : rows) {

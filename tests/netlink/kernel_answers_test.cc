@@ -255,7 +255,7 @@ TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse)
       {"changed while its rules were read",
        List(kGeneration, kMineAnswer, Says(Done(0, NLM_F_DUMP_INTR)), kGeneration, missing,
             kGeneration)},
-      {"its rules are not told", List(kGeneration, kMineAnswer, Says(Refusal(ENOMEM)), kGeneration),
+      {"its rules are refused", List(kGeneration, kMineAnswer, Says(Refusal(ENOMEM)), kGeneration),
        Code::kResourceExhausted},
       {"the answer about its rules is lost", List(kGeneration, kMineAnswer, kLost, kGeneration),
        Code::kResourceExhausted},
@@ -367,15 +367,15 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
   const Bytes old = Generation(6, 0xffff'fff0);
   const Row rows[] = {
       {"an answer", Says(whole), Code::kOk},
-      {"behind an old one", Says(old, whole), Code::kOk},
-      {"behind one in the same datagram", Says(Join({old, whole})), Code::kOk},
+      {"after an old one", Says(old, whole), Code::kOk},
+      {"after one in the same datagram", Says(Join({old, whole})), Code::kOk},
       {"followed by another", Says(Join({whole, Generation(8)})), Code::kOk},
       {"after an interruption", List(Fails(EINTR), FromKernel(whole)), Code::kOk},
       {"nothing", {}, Code::kDeadlineExceeded},
       {"an old one only", Says(old), Code::kDeadlineExceeded},
       {"cut off", List(CutOff(whole))},
       {"to what was not asked", Says(Generation(7, 1))},
-      {"with bytes behind it", Says(Join({whole, {1}}))},
+      {"with bytes after it", Says(Join({whole, {1}}))},
       {"shorter than it says", Says(Bytes(whole.begin(), whole.end() - 4))},
       {"lost", List(Fails(ENOBUFS), FromKernel(whole)), Code::kResourceExhausted},
       {"of another kind", Says(ChainMessage("7"))},
@@ -425,7 +425,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
        List(std::vector<Frame>{CutOff(Refusal(EPERM, 1))}, moved)},
       {"the generation is reported at the third attempt", List(kNothing, kLost, kLost, moved),
        Code::kOk},
-      {"the generation is never told", List(kNothing, kLost, kLost, kLost, moved)},
+      {"the generation is never reported", List(kNothing, kLost, kLost, kLost, moved)},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -292,7 +292,7 @@ TEST(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
       {"the end of a line in a comment", commented("a\nb"), "control"},
       {"a source that is too long", Table({NativeDrop{.source = cut_to(33)}}), "33 bits"},
       {"a destination that is too long", Table({NativeDrop{.destination = cut_to(33)}}), "33 bits"},
-      {"bits behind the prefix", Table({NativeDrop{.source = cut_to(4)}}), "bits beyond"},
+      {"bits after the prefix", Table({NativeDrop{.source = cut_to(4)}}), "bits beyond"},
   };
   for (const RefusedTable& row : rows) {
     EXPECT_THAT(Batch::Build({.operations = {PutNativeTable{row.table}}}, 1),

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/rows.h"

@@ -188,7 +188,7 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
       {"a label beyond the last", List(label(128, 2)), "all"},
       {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "all"},
       {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "all"},
-      {"beside somebody's match", List(XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)), "5"},
+      {"next to somebody's match", List(XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)), "5"},
       {"two", List(label(5, 2), label(64, 2)), "5 64"},
       {"ct label set", List(value, SetCt(13)), "all"},
       {"ct mark set", List(value, SetCt(3)), "none"},

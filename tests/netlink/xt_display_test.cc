@@ -27,7 +27,7 @@ struct Row {
   std::string option;  // "-m MATCH" or "-j TARGET"
   uint32_t revision;
   Bytes info;
-  std::string rest = "none";  // of the text, behind the option; none: it has no text
+  std::string rest = "none";  // of the text, after the option; none: it has no text
   Family family = Family::kIPv4;
 };
 
@@ -168,7 +168,7 @@ TEST(XtDisplayTest, ShowsNoPortOfABridgeThatIsNoName) {
       {"an unknown option", "-m physdev", 0, physdev({}, veth, 32)},
       {"a name cut off", "-m physdev", 0, in("eth0", Bytes(3, 0xff))},
       {"a hole in the name", "-m physdev", 0, in("eth0", FromHex("ffff00ffffff"))},
-      {"a hole behind the name", "-m physdev", 0, in("eth0", FromHex("ffffffffff00ff"))},
+      {"a hole after the name", "-m physdev", 0, in("eth0", FromHex("ffffffffff00ff"))},
       {"no mask", "-m physdev", 0, in("e", {})},
       {"no name", "-m physdev", 0, in("", {})},
       {"all of the mask, and what follows it looks like more", "-m physdev", 0,

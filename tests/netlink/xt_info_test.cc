@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
