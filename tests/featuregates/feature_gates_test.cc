@@ -6,6 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
@@ -55,30 +60,6 @@ absl::StatusOr<FeatureGates> Resolve(absl::Span<const Feature* const> features,
   if (!values.ok()) return values.status();
   return FeatureGates::Resolve({Component{"kubelet", {1, 27}, features}},
                                {Overrides{.values = *std::move(values)}});
-}
-
-TEST(FeatureGatesTest, HasTheDefaultsWithoutOverrides) {
-  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "");
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kPreAlpha));
-  EXPECT_FALSE(gates->Enabled(kAlpha));
-  EXPECT_TRUE(gates->Enabled(kBetaOn));
-  EXPECT_TRUE(gates->Enabled(kGA));
-  EXPECT_FALSE(gates->Enabled(kLockedOff));
-  EXPECT_FALSE(gates->Enabled(kFuture)) << "before its first milestone";
-  EXPECT_FALSE(gates->Enabled(kRemoved)) << "as the last milestone says";
-  EXPECT_TRUE(gates->Enabled(kRemovedOn)) << "as the last milestone says";
-  EXPECT_THAT(gates->warnings(), IsEmpty());
-  EXPECT_THAT(gates->ignored(), IsEmpty());
-}
-
-TEST(FeatureGatesTest, ChangesOnlyWhatIsNamed) {
-  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "Alpha=true,BetaOn=false");
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kAlpha));
-  EXPECT_FALSE(gates->Enabled(kAlpha2));
-  EXPECT_FALSE(gates->Enabled(kBetaOn));
-  EXPECT_FALSE(gates->Enabled(kBeta));
 }
 
 TEST(FeatureGatesTest, RefusesInTheWordsOfComponentBase) {
@@ -138,67 +119,51 @@ TEST(FeatureGatesTest, WarnsOfNamesThatWillGo) {
   EXPECT_TRUE(gates->Enabled(kDeprecated));
 }
 
-TEST(FeatureGatesTest, AllAlphaAndAllBetaYieldToAGatesOwnNameInEveryOrder) {
-  struct Row {
-    const char* flag;
-    bool alpha;
-    bool alpha2;
-    bool beta;
-    bool beta_on;
-  };
-  const Row rows[] = {
-      {"AllAlpha=true", true, true, false, true},
-      {"AllAlpha=false", false, false, false, true},
-      {"AllAlpha=true,Alpha=false", false, true, false, true},
-      {"Alpha=false,AllAlpha=true", false, true, false, true},
-      {"AllAlpha=false,Alpha=true", true, false, false, true},
-      {"Alpha=true,AllAlpha=false", true, false, false, true},
-      {"Beta=true,AllAlpha=false", false, false, true, true},
-      {"AllBeta=true", false, false, true, true},
-      {"AllBeta=false", false, false, false, false},
-      {"AllBeta=true,Beta=false", false, false, false, true},
-      {"Beta=false,AllBeta=true", false, false, false, true},
-      {"AllBeta=false,Beta=true", false, false, true, false},
-      {"BetaOn=true,AllBeta=false", false, false, false, true},
-      {"Alpha=true,AllBeta=false", true, false, false, false},
-      {"AllBeta=false,AllAlpha=true", true, true, false, false},
-      {"AllAlpha=true,AllBeta=false,Alpha2=false,BetaOn=true", true, false, false, true},
-      {"AllAlpha=true,AllAlpha=false", false, false, false, true},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.flag);
-    const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, row.flag);
-    ASSERT_THAT(gates, IsOk());
-    EXPECT_EQ(gates->Enabled(kAlpha), row.alpha);
-    EXPECT_EQ(gates->Enabled(kAlpha2), row.alpha2);
-    EXPECT_EQ(gates->Enabled(kBeta), row.beta);
-    EXPECT_EQ(gates->Enabled(kBetaOn), row.beta_on);
+// The gates that are on, less those that are whatever is said here: GA, LockedOn and RemovedOn.
+std::string On(const FeatureGates& gates) {
+  std::vector<absl::string_view> on;
+  for (const Feature* feature : kFeatures) {
+    const bool always = feature == &kGA || feature == &kLockedOn || feature == &kRemovedOn;
+    EXPECT_TRUE(gates.Enabled(*feature) || !always) << feature->name;
+    if (gates.Enabled(*feature) && !always) on.push_back(feature->name);
   }
+  return absl::StrJoin(on, " ");
 }
 
-TEST(FeatureGatesTest, AllAlphaAndAllBetaReachNoOtherStage) {
-  const absl::StatusOr<FeatureGates> on = Resolve(kFeatures, "AllAlpha=true,AllBeta=true");
-  ASSERT_THAT(on, IsOk());
-  EXPECT_FALSE(on->Enabled(kPreAlpha));
-  EXPECT_FALSE(on->Enabled(kLockedOff));
-  EXPECT_FALSE(on->Enabled(kDeprecated));
-  EXPECT_FALSE(on->Enabled(kFuture)) << "a beta, but of a later release";
-  EXPECT_FALSE(on->Enabled(kRemoved)) << "an alpha, but its name is gone";
-  const absl::StatusOr<FeatureGates> off = Resolve(kFeatures, "AllAlpha=false,AllBeta=false");
-  ASSERT_THAT(off, IsOk());
-  EXPECT_TRUE(off->Enabled(kGA));
-  EXPECT_TRUE(off->Enabled(kLockedOn));
-  EXPECT_TRUE(off->Enabled(kRemovedOn));
-  EXPECT_THAT(off->warnings(), IsEmpty());
-}
-
-TEST(FeatureGatesTest, AllBetaOverridesALockAsInComponentBase) {
-  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "AllBeta=false");
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kLockedBeta));
-  const absl::StatusOr<FeatureGates> named = Resolve(kFeatures, "AllBeta=false,LockedBeta=true");
-  ASSERT_THAT(named, IsOk());
-  EXPECT_TRUE(named->Enabled(kLockedBeta));
+// A gate before its first milestone is off; of one that was removed the last milestone holds. No
+// AllAlpha reaches another stage, and AllBeta overrides a lock, as in component-base.
+TEST(FeatureGatesTest, AllAlphaAndAllBetaYieldToAGatesOwnNameInEveryOrder) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", "BetaOn LockedBeta"},
+      {"Alpha=true,BetaOn=false", "Alpha LockedBeta"},
+      {"AllAlpha=true,AllBeta=true", "Alpha Alpha2 Beta BetaOn LockedBeta"},
+      {"AllAlpha=false,AllBeta=false", ""},
+      {"AllBeta=false,LockedBeta=true", "LockedBeta"},
+      {"AllAlpha=true", "Alpha Alpha2 BetaOn LockedBeta"},
+      {"AllAlpha=false", "BetaOn LockedBeta"},
+      {"AllAlpha=true,Alpha=false", "Alpha2 BetaOn LockedBeta"},
+      {"Alpha=false,AllAlpha=true", "Alpha2 BetaOn LockedBeta"},
+      {"AllAlpha=false,Alpha=true", "Alpha BetaOn LockedBeta"},
+      {"Alpha=true,AllAlpha=false", "Alpha BetaOn LockedBeta"},
+      {"Beta=true,AllAlpha=false", "Beta BetaOn LockedBeta"},
+      {"AllBeta=true", "Beta BetaOn LockedBeta"},
+      {"AllBeta=false", ""},
+      {"AllBeta=true,Beta=false", "BetaOn LockedBeta"},
+      {"Beta=false,AllBeta=true", "BetaOn LockedBeta"},
+      {"AllBeta=false,Beta=true", "Beta"},
+      {"BetaOn=true,AllBeta=false", "BetaOn"},
+      {"Alpha=true,AllBeta=false", "Alpha"},
+      {"AllBeta=false,AllAlpha=true", "Alpha Alpha2"},
+      {"AllAlpha=true,AllBeta=false,Alpha2=false,BetaOn=true", "Alpha BetaOn"},
+      {"AllAlpha=true,AllAlpha=false", "BetaOn LockedBeta"},
+  };
+  for (const auto& [flag, on] : rows) {
+    const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, flag);
+    ASSERT_THAT(gates, IsOk()) << flag;
+    EXPECT_EQ(On(*gates), on) << flag;
+    EXPECT_THAT(gates->warnings(), IsEmpty()) << flag;
+    EXPECT_THAT(gates->ignored(), IsEmpty()) << flag;
+  }
 }
 
 TEST(FeatureGatesTest, ListsStatesInNameOrder) {
@@ -289,6 +254,58 @@ TEST(FeatureGatesTest, DoesNotBlameARemovedGateForItsDependencies) {
       .name = "Gone", .milestones = kBetaOnLife, .removed = Version{1, 25}, .depends_on = needs};
   const Feature* const features[] = {&gone, &needed};
   EXPECT_THAT(Resolve(features, "Needed=false"), IsOk());
+}
+
+// ---- the syntax of --feature-gates ----
+
+TEST(ParseFeatureGatesFlagTest, AcceptsWhatComponentBaseAccepts) {
+  struct Row {
+    const char* name;
+    const char* text;
+    GateValues values;
+  };
+  const Row rows[] = {
+      {"nothing", "", {}},
+      {"one", "A=true", {{"A", true}}},
+      {"two", "A=true,B=false", {{"A", true}, {"B", false}}},
+      {"empty entries", ",A=true,,B=f,", {{"A", true}, {"B", false}}},
+      {"white space", " A = true ,\tB=\n0", {{"A", true}, {"B", false}}},
+      {"no-break space", "A=true\xC2\xA0", {{"A", true}}},
+      {"the later value holds", "A=true,B=true,A=false", {{"A", false}, {"B", true}}},
+      {"empty name", "=true", {{"", true}}},
+  };
+  for (const Row& row : rows) {
+    EXPECT_THAT(ParseFeatureGatesFlag(row.text), ::kipt::testing::IsOkAndHolds(row.values))
+        << row.name;
+  }
+}
+
+TEST(ParseFeatureGatesFlagTest, RefusesInTheWordsOfKubeletsFlag) {
+  struct Row {
+    const char* name;
+    const char* text;
+    const char* error;
+  };
+  const Row rows[] = {
+      {"no value", "A", "malformed pair, expect string=bool"},
+      {"no value, in the second entry", "B=true, A ", "malformed pair, expect string=bool"},
+      {"an entry of spaces is not empty", "A=true, ", "malformed pair, expect string=bool"},
+      {"not a bool", "A=banana",
+       "invalid value of A: banana, err: strconv.ParseBool: parsing \"banana\": invalid syntax"},
+      {"empty value",
+       "A=", "invalid value of A: , err: strconv.ParseBool: parsing \"\": invalid syntax"},
+      {"the first = divides", "A=true=false",
+       "invalid value of A: true=false, err: strconv.ParseBool: parsing \"true=false\": invalid "
+       "syntax"},
+      {"only the first mistake", "A=x,B",
+       "invalid value of A: x, err: strconv.ParseBool: parsing "
+       "\"x\": invalid syntax"},
+  };
+  for (const Row& row : rows) {
+    EXPECT_THAT(ParseFeatureGatesFlag(row.text),
+                StatusIs(absl::StatusCode::kInvalidArgument, row.error))
+        << row.name;
+  }
 }
 
 }  // namespace

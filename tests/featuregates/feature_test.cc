@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
@@ -15,6 +16,11 @@ using ::kipt::testing::StatusIs;
 
 absl::Status Check(const std::vector<const Feature*>& features) {
   return CheckDeclarations({Component{"test", {1, 30}, features}});
+}
+
+// Of release 1.`minor`.
+Milestone At(int minor, Stage stage, bool on, bool locked = false) {
+  return {{1, minor}, stage, on, locked};
 }
 
 TEST(FeatureTest, HasTheStageTextsOfComponentBase) {
@@ -54,49 +60,31 @@ TEST(CheckDeclarationsTest, RefusesLivesThatComponentBaseRefuses) {
   struct Row {
     const char* name;
     std::vector<Milestone> life;
-    std::optional<Version> removed;
     const char* error;
+    std::optional<Version> removed = {};
   };
   const Row rows[] = {
-      {"empty", {}, {}, "feature \"A\" has no milestones"},
-      {"begins deprecated",
-       {{{1, 27}, Stage::kDeprecated, false}},
-       {},
+      {"empty", std::vector<Milestone>(), "feature \"A\" has no milestones"},
+      {"begins deprecated", List(At(27, Stage::kDeprecated, false)),
        "feature \"A\" introduced as deprecated must provide a 1.0 entry indicating initial state"},
-      {"backwards",
-       {{{1, 27}, Stage::kAlpha, false}, {{1, 26}, Stage::kBeta, true}},
-       {},
+      {"backwards", List(At(27, Stage::kAlpha, false), At(26, Stage::kBeta, true)),
        "feature \"A\" lists version transitions in decreasing order (1.26 < 1.27)"},
-      {"twice the same release",
-       {{{1, 27}, Stage::kAlpha, false}, {{1, 27}, Stage::kBeta, true}},
-       {},
+      {"twice the same release", List(At(27, Stage::kAlpha, false), At(27, Stage::kBeta, true)),
        "feature \"A\" lists duplicate entries with the same versions (1.27 = 1.27)"},
-      {"no change",
-       {{{1, 27}, Stage::kAlpha, false}, {{1, 28}, Stage::kAlpha, false}},
-       {},
+      {"no change", List(At(27, Stage::kAlpha, false), At(28, Stage::kAlpha, false)),
        "feature \"A\" lists transition without stability change (1.27 -> 1.28)"},
-      {"unlocks",
-       {{{1, 27}, Stage::kBeta, true, true}, {{1, 28}, Stage::kGA, true, false}},
-       {},
+      {"unlocks", List(At(27, Stage::kBeta, true, true), At(28, Stage::kGA, true, false)),
        "feature \"A\" must not unlock after locking to default"},
       {"resurrects",
-       {{{1, 27}, Stage::kBeta, true},
-        {{1, 28}, Stage::kDeprecated, false},
-        {{1, 29}, Stage::kGA, true}},
-       {},
+       List(At(27, Stage::kBeta, true), At(28, Stage::kDeprecated, false),
+            At(29, Stage::kGA, true)),
        "deprecated feature \"A\" must not resurrect from its terminal state"},
-      {"beta to alpha",
-       {{{1, 27}, Stage::kBeta, true}, {{1, 28}, Stage::kAlpha, false}},
-       {},
+      {"beta to alpha", List(At(27, Stage::kBeta, true), At(28, Stage::kAlpha, false)),
        "feature \"A\" regresses stability from more stable level to ALPHA in 1.28"},
-      {"GA to beta",
-       {{{1, 27}, Stage::kGA, true}, {{1, 28}, Stage::kBeta, true}},
-       {},
+      {"GA to beta", List(At(27, Stage::kGA, true), At(28, Stage::kBeta, true)),
        "feature \"A\" regresses stability from more stable level to BETA in 1.28"},
-      {"removed too early",
-       {{{1, 27}, Stage::kAlpha, false}, {{1, 28}, Stage::kBeta, true}},
-       Version{1, 28},
-       "feature \"A\" is removed in 1.28, not after its last milestone (1.28)"},
+      {"removed too early", List(At(27, Stage::kAlpha, false), At(28, Stage::kBeta, true)),
+       "feature \"A\" is removed in 1.28, not after its last milestone (1.28)", Version{1, 28}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -148,29 +136,17 @@ TEST(CheckDeclarationsTest, RefusesDependenciesThatComponentBaseRefuses) {
     const char* error;
   };
   const Row rows[] = {
-      {"beta on alpha",
-       {{1, 27}, Stage::kBeta, false},
-       {{1, 27}, Stage::kAlpha, false},
+      {"beta on alpha", At(27, Stage::kBeta, false), At(27, Stage::kAlpha, false),
        "BETA feature A cannot depend on ALPHA feature B at version 1.27"},
-      {"GA on beta",
-       {{1, 27}, Stage::kGA, false},
-       {{1, 27}, Stage::kBeta, false},
+      {"GA on beta", At(27, Stage::kGA, false), At(27, Stage::kBeta, false),
        "GA feature A cannot depend on BETA feature B at version 1.27"},
-      {"alpha on deprecated",
-       {{1, 27}, Stage::kAlpha, false},
-       {{1, 0}, Stage::kDeprecated, false},
+      {"alpha on deprecated", At(27, Stage::kAlpha, false), At(0, Stage::kDeprecated, false),
        "ALPHA feature A cannot depend on DEPRECATED feature B at version 1.27"},
-      {"beta on what comes later",
-       {{1, 27}, Stage::kBeta, false},
-       {{1, 28}, Stage::kBeta, false},
+      {"beta on what comes later", At(27, Stage::kBeta, false), At(28, Stage::kBeta, false),
        "BETA feature A cannot depend on PRE-ALPHA feature B at version 1.27"},
-      {"on by default on off by default",
-       {{1, 27}, Stage::kBeta, true},
-       {{1, 27}, Stage::kBeta, false},
+      {"on by default on off by default", At(27, Stage::kBeta, true), At(27, Stage::kBeta, false),
        "default-enabled feature A cannot depend on default-disabled feature B at version 1.27"},
-      {"locked on free",
-       {{1, 27}, Stage::kGA, true, true},
-       {{1, 27}, Stage::kGA, true, false},
+      {"locked on free", At(27, Stage::kGA, true, true), At(27, Stage::kGA, true, false),
        "locked-to-default feature A cannot depend on unlocked feature B at version 1.27"},
   };
   for (const Row& row : rows) {

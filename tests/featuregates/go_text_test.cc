@@ -9,15 +9,18 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unescaped.h"
 
 namespace kipt::featuregates {
 namespace {
 
+using ::kipt::testing::FindUnescaped;
 using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::StatusIs;
 
@@ -60,31 +63,28 @@ TEST(GoTextTest, RefusesOtherBoolsInGosWords) {
 
 // The cases of parseUint64BaseTests and parseInt64BaseTests that base 0 and 32 bits have.
 TEST(GoTextTest, ParsesAnIntegerOfAnyBaseAsStrconvDoes) {
-  struct Row {
-    const char* text;
-    int32_t value;
-  };
-  for (const Row& row : std::vector<Row>{{"0", 0},
-                                         {"-0", 0},
-                                         {"+15", 15},
-                                         {"-15", -15},
-                                         {"0xf", 15},
-                                         {"0xa", 10},
-                                         {"0x0a", 10},
-                                         {"0XF", 15},
-                                         {"-0xF", -15},
-                                         {"017", 15},
-                                         {"0o17", 15},
-                                         {"0O17", 15},
-                                         {"0b1111", 15},
-                                         {"0B1111", 15},
-                                         {"0x_f", 15},
-                                         {"0_17", 15},
-                                         {"1_5", 15},
-                                         {"0x1_F", 31},
-                                         {"2147483647", 2147483647},
-                                         {"-2147483648", -2147483647 - 1}}) {
-    EXPECT_THAT(GoParseInt32(row.text), IsOkAndHolds(row.value)) << row.text;
+  const std::pair<const char*, int32_t> rows[] = {{"0", 0},
+                                                  {"-0", 0},
+                                                  {"+15", 15},
+                                                  {"-15", -15},
+                                                  {"0xf", 15},
+                                                  {"0xa", 10},
+                                                  {"0x0a", 10},
+                                                  {"0XF", 15},
+                                                  {"-0xF", -15},
+                                                  {"017", 15},
+                                                  {"0o17", 15},
+                                                  {"0O17", 15},
+                                                  {"0b1111", 15},
+                                                  {"0B1111", 15},
+                                                  {"0x_f", 15},
+                                                  {"0_17", 15},
+                                                  {"1_5", 15},
+                                                  {"0x1_F", 31},
+                                                  {"2147483647", 2147483647},
+                                                  {"-2147483648", -2147483647 - 1}};
+  for (const auto& [text, value] : rows) {
+    EXPECT_THAT(GoParseInt32(text), IsOkAndHolds(value)) << text;
   }
 }
 
@@ -265,6 +265,65 @@ TEST(WrappedTest, BreaksLinesBetweenWords) {
   EXPECT_EQ(Wrapped("a b", 2, "- "), "  - a b\n");
   const std::string word(60, 'x');
   EXPECT_EQ(Wrapped(word + " " + word, 2, "- "), "  - " + word + "\n    " + word + "\n");
+}
+
+TEST(PrintableTest, EscapesWhatDeceivesAReaderAndNothingElse) {
+  struct Row {
+    const char* name;
+    std::string text;
+    std::string printable;
+  };
+  const std::vector<Row> rows = {
+      {"nothing", "", ""},
+      {"a rule", R"(-A X -m comment --comment "it's \"x\" \\" -j Y)",
+       R"(-A X -m comment --comment "it's \"x\" \\" -j Y)"},
+      {"letters of any script", "na\u00efve \u0393\u65e5\U0001F600",
+       "na\u00efve \u0393\u65e5\U0001F600"},
+      {"ends of lines", "a\nb\r\nc", R"(a\nb\r\nc)"},
+      {"NUL", std::string("a\0b", 3), R"(a\x00b)"},
+      {"other C0", "\a\b\t\v\f\x1b\x1f", R"(\a\b\t\v\f\x1b\x1f)"},
+      {"DEL", "\x7f", R"(\x7f)"},
+      {"C1", "\u0080\u0085\u009b2J\u009f", R"(\u0080\u0085\u009b2J\u009f)"},
+      {"C1 as bytes",
+       "\x9b"
+       "2J",
+       R"(\x9b2J)"},
+      {"text that runs backwards", "\u202ea\u2066b\u061c\u200f", R"(\u202ea\u2066b\u061c\u200f)"},
+      {"line and paragraph separator", "\u2028\u2029", R"(\u2028\u2029)"},
+      {"invisible", "\u00a0\u200b\ufeff\U000E0041", R"(\u00a0\u200b\ufeff\U000e0041)"},
+      {"no UTF-8", "\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80",
+       R"(\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80)"},
+      {"a cut sequence", "a\xe2\x80", R"(a\xe2\x80)"},
+      {"a sequence that a letter cuts",
+       "\xc2"
+       "a",
+       R"(\xc2a)"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(Printable(row.text), row.printable);
+    EXPECT_EQ(Printable(row.printable), row.printable) << "it may be done twice";
+    EXPECT_EQ(FindUnescaped(row.printable), "");
+  }
+}
+
+// Next to whatever else.
+TEST(PrintableTest, LetsNoPairOfBytesThrough) {
+  for (int a = 0; a < 256; ++a) {
+    for (int b = 0; b < 256; ++b) {
+      const std::string text = {'\xe2', static_cast<char>(a), static_cast<char>(b), 'x'};
+      const std::string printable = Printable(text);
+      EXPECT_EQ(FindUnescaped(printable), "");
+      EXPECT_EQ(printable.find('\n'), std::string::npos);
+      EXPECT_EQ(printable.back(), 'x');
+    }
+  }
+}
+
+TEST(AppendLineTest, IsOneLineWhateverItsPartsAre) {
+  std::string report = "head\n";
+  AppendLine(report, "  + ", 7, " a\nb", "\x1b");
+  EXPECT_EQ(report, "head\n  + 7 a\\nb\\x1b\n");
 }
 
 }  // namespace

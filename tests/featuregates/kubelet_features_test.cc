@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "featuregates/known_features.h"
 #include "tests/support/status_matchers.h"
 
@@ -161,6 +162,35 @@ TEST(AgentFeaturesTest, ConnLabelMarkingIsAlphaAndOffSinceV07) {
   EXPECT_EQ(life.stage, Stage::kAlpha);
   EXPECT_FALSE(life.enabled);
   EXPECT_FALSE(life.locked);
+}
+
+TEST(VersionTest, ParsesMajorAndMinorWithOrWithoutTheLetterAndPrintsThem) {
+  EXPECT_THAT(ParseVersion("1.27"), IsOkAndHolds(Version{1, 27}));
+  EXPECT_THAT(ParseVersion("v1.27"), IsOkAndHolds(Version{1, 27}));
+  EXPECT_THAT(ParseVersion("0.0"), IsOkAndHolds(Version{0, 0}));
+  EXPECT_THAT(ParseVersion("2147483647.10"), IsOkAndHolds(Version{2147483647, 10}));
+  EXPECT_EQ(ToString(Version{1, 27}), "1.27");
+}
+
+TEST(VersionTest, RefusesEverythingElseAndSaysWhatToWrite) {
+  const auto refused = [](absl::string_view quoted) {
+    return StatusIs(
+        absl::StatusCode::kInvalidArgument,
+        AllOf(HasSubstr(absl::StrCat("invalid version ", quoted)),
+              HasSubstr("write MAJOR.MINOR without a patch level"), HasSubstr("such as 1.27")));
+  };
+  for (const char* text :
+       {"", "1.27.3", "1.27-rc.1", "1", "1.", ".27", "v", "V1.27", "vv1.27", "-1.27", "1.-27",
+        "1.+27", "1.2147483648", "99999999999999999999.1", "1.027", "1.07", " 1.27", "latest"}) {
+    EXPECT_THAT(ParseVersion(text), refused(absl::StrCat("\"", text, "\""))) << text;
+  }
+  EXPECT_THAT(ParseVersion("1.27\n"), refused("\"1.27\\n\""));
+}
+
+TEST(VersionTest, OrdersMinorsAsNumbersAndMajorsFirst) {
+  EXPECT_LT((Version{1, 9}), (Version{1, 10}));
+  EXPECT_LT((Version{1, 99}), (Version{2, 0}));
+  EXPECT_EQ((Version{1, 27}), (Version{1, 27}));
 }
 
 }  // namespace

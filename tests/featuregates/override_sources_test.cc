@@ -4,17 +4,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/known_features.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
 namespace {
 
 using ::kipt::testing::IsOk;
-using ::kipt::testing::StatusIs;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr Milestone kKubeletAlphaLife[] = {{{1, 27}, Stage::kAlpha, false}};
 constexpr Milestone kKubeletLockedLife[] = {{{1, 27}, Stage::kGA, true, true}};
@@ -38,106 +42,78 @@ absl::StatusOr<FeatureGates> Resolve(const std::vector<Overrides>& overrides,
 
 Overrides Flag(GateValues values) { return {.values = std::move(values)}; }
 
-TEST(OverrideSourcesTest, TheLaterSourceWinsGateByGate) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({Flag({{"Theirs", true}, {"OursBeta", false}}), Flag({{"Ours", true}}),
-               Flag({{"Theirs", false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kTheirs));
-  EXPECT_TRUE(gates->Enabled(kOurs));
-  EXPECT_FALSE(gates->Enabled(kOursBeta));
+struct Row {
+  const char* name;
+  std::vector<Overrides> sources;
+  // The value of each gate that is not its default, and the gates that are handed back; or why
+  // none.
+  std::string outcome;
+};
+
+std::string Outcome(const absl::StatusOr<FeatureGates>& gates) {
+  if (!gates.ok()) return std::string(gates.status().message());
+  const FeatureGates defaults = *Resolve({});
+  std::string outcome;
+  for (const Feature* feature : {&kOurs, &kOursBeta, &kTheirs, &kTheirsLocked}) {
+    if (gates->Enabled(*feature) == defaults.Enabled(*feature)) continue;
+    absl::StrAppend(&outcome, feature->name, gates->Enabled(*feature) ? " on " : " off ");
+  }
+  for (const std::string& gate : gates->ignored()) absl::StrAppend(&outcome, "not ", gate, " ");
+  return outcome;
 }
 
-TEST(OverrideSourcesTest, AFlagTakesBackWhatTheFileMayNotSay) {
-  const auto file = FromKubeletConfiguration({{"TheirsLocked", false}});
-  EXPECT_THAT(Resolve({file}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "cannot set feature gate TheirsLocked to false, feature is locked to true"));
-  EXPECT_THAT(Resolve({file, Flag({{"TheirsLocked", true}})}), IsOk());
-}
-
-TEST(OverrideSourcesTest, ALaterAllAlphaReplacesTheEarlierOne) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({Flag({{"AllAlpha", true}}), Flag({{"AllAlpha", false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kTheirs));
-}
-
-TEST(OverrideSourcesTest, AGatesOwnNameInTheFileWinsOverAllAlphaInTheFlag) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({FromKubeletConfiguration({{"Theirs", false}}), Flag({{"AllAlpha", true}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kTheirs));
-  EXPECT_TRUE(gates->Enabled(kOurs));
-}
-
-TEST(OverrideSourcesTest, UnknownGatesOfAKubeletConfigurationAreHandedBack) {
-  const absl::StatusOr<FeatureGates> gates = Resolve(
-      {FromKubeletConfiguration({{"NodeSwap", true}, {"CPUManager", false}, {"Theirs", true}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kTheirs));
-  EXPECT_THAT(gates->ignored(), ElementsAre("CPUManager", "NodeSwap"));
-}
-
-TEST(OverrideSourcesTest, AnUnknownGateOfAFlagIsAnErrorThoughTheFileNamesItToo) {
-  const Overrides file = FromKubeletConfiguration({{"NodeSwap", true}});
-  EXPECT_THAT(Resolve({file, Flag({{"NodeSwap", true}})}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "unrecognized feature gate: NodeSwap"));
-}
-
-TEST(OverrideSourcesTest, AKubeletConfigurationCannotNameOurGates) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({FromKubeletConfiguration({{"Ours", true}, {"OursBeta", false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_FALSE(gates->Enabled(kOurs));
-  EXPECT_TRUE(gates->Enabled(kOursBeta));
-  EXPECT_THAT(gates->ignored(), ElementsAre("Ours", "OursBeta"));
-}
-
-TEST(OverrideSourcesTest, AllAlphaAndAllBetaOfAKubeletConfigurationReachKubernetesGatesOnly) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({FromKubeletConfiguration({{"AllAlpha", true}, {"AllBeta", false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kTheirs));
-  EXPECT_FALSE(gates->Enabled(kOurs));
-  EXPECT_TRUE(gates->Enabled(kOursBeta));
-  EXPECT_THAT(gates->ignored(), IsEmpty());
-  EXPECT_EQ(gates->States().front(),
-            (GateState{"AllAlpha", "kubelet", Stage::kAlpha, false, true, false, true}));
-}
-
-TEST(OverrideSourcesTest, AllAlphaAndAllBetaOfAFlagReachAllComponents) {
-  const absl::StatusOr<FeatureGates> gates =
-      Resolve({Flag({{"AllAlpha", true}, {"AllBeta", false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kTheirs));
-  EXPECT_TRUE(gates->Enabled(kOurs));
-  EXPECT_FALSE(gates->Enabled(kOursBeta));
+TEST(OverrideSourcesTest, EachReachesItsGatesInItsTurn) {
+  const auto file = [](GateValues values) { return FromKubeletConfiguration(std::move(values)); };
+  const Overrides both = Flag({{"AllAlpha", true}, {"AllBeta", false}});
+  const Overrides strict{.values = {{"Ours", true}}, .component = "kubelet"};
+  const Row rows[] = {
+      {"the later source wins, gate by gate",
+       List(Flag({{"Theirs", true}, {"OursBeta", false}}), Flag({{"Ours", true}}),
+            Flag({{"Theirs", false}})),
+       "Ours on OursBeta off "},
+      {"a file may not unlock", List(file({{"TheirsLocked", false}})),
+       "cannot set feature gate TheirsLocked to false, feature is locked to true"},
+      {"a flag takes back what the file may not say",
+       List(file({{"TheirsLocked", false}}), Flag({{"TheirsLocked", true}})), ""},
+      {"a later AllAlpha replaces the earlier one",
+       List(Flag({{"AllAlpha", true}}), Flag({{"AllAlpha", false}})), ""},
+      {"a gate's own name in the file wins over AllAlpha in the flag",
+       List(file({{"Theirs", false}}), Flag({{"AllAlpha", true}})), "Ours on "},
+      {"unknown gates of a kubelet configuration are handed back",
+       List(file({{"NodeSwap", true}, {"CPUManager", false}, {"Theirs", true}})),
+       "Theirs on not CPUManager not NodeSwap "},
+      {"an unknown gate of a flag is an error though the file names it too",
+       List(file({{"NodeSwap", true}}), Flag({{"NodeSwap", true}})),
+       "unrecognized feature gate: NodeSwap"},
+      {"a kubelet configuration cannot name our gates",
+       List(file({{"Ours", true}, {"OursBeta", false}})), "not Ours not OursBeta "},
+      {"AllAlpha and AllBeta of a kubelet configuration reach Kubernetes' gates only",
+       List(FromKubeletConfiguration(both.values)), "Theirs on "},
+      {"AllAlpha and AllBeta of a flag reach all components", List(both),
+       "Ours on OursBeta off Theirs on "},
+      {"a strict source of one component refuses the gates of others", List(strict),
+       "unrecognized feature gate: Ours"},
+  };
+  for (const Row& row : rows) EXPECT_EQ(Outcome(Resolve(row.sources)), row.outcome) << row.name;
 }
 
 TEST(OverrideSourcesTest, EmulationNeverHidesOurGates) {
   const absl::StatusOr<FeatureGates> gates = Resolve({Flag({{"Ours", true}})}, {1, 24});
   ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kOurs));
   EXPECT_EQ(ToString(*gates), "AllAlpha=false,AllBeta=false,Ours=true,OursBeta=true");
-  EXPECT_THAT(Resolve({Flag({{"Theirs", true}})}, {1, 24}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "unrecognized feature gate: Theirs"));
+  EXPECT_EQ(Outcome(Resolve({Flag({{"Theirs", true}})}, {1, 24})),
+            "unrecognized feature gate: Theirs");
 }
 
-TEST(OverrideSourcesTest, StatesSayWhoseAGateIs) {
-  const absl::StatusOr<FeatureGates> gates = Resolve({});
-  ASSERT_THAT(gates, IsOk());
+TEST(OverrideSourcesTest, StatesNameTheComponentOfEachGate) {
   std::vector<std::string> owners;
-  for (const GateState& state : gates->States()) owners.push_back(state.component);
+  const FeatureGates defaults = *Resolve({});
+  for (const GateState& state : defaults.States()) owners.push_back(state.component);
   EXPECT_THAT(owners, ElementsAre("", "", "kube-iptables-agent", "kube-iptables-agent", "kubelet",
                                   "kubelet"));
-}
-
-// A source of one component may also be a strict one.
-TEST(OverrideSourcesTest, AStrictSourceOfOneComponentRefusesTheGatesOfOthers) {
-  const Overrides strict{.values = {{"Ours", true}}, .component = "kubelet"};
-  EXPECT_THAT(Resolve({strict}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "unrecognized feature gate: Ours"));
+  const auto all_alpha = Resolve({FromKubeletConfiguration({{"AllAlpha", true}})});
+  EXPECT_EQ(all_alpha->States().front(),
+            (GateState{"AllAlpha", "kubelet", Stage::kAlpha, false, true, false, true}));
 }
 
 }  // namespace

@@ -8,8 +8,7 @@
 namespace kipt::testing {
 
 // LoadConfig where no file but that of the flags is read, and IPv6 is there. Checks what every
-// effective configuration promises: values in their ranges, and flags that say the same give the
-// same.
+// effective configuration promises: values in their ranges.
 absl::StatusOr<agent::Config> LoadAndCheck(const agent::Flags& flags);
 
 }  // namespace kipt::testing

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A configuration file, both kinds, from its bytes to the effective configuration: a refusal names
-// the line, and what is taken is in range and can be said by flags, too.
+// the line, and what is taken is in range.
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

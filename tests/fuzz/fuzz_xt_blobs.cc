@@ -11,12 +11,24 @@
 #include "netlink/xt_info.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
-#include "tests/fuzz/xt_names.h"
 
 namespace kipt::testing {
 namespace {
 
 using netlink::Family;
+
+// All that netlink/xt_info.h decodes or knows, or netlink/xt_*_display.cc shows.
+constexpr absl::string_view kXtMatches[] = {
+    "comment",   "mark",   "conntrack", "addrtype", "connmark", "icmp",      "icmp6", "limit",
+    "multiport", "nfacct", "physdev",   "recent",   "sctp",     "statistic", "tcp",   "udp",
+    "set",       "state",  "rpfilter",  "bpf",      "unknown",  "connlabel"};
+constexpr absl::string_view kXtTargets[] = {"MARK",  "MASQUERADE", "CONNMARK", "CT",     "LOG",
+                                            "NFLOG", "NOTRACK",    "REJECT",   "TCPMSS", "TPROXY",
+                                            "DNAT",  "SNAT",       "REDIRECT", "TRACE",  "NETMAP",
+                                            "SET",   "HL",         "TTL",      "unknown"};
+
+// Revisions 0 to 5.
+constexpr size_t kXtRevisions = 6;
 
 void CheckText(const std::optional<std::string>& text, absl::string_view option) {
   if (!text) return;

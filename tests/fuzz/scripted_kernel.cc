@@ -18,7 +18,6 @@ namespace kipt::testing {
 namespace {
 
 ScriptedKernel* scripted = nullptr;
-AnswerRecorder* recorder = nullptr;
 
 constexpr uint32_t kNumberedSequences = 1 << 16;
 
@@ -53,7 +52,7 @@ bool IsRefusal(const nlmsghdr& message) {
 }  // namespace
 
 ScriptedKernel::ScriptedKernel(std::vector<Frame> script) : script_(std::move(script)) {
-  KIPT_REQUIRE(scripted == nullptr && recorder == nullptr);
+  KIPT_REQUIRE(scripted == nullptr);
   scripted = this;
 }
 
@@ -104,40 +103,11 @@ void ScriptedKernel::Renumber(uint8_t* datagram, size_t size) {
   });
 }
 
-AnswerRecorder::AnswerRecorder() {
-  KIPT_REQUIRE(scripted == nullptr && recorder == nullptr);
-  recorder = this;
-}
-
-AnswerRecorder::~AnswerRecorder() { recorder = nullptr; }
-
-void AnswerRecorder::Sent(FuzzBytes messages) {
-  first_ = SequencesOf(messages).first;
-  if (sends_++ > 0)
-    script_.push_back({.kind = static_cast<uint8_t>(Arrival::kNoMore), .bytes = {}});
-}
-
-void AnswerRecorder::Received(FuzzBytes datagram) {
-  std::vector<uint8_t> bytes(datagram.begin(), datagram.end());
-  ForEachMessage(bytes.data(), bytes.size(), [&](nlmsghdr& message) {
-    message.nlmsg_seq -= first_;
-    message.nlmsg_pid = 0;
-    // An error has the refused message's header in it, and so its numbers.
-    if (message.nlmsg_type == NLMSG_ERROR) {
-      auto* error = static_cast<nlmsgerr*>(mnl_nlmsg_get_payload(&message));
-      error->msg.nlmsg_seq = message.nlmsg_seq;
-      error->msg.nlmsg_pid = 0;
-    }
-  });
-  script_.push_back(Frame{.kind = 0, .bytes = std::move(bytes)});
-}
-
 }  // namespace kipt::testing
 
 // ---- what the linker puts in the place of the calls (--wrap) ----
 
 using kipt::testing::FuzzBytes;
-using kipt::testing::recorder;
 using kipt::testing::scripted;
 
 extern "C" {
@@ -149,14 +119,7 @@ ssize_t __real_mnl_socket_recvfrom(const mnl_socket* socket, void* bytes, size_t
 int __real_mnl_socket_setsockopt(const mnl_socket* socket, int type, void* value, socklen_t size);
 
 int __wrap_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespec* timeout) {
-  if (scripted == nullptr) {
-    const int received = __real_recvmmsg(fd, headers, count, flags, timeout);
-    for (int i = 0; recorder != nullptr && i < received; ++i) {
-      recorder->Received({static_cast<const uint8_t*>(headers[i].msg_hdr.msg_iov[0].iov_base),
-                          headers[i].msg_len});
-    }
-    return received;
-  }
+  if (scripted == nullptr) return __real_recvmmsg(fd, headers, count, flags, timeout);
   int received = 0;
   while (static_cast<unsigned>(received) < count && (received == 0 || scripted->left() > 0)) {
     msghdr& header = headers[received].msg_hdr;
@@ -180,7 +143,6 @@ int __wrap_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespe
 
 ssize_t __wrap_mnl_socket_sendto(const mnl_socket* socket, const void* bytes, size_t size) {
   const FuzzBytes messages(static_cast<const uint8_t*>(bytes), size);
-  if (recorder != nullptr) recorder->Sent(messages);
   if (scripted == nullptr) return __real_mnl_socket_sendto(socket, bytes, size);
   if (const int error = scripted->NextSendError(); error != 0) {
     errno = error;
@@ -191,13 +153,7 @@ ssize_t __wrap_mnl_socket_sendto(const mnl_socket* socket, const void* bytes, si
 }
 
 ssize_t __wrap_mnl_socket_recvfrom(const mnl_socket* socket, void* bytes, size_t size) {
-  if (scripted == nullptr) {
-    const ssize_t received = __real_mnl_socket_recvfrom(socket, bytes, size);
-    if (recorder != nullptr && received > 0) {
-      recorder->Received({static_cast<const uint8_t*>(bytes), static_cast<size_t>(received)});
-    }
-    return received;
-  }
+  if (scripted == nullptr) return __real_mnl_socket_recvfrom(socket, bytes, size);
   uint32_t sender = 0;
   bool cut_off = false;
   const ptrdiff_t received = scripted->Receive(static_cast<uint8_t*>(bytes), size, sender, cut_off);

@@ -2,8 +2,7 @@
 //
 // A kernel that answers what it was told to. The linker puts it under netlink (`--wrap`,
 // CMakeLists.txt): while a ScriptedKernel lives, what the product sends goes nowhere, and what it
-// receives is the script. While an AnswerRecorder lives, the real kernel answers and what it says
-// is kept as such a script. Else everything goes its way.
+// receives is the script. Else the real kernel has everything.
 #ifndef KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 #define KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 
@@ -66,24 +65,6 @@ class ScriptedKernel {
   std::vector<std::vector<uint8_t>> sent_;
   std::vector<int> send_errors_;
   size_t refusals_ = 0;
-};
-
-class AnswerRecorder {
- public:
-  AnswerRecorder();
-  ~AnswerRecorder();
-  AnswerRecorder(const AnswerRecorder&) = delete;
-  AnswerRecorder& operator=(const AnswerRecorder&) = delete;
-
-  const std::vector<Frame>& script() const { return script_; }
-
-  void Sent(FuzzBytes messages);
-  void Received(FuzzBytes datagram);
-
- private:
-  std::vector<Frame> script_;
-  uint32_t first_ = 0;
-  size_t sends_ = 0;
 };
 
 }  // namespace kipt::testing

@@ -25,13 +25,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::Family;
-using netlink::ObservedChain;
-using netlink::ObservedRule;
-using netlink::Operation;
-using netlink::Snapshot;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 using Chains = std::map<ChainId, ObservedChain>;
 
 constexpr char kEmptyTables[] = "*mangle\nCOMMIT\n*filter\nCOMMIT\n*nat\nCOMMIT\n";

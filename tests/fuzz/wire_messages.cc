@@ -42,17 +42,6 @@ std::vector<Frame> TakeFrames(FuzzBytes input) {
   return frames;
 }
 
-std::vector<uint8_t> ToInput(const std::vector<Frame>& frames) {
-  std::vector<uint8_t> input;
-  for (const Frame& frame : frames) {
-    input.push_back(frame.kind);
-    input.push_back(static_cast<uint8_t>(frame.bytes.size() & 0xff));
-    input.push_back(static_cast<uint8_t>(frame.bytes.size() >> 8 & 0xff));
-    input.insert(input.end(), frame.bytes.begin(), frame.bytes.end());
-  }
-  return input;
-}
-
 std::optional<std::vector<uint8_t>> RuleOnTheWire(const netlink::ChainId& chain,
                                                   const netlink::Rule& rule) {
   const netlink::Transaction transaction{
@@ -85,11 +74,6 @@ std::optional<std::vector<uint8_t>> BytesOfHex(const std::string& hex) {
   if (!whole) return std::nullopt;
   const std::string bytes = absl::HexStringToBytes(hex);
   return std::vector<uint8_t>(bytes.begin(), bytes.end());
-}
-
-std::string HexOfBytes(FuzzBytes bytes) {
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 }  // namespace kipt::testing

@@ -21,8 +21,6 @@ struct Frame {
   std::vector<uint8_t> bytes;
 };
 std::vector<Frame> TakeFrames(FuzzBytes input);
-// The inverse, for seeds.
-std::vector<uint8_t> ToInput(const std::vector<Frame>& frames);
 
 // The NFT_MSG_NEWRULE that we would send for `rule`, with a handle, as the kernel would dump it.
 // Nothing where the rule cannot be sent.
@@ -31,7 +29,6 @@ std::optional<std::vector<uint8_t>> RuleOnTheWire(const netlink::ChainId& chain,
 
 // "0a1b" as bytes; nothing where it is none.
 std::optional<std::vector<uint8_t>> BytesOfHex(const std::string& hex);
-std::string HexOfBytes(FuzzBytes bytes);
 
 }  // namespace kipt::testing
 

@@ -101,22 +101,18 @@ class LegacyWorld : public World {
 
 void PrintTo(const Subject& subject, std::ostream* stream) { *stream << subject.name; }
 
-std::vector<Subject> SubjectsWithUnhookedChains() {
+std::vector<Subject> NftSubjects() {
   return {Subject{"Fake", [] { return std::make_unique<FakeWorld>(); }},
           Subject{"Nft", [] { return std::make_unique<NftWorld>(); }}};
 }
 
 std::vector<Subject> AllSubjects() {
-  std::vector<Subject> subjects = SubjectsWithUnhookedChains();
+  std::vector<Subject> subjects = NftSubjects();
   subjects.push_back(Subject{"Legacy", [] { return std::make_unique<LegacyWorld>(); }});
   return subjects;
 }
 
-std::vector<Subject> SubjectsThatKnowTheirCommits() { return SubjectsWithUnhookedChains(); }
-
-std::vector<Subject> SubjectsWithNativeTables() { return SubjectsWithUnhookedChains(); }
-
-std::vector<Subject> SubjectsWithoutNativeTables() {
+std::vector<Subject> LegacySubjects() {
   return {
       Subject{"FakeLegacy",
               [] { return std::make_unique<FakeWorld>(netlink::BackendKind::kIptablesLegacy); }},

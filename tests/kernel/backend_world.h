@@ -54,13 +54,10 @@ void PrintTo(const Subject& subject, std::ostream* stream);
 
 // The fake, nf_tables and legacy iptables.
 std::vector<Subject> AllSubjects();
-// Without legacy iptables, where a base chain is always hooked.
-std::vector<Subject> SubjectsWithUnhookedChains();
-// Without legacy iptables, whose Monitor cannot tell our own commits from others'.
-std::vector<Subject> SubjectsThatKnowTheirCommits();
-// nf_tables, as itself and as the fake.
-std::vector<Subject> SubjectsWithNativeTables();
-std::vector<Subject> SubjectsWithoutNativeTables();
+// nf_tables, as itself and as the fake. In legacy iptables a base chain is always hooked, a Monitor
+// cannot tell our own commits from others', and there are no native tables.
+std::vector<Subject> NftSubjects();
+std::vector<Subject> LegacySubjects();
 
 class BackendContractTest : public NetnsTest, public ::testing::WithParamInterface<Subject> {
  protected:

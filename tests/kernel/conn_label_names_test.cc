@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,6 @@
 #include "netlink/backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -44,13 +42,12 @@ constexpr char kStrangeNames[] =
     "13 -j DROP\n14 dup\n15 dup\n14 other\n16 again\n17 under_score\n18 quo\"te\n19\n20 \n-21 neg\n"
     "200 taken\n22 taken\n1024 free\n23 free\n24 0x19\n26 a\vb\n027 oct too\n127 last";
 
-class ConnLabelNamesKernelTest : public NetnsTest {
+class ConnLabelNamesKernelTest : public PrivateRunTest {
  protected:
   void SetUp() override {
-    NetnsTest::SetUp();
+    PrivateRunTest::SetUp();
     if (HasFatalFailure()) return;
     // An /etc of the test's own: the machine's has no such directory.
-    private_run_.emplace();
     std::error_code error;
     std::filesystem::create_directories(etc_.Path("xtables"), error);
     for (const char* file : {"protocols", "services", "passwd", "group", "ethertypes"}) {
@@ -79,8 +76,19 @@ class ConnLabelNamesKernelTest : public NetnsTest {
     return rules;
   }
 
+  // Makes the chain of every label.
+  void Write(netlink::Backend& backend) const {
+    const auto before = backend.Read({{.chain = chain_}});
+    ASSERT_THAT(before, IsOk());
+    netlink::Transaction transaction{.generation = before->generation,
+                                     .operations = {netlink::CreateChain{chain_}}};
+    for (const Rule& rule : EveryLabel()) {
+      transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
+    }
+    ASSERT_THAT(backend.Apply(transaction), IsOk());
+  }
+
   TemporaryTree etc_;
-  std::optional<PrivateRun> private_run_;
   std::unique_ptr<agent::CommandRunner> runner_;
   std::array<std::unique_ptr<netlink::Backend>, 2> backends_;  // nft, legacy
   const ChainId chain_{Family::kIPv4, Table::kNat, "LABELS"};
@@ -92,16 +100,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
     for (const auto& backend : backends_) {
       SCOPED_TRACE(netlink::BackendKindName(backend->kind()));
       const std::vector<Rule> wanted = EveryLabel();
-      const auto before = backend->Read({{.chain = chain_}});
-      ASSERT_THAT(before, IsOk());
-      netlink::Transaction transaction{.generation = before->generation};
-      if (before->Find(chain_) == nullptr) {
-        transaction.operations.emplace_back(netlink::CreateChain{chain_});
-        for (const Rule& rule : wanted) {
-          transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
-        }
-        ASSERT_THAT(backend->Apply(transaction), IsOk());
-      }
+      if (*names == '\0') ASSERT_NO_FATAL_FAILURE(Write(*backend));
       const auto after = backend->Read({{.chain = chain_}});
       ASSERT_THAT(after, IsOk());
       const auto survey = backend->TakeSurvey({});
@@ -125,14 +124,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
 TEST_F(ConnLabelNamesKernelTest, RulesAreWrittenByNumberWhateverNamesThereAre) {
   std::ofstream(kNames) << "3 114\n114 masq\n5 6\n";
   netlink::Backend& legacy = *backends_[1];
-  const auto before = legacy.Read({{.chain = chain_}});
-  ASSERT_THAT(before, IsOk());
-  netlink::Transaction transaction{.generation = before->generation,
-                                   .operations = {netlink::CreateChain{chain_}}};
-  for (const Rule& rule : EveryLabel()) {
-    transaction.operations.emplace_back(netlink::AddRule{.chain = chain_, .rule = rule});
-  }
-  ASSERT_THAT(legacy.Apply(transaction), IsOk());
+  ASSERT_NO_FATAL_FAILURE(Write(legacy));
   const auto after = legacy.Read({{.chain = chain_}});
   ASSERT_THAT(after, IsOk());
   for (const int label : {3, 6, 114}) {

@@ -11,16 +11,14 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
+#include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -30,18 +28,7 @@ namespace {
 
 using agent::CommandRequest;
 using agent::CommandResult;
-using netlink::AddRule;
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Drop;
-using netlink::Family;
-using netlink::Rule;
-using netlink::Snapshot;
-using netlink::Survey;
-using netlink::SurveyRule;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kLock[] = "/run/xtables.lock";
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
@@ -61,14 +48,8 @@ class DisturbedRunner : public agent::CommandRunner {
   std::unique_ptr<agent::CommandRunner> real_ = agent::NewCommandRunner();
 };
 
-class LegacyBackendKernelTest : public NetnsTest {
+class LegacyBackendKernelTest : public PrivateRunTest {
  protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (HasFatalFailure()) return;
-    private_run_.emplace();
-  }
-
   std::unique_ptr<Backend> Open() {
     auto backend = agent::NewIptablesLegacyBackend(&runner_, {});
     EXPECT_THAT(backend, IsOk());
@@ -100,9 +81,6 @@ class LegacyBackendKernelTest : public NetnsTest {
   }
 
   DisturbedRunner runner_;
-
- private:
-  std::optional<PrivateRun> private_run_;
 };
 
 // Both namespaces are empty: nothing but the check could tell that it is the wrong one.
@@ -171,41 +149,11 @@ std::string SavedBy(Family family) {
       .out;
 }
 
-// Each rule of a save as "ip nat CHAIN [1:2] TEXT", in the order of its chain; each chain as
-// "ip nat CHAIN POLICY".
-std::multiset<std::string> LinesOf(Family family, const std::string& save) {
-  std::multiset<std::string> lines;
-  std::string table;
-  std::map<std::string, int> count;
-  for (const absl::string_view line : absl::StrSplit(save, '\n')) {
-    const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
-    if (absl::StartsWith(line, "*")) {
-      table = absl::StrCat(netlink::FamilyName(family), " ", line.substr(1), " ");
-      count.clear();
-    } else if (absl::StartsWith(line, ":")) {
-      lines.insert(absl::StrCat(table, words[0].substr(1), " ", words[1]));
-    } else if (absl::StartsWith(line, "[")) {
-      lines.insert(absl::StrCat(table, words[2], " ", ++count[words[2]], " ", words[0], " ",
-                                words.size() > 3 ? words[3] : ""));
-    }
+void ExpectWhatIptablesSaves(const Survey& survey) {
+  for (const Family family : netlink::kFamilies) {
+    EXPECT_EQ(TablesOf(ToString(survey), FamilyName(family), /*policies=*/true),
+              TablesOf(SavedBy(family), "", /*policies=*/true));
   }
-  return lines;
-}
-
-std::multiset<std::string> LinesOf(const Survey& survey) {
-  std::multiset<std::string> lines;
-  for (const auto& [table, chains] : survey.tables) {
-    for (const auto& [name, chain] : chains) {
-      const std::string place = absl::StrCat(ToString(table), " ", name, " ");
-      lines.insert(absl::StrCat(place, chain.base ? chain.policy : "-"));
-      int count = 0;
-      for (const SurveyRule& rule : chain.rules) {
-        lines.insert(absl::StrCat(place, ++count, " [", rule.counters.packets, ":",
-                                  rule.counters.bytes, "] ", ToString(table, rule)));
-      }
-    }
-  }
-  return lines;
 }
 
 TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfCapturedRulesets) {
@@ -218,10 +166,8 @@ TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfCapturedRulesets) {
     const Family family = absl::StrContains(name, "-v6") ? Family::kIPv6 : Family::kIPv4;
     ASSERT_NO_FATAL_FAILURE(Load(family, FileText(entry.path())));
     auto backend = Open();
-    std::multiset<std::string> wanted = LinesOf(Family::kIPv4, SavedBy(Family::kIPv4));
-    wanted.merge(LinesOf(Family::kIPv6, SavedBy(Family::kIPv6)));
-    EXPECT_GT(wanted.size(), 10U);
-    EXPECT_EQ(LinesOf(Take(*backend)), wanted);
+    EXPECT_GT(SavedBy(family).size(), 1000U);
+    ExpectWhatIptablesSaves(Take(*backend));
   }
   EXPECT_EQ(loaded, 10);
 }
@@ -242,10 +188,8 @@ TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfOtherPeoplesRules) {
     if (HasFatalFailure()) return;
   }
   auto backend = Open();
-  std::multiset<std::string> wanted = LinesOf(Family::kIPv4, SavedBy(Family::kIPv4));
-  wanted.merge(LinesOf(Family::kIPv6, SavedBy(Family::kIPv6)));
   const Survey survey = Take(*backend);
-  EXPECT_EQ(LinesOf(survey), wanted);
+  ExpectWhatIptablesSaves(survey);
   EXPECT_EQ(survey.tables.size(), 8U);
   const auto& divert = survey.tables.at({"ip6", "mangle"}).at("DIVERT");
   EXPECT_EQ(MarksSet(divert.rules.at(0)), 1U);

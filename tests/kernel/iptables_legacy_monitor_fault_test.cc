@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/inotify.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "absl/status/status.h"
@@ -52,7 +54,9 @@ extern "C" int getsockopt(int fd, int level, int option, void* value, socklen_t*
 namespace kipt::testing::iptables_legacy_monitor_fault_test {
 namespace {
 
+using agent::IptablesLegacyOptions;
 using agent::OwnedFd;
+using LegacyMonitorLockTest = LegacyMonitorTest;
 
 class LegacyMonitorFaultTest : public LegacyMonitorTest {
  protected:
@@ -63,7 +67,7 @@ class LegacyMonitorFaultTest : public LegacyMonitorTest {
   void TearDown() override { OnRules() = nullptr; }
 
   static absl::Status Watching() {
-    return agent::NewIptablesLegacyMonitor(kLock, agent::IptablesLegacyOptions().table_names_path)
+    return agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path)
         .status();
   }
   // Another program's change of the rules, which nobody hears.
@@ -247,6 +251,93 @@ TEST_F(LegacyMonitorFaultTest, ARemovedLockFileIsWatchedUntilItsLastProgramEnds)
   ChangeUnheard("USER");
   Drain(*monitor);
   second.Close();
+  EXPECT_EQ(Seen(*monitor), 1U);
+}
+
+// ---- the lock, whatever becomes of its file ----
+
+TEST_F(LegacyMonitorLockTest, FollowsTheLockFileThatIsRemovedAndMadeAgain) {
+  auto monitor = Watch();
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    MustRun({"iptables-legacy", "-N", absl::StrCat("A", i)});
+    EXPECT_EQ(Seen(*monitor), 1U);
+    ASSERT_EQ(i % 2 == 0 ? unlink(kLock) : rename(kLock, "/run/old"), 0);
+    EXPECT_EQ(Seen(*monitor), 0U);
+  }
+}
+
+TEST_F(LegacyMonitorLockTest, SeesAWriterWhoseLockFileCameAndWent) {
+  auto monitor = Watch();
+  for (int i = 0; i < 50; ++i) {
+    // Made, used and closed before anybody comes to watch it.
+    MustRun({"iptables-legacy", "-N", absl::StrCat("A", i)});
+    ASSERT_EQ(unlink(kLock), 0);
+    EXPECT_EQ(Seen(*monitor), 1U) << i;
+  }
+}
+
+TEST_F(LegacyMonitorLockTest, SeesWritersBehindABindMount) {
+  ASSERT_EQ(mkdir("/run/host", 0755), 0);
+  std::ofstream{"/run/host/xtables.lock"};
+  std::ofstream{kLock};
+  ASSERT_EQ(mount("/run/host/xtables.lock", kLock, nullptr, MS_BIND, nullptr), 0);
+  auto monitor = Watch();
+  ASSERT_EQ(setenv("XTABLES_LOCKFILE", "/run/host/xtables.lock", 1), 0);
+  MustRun({"iptables-legacy", "-N", "USER"});
+  ASSERT_EQ(unsetenv("XTABLES_LOCKFILE"), 0);
+  EXPECT_EQ(Seen(*monitor), 1U);
+}
+
+TEST_F(LegacyMonitorLockTest, FollowsADirectoryThatIsReplaced) {
+  ASSERT_EQ(mkdir("/run/a", 0755), 0);
+  const std::string lock = "/run/a/xtables.lock";
+  auto monitor = Watch(lock);
+  ASSERT_EQ(mkdir("/run/b", 0755), 0);
+  ASSERT_EQ(rename("/run/a", "/run/old"), 0);
+  ASSERT_EQ(rename("/run/b", "/run/a"), 0);
+  EXPECT_EQ(Seen(*monitor), 0U);
+  ASSERT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
+  MustRun({"iptables-legacy", "-N", "USER"});
+  ASSERT_EQ(unsetenv("XTABLES_LOCKFILE"), 0);
+  EXPECT_EQ(Seen(*monitor), 1U);
+  ASSERT_EQ(std::filesystem::remove_all("/run/a"), 2U);
+  EXPECT_THAT(monitor->Drain(), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(LegacyMonitorLockTest, SaysWhatToDoWhereThereIsNothingToWatch) {
+  std::ofstream{"/run/file"};
+  for (const std::string lock : {"/run/none/xtables.lock", "/run/file/xtables.lock"}) {
+    EXPECT_THAT(agent::NewIptablesLegacyMonitor(lock, IptablesLegacyOptions().table_names_path),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("hostPath")));
+  }
+}
+
+TEST_F(LegacyMonitorLockTest, DoesNotWakeForWhatElseHappensInTheDirectory) {
+  std::ofstream{kLock};
+  auto monitor = Watch();
+  std::ofstream{"/run/present"} << "x";
+  Drain(*monitor);
+  std::ofstream{"/run/present"} << "y";
+  std::ifstream{"/run/present"}.get();
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator("/run"), {}), 2);
+  EXPECT_FALSE(Wakes(*monitor));
+}
+
+TEST_F(LegacyMonitorLockTest, CountsAnOverflowAsAChange) {
+  auto monitor = Watch();
+  for (int i = 0; i < 40000; ++i) {
+    ASSERT_EQ(mkdir("/run/x", 0755), 0);
+    ASSERT_EQ(rmdir("/run/x"), 0);
+    // One in between, since the kernel merges equal events.
+    if (i % 2 == 0) std::ofstream{"/run/y"};
+    if (i % 2 == 0) unlink("/run/y");
+  }
+  const RulesetChanges changes = Drain(*monitor);
+  EXPECT_EQ(changes.count, 1U);
+  EXPECT_EQ(changes.lost, 1U);
+  EXPECT_EQ(Seen(*monitor), 0U);
+  MustRun({"iptables-legacy", "-N", "USER"});
   EXPECT_EQ(Seen(*monitor), 1U);
 }
 

@@ -13,11 +13,9 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -27,8 +25,6 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
-#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -83,23 +79,14 @@ inline std::string RestoreText(const std::string& table, int rules, const std::s
   return text;
 }
 
-class LegacyMonitorTest : public NetnsTest {
+class LegacyMonitorTest : public PrivateRunTest {
  protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (HasFatalFailure()) return;
-    private_run_.emplace();
-  }
-
   static std::unique_ptr<netlink::Monitor> Watch(const std::string& lock_path = kLock) {
     auto monitor =
         agent::NewIptablesLegacyMonitor(lock_path, agent::IptablesLegacyOptions().table_names_path);
     EXPECT_THAT(monitor, IsOk());
     return monitor.ok() ? *std::move(monitor) : nullptr;
   }
-
- private:
-  std::optional<PrivateRun> private_run_;
 };
 }  // namespace kipt::testing
 

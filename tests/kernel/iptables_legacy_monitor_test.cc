@@ -20,9 +20,9 @@
 #include <fstream>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
@@ -41,40 +41,28 @@ namespace {
 using agent::IptablesLegacyOptions;
 using netlink::WatchMode;
 
-struct Step {
-  std::string name;
-  std::vector<std::string> arguments;
-  std::string input = "";
-};
-
-const std::vector<Step>& Writes() {
-  static const auto* const kSteps = new std::vector<Step>{
-      {.name = "the first command makes the table", .arguments = {"-N", "USER"}},
-      {.name = "append", .arguments = {"-A", "USER", "-j", "DROP"}},
-      {.name = "append another", .arguments = {"-A", "USER", "-m", "mark", "--mark", "1"}},
-      {.name = "insert", .arguments = {"-I", "INPUT", "-j", "USER"}},
-      {.name = "replace by one of the same size", .arguments = {"-R", "USER", "1", "-j", "ACCEPT"}},
-      {.name = "replace", .arguments = {"-R", "USER", "1", "-j", "REJECT"}},
-      {.name = "delete", .arguments = {"-D", "INPUT", "-j", "USER"}},
-      {.name = "policy", .arguments = {"-P", "FORWARD", "DROP"}},
-      {.name = "rename", .arguments = {"-E", "USER", "RESU"}},
-      {.name = "flush", .arguments = {"-F", "RESU"}},
-      {.name = "remove", .arguments = {"-X", "RESU"}},
-      {.name = "another table", .arguments = {"-t", "nat", "-N", "USER"}},
-      {.name = "and another", .arguments = {"-t", "mangle", "-N", "USER"}},
-  };
-  return *kSteps;
-}
+// The first makes the table, the fifth replaces a rule by one of the same size.
+constexpr const char* kWrites[] = {"-N USER",
+                                   "-A USER -j DROP",
+                                   "-A USER -m mark --mark 1",
+                                   "-I INPUT -j USER",
+                                   "-R USER 1 -j ACCEPT",
+                                   "-R USER 1 -j REJECT",
+                                   "-D INPUT -j USER",
+                                   "-P FORWARD DROP",
+                                   "-E USER RESU",
+                                   "-F RESU",
+                                   "-X RESU",
+                                   "-t nat -N USER",
+                                   "-t mangle -N USER"};
 
 TEST_F(LegacyMonitorTest, SeesEachWriteOfEachFamilyOnceAndWithin50Milliseconds) {
   auto monitor = Watch();
   for (const std::string program : {"iptables-legacy", "ip6tables-legacy"}) {
-    for (const Step& step : Writes()) {
-      SCOPED_TRACE(absl::StrCat(program, ": ", step.name));
-      std::vector<std::string> argv = {program};
-      argv.insert(argv.end(), step.arguments.begin(), step.arguments.end());
-      MustRun(argv);
-      EXPECT_EQ(Seen(*monitor), 1U);
+    for (const char* arguments : kWrites) {
+      const std::string command = absl::StrCat(program, " ", arguments);
+      MustRun(absl::StrSplit(command, ' '));
+      EXPECT_EQ(Seen(*monitor), 1U) << command;
     }
     SCOPED_TRACE(program + "-restore");
     MustRun({program + "-restore", "--noflush"}, "*filter\n:RESTORED - [0:0]\nCOMMIT\n");
@@ -91,20 +79,11 @@ TEST_F(LegacyMonitorTest, SaysNothingOfReaders) {
     MustRun({program + "-restore"},
             "*filter\n:USER - [0:0]\n-A USER -j DROP\nCOMMIT\n*nat\nCOMMIT\n*mangle\nCOMMIT\n");
     Seen(*monitor);
-    const std::vector<Step> readers = {
-        {.name = "list", .arguments = {program, "-S"}},
-        {.name = "list with counters", .arguments = {program, "-t", "nat", "-L", "-v", "-n"}},
-        {.name = "check", .arguments = {program, "-C", "USER", "-j", "DROP"}},
-        {.name = "save", .arguments = {program + "-save"}},
-        {.name = "save one", .arguments = {program + "-save", "-t", "mangle"}},
-        {.name = "test",
-         .arguments = {program + "-restore", "--noflush", "--test"},
-         .input = "*filter\n:MORE - [0:0]\nCOMMIT\n"},
-    };
-    for (const Step& reader : readers) {
-      SCOPED_TRACE(absl::StrCat(program, ": ", reader.name));
-      MustRun(reader.arguments, reader.input);
-      EXPECT_EQ(Seen(*monitor), 0U);
+    for (const char* arguments : {" -S", " -t nat -L -v -n", " -C USER -j DROP", "-save",
+                                  "-save -t mangle", "-restore --noflush --test"}) {
+      const std::string command = program + arguments;
+      MustRun(absl::StrSplit(command, ' '), "*filter\n:MORE - [0:0]\nCOMMIT\n");
+      EXPECT_EQ(Seen(*monitor), 0U) << command;
     }
     MustRun({program, "-S"});
     EXPECT_TRUE(Wakes(*monitor, absl::Milliseconds(50))) << "and yet it takes the lock";

@@ -19,14 +19,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::ObservedChain;
-using netlink::ObservedRule;
-using netlink::OpaqueRule;
-using netlink::Rule;
-using netlink::Snapshot;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // Rules of filter next to the third party's; THEIRS and LEAF are user chains. "4 " or "6 " before
 // those of one family.

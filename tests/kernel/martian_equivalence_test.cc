@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,19 +16,12 @@
 #include "tests/kernel/martian_world.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::Family;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // ---- the two protections, each in the calling thread's namespace ----
 
@@ -103,45 +97,22 @@ Outcome SendThrough(const MartianCase& row, const Protection& protection) {
   return outcome;
 }
 
-const char* MeetingName(Meeting meeting) {
-  switch (meeting) {
-    case Meeting::kNew:
-      return "New";
-    case Meeting::kEstablished:
-      return "Established";
-    case Meeting::kAnswer:
-      return "Answer";
-    case Meeting::kRelated:
-      return "Related";
-    case Meeting::kDnat:
-      return "Dnat";
-    case Meeting::kInvalid:
-      return "Invalid";
-    case Meeting::kUntracked:
-      return "Untracked";
-  }
-  return "";
-}
-
-// What a packet of `row` is seen as at the hook it is about, where nothing drops it.
-std::vector<std::string> Classes(const MartianCase& row) {
-  const std::string hook = row.way == Way::kIn ? "in_" : "out_";
-  switch (row.meeting) {
-    case Meeting::kNew:
-      return {hook + "new"};
-    case Meeting::kEstablished:
-    case Meeting::kAnswer:
-      return {hook + "established"};
-    case Meeting::kRelated:
-      return {hook + "related"};
-    case Meeting::kDnat:
-      return {hook + "dnat", hook + "new"};
-    case Meeting::kInvalid:
-      return {hook + "invalid"};
-    case Meeting::kUntracked:
-      return {hook + "untracked"};
-  }
-  return {};
+// What a packet is seen as at the hook that it is about, where nothing drops it.
+struct Met {
+  Meeting meeting;
+  std::string name;
+  std::vector<std::string> classes;
+};
+const std::vector<Met>& Meetings() {
+  static const auto* const kMeetings =
+      new std::vector<Met>{{Meeting::kNew, "New", {"new"}},
+                           {Meeting::kEstablished, "Established", {"established"}},
+                           {Meeting::kAnswer, "Answer", {"established"}},
+                           {Meeting::kRelated, "Related", {"related"}},
+                           {Meeting::kDnat, "Dnat", {"dnat", "new"}},
+                           {Meeting::kInvalid, "Invalid", {"invalid"}},
+                           {Meeting::kUntracked, "Untracked", {"untracked"}}};
+  return *kMeetings;
 }
 
 std::vector<MartianCase> AllCases() {
@@ -150,14 +121,12 @@ std::vector<MartianCase> AllCases() {
   std::vector<MartianCase> cases;
   for (const bool martian : {true, false}) {
     for (const Way way : {Way::kIn, Way::kOut}) {
-      for (const Meeting meeting :
-           {Meeting::kNew, Meeting::kEstablished, Meeting::kAnswer, Meeting::kRelated,
-            Meeting::kDnat, Meeting::kInvalid, Meeting::kUntracked}) {
+      for (const auto& [meeting, meeting_name, classes] : Meetings()) {
         // A packet that is sent on to 127.0.0.1 is a martian there.
         if (!martian && meeting == Meeting::kDnat) continue;
         for (const auto& [protocol, name] : protocols) {
-          cases.push_back({.name = absl::StrCat(martian ? "" : "NoMartian", MeetingName(meeting),
-                                                name, way == Way::kIn ? "In" : "Out"),
+          cases.push_back({.name = absl::StrCat(martian ? "" : "NoMartian", meeting_name, name,
+                                                way == Way::kIn ? "In" : "Out"),
                            .meeting = meeting,
                            .way = way,
                            .protocol = protocol,
@@ -197,8 +166,12 @@ bool IsToBeDropped(const MartianCase& row) {
 void ExpectRightFate(const MartianCase& row, const Outcome& outcome) {
   EXPECT_EQ(outcome.dropped, IsToBeDropped(row) ? 1U : 0U);
   EXPECT_EQ(outcome.fate.received, IsToBeDropped(row) ? 0 : 1);
-  for (const std::string& expected : Classes(row)) {
-    EXPECT_EQ(outcome.fate.counters.count(expected), 1U)
+  const auto& meetings = Meetings();
+  const auto met = std::find_if(meetings.begin(), meetings.end(),
+                                [&](const Met& each) { return each.meeting == row.meeting; });
+  for (const std::string& expected : met->classes) {
+    const std::string hook = row.way == Way::kIn ? "in_" : "out_";
+    EXPECT_EQ(outcome.fate.counters.count(hook + expected), 1U)
         << "not what it should be: " << ::testing::PrintToString(outcome);
   }
 }

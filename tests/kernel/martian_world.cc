@@ -5,7 +5,8 @@
 
 #include <sstream>
 
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
@@ -44,20 +45,6 @@ table ip probe {
     size 8
     l3proto ip
   }
-  counter in_new { }
-  counter in_established { }
-  counter in_related { }
-  counter in_invalid { }
-  counter in_untracked { }
-  counter in_dnat { }
-  counter in_passed { }
-  counter out_new { }
-  counter out_established { }
-  counter out_related { }
-  counter out_invalid { }
-  counter out_untracked { }
-  counter out_dnat { }
-  counter out_passed { }
   chain raw_in {
     type filter hook prerouting priority raw
     NOTRACK
@@ -79,44 +66,35 @@ table ip probe {
     type filter hook output priority -150
     udp dport 9999 ct expectation set "later"
   }
-  chain see_in {
-    type filter hook input priority -50
-    ip id != 0x4b69 accept
-    ct state new counter name in_new
-    ct state established counter name in_established
-    ct state related counter name in_related
-    ct state invalid counter name in_invalid
-    ct state untracked counter name in_untracked
-    ct status dnat counter name in_dnat
-  }
-  chain pass_in {
-    type filter hook input priority 50
-    ip id 0x4b69 counter name in_passed
-  }
-  chain see_out {
-    type filter hook output priority -50
-    ip id != 0x4b69 accept
-    ct state new counter name out_new
-    ct state established counter name out_established
-    ct state related counter name out_related
-    ct state invalid counter name out_invalid
-    ct state untracked counter name out_untracked
-    ct status dnat counter name out_dnat
-  }
-  chain pass_out {
-    type filter hook output priority 50
-    ip id 0x4b69 counter name out_passed
-  }
 }
 )";
 
-std::string Replaced(std::string text, absl::string_view from, absl::string_view to) {
-  for (size_t at = text.find(from.data(), 0, from.size()); at != std::string::npos;
-       at = text.find(from.data(), at, from.size())) {
-    text.replace(at, from.size(), to.data(), to.size());
+// Count the packet as what it is seen, and once more where it was let through.
+constexpr char kCounters[] = R"(
+table ip probe {
+  counter DIRECTION_new { }
+  counter DIRECTION_established { }
+  counter DIRECTION_related { }
+  counter DIRECTION_invalid { }
+  counter DIRECTION_untracked { }
+  counter DIRECTION_dnat { }
+  counter DIRECTION_passed { }
+  chain see_DIRECTION {
+    type filter hook HOOK priority -50
+    ip id != 0x4b69 accept
+    ct state new counter name DIRECTION_new
+    ct state established counter name DIRECTION_established
+    ct state related counter name DIRECTION_related
+    ct state invalid counter name DIRECTION_invalid
+    ct state untracked counter name DIRECTION_untracked
+    ct status dnat counter name DIRECTION_dnat
   }
-  return text;
+  chain pass_DIRECTION {
+    type filter hook HOOK priority 50
+    ip id 0x4b69 counter name DIRECTION_passed
+  }
 }
+)";
 
 }  // namespace
 
@@ -156,12 +134,13 @@ void MartianWorld::ConnectNeighbour() {
 }
 
 void MartianWorld::LoadProbes() {
-  const bool tcp = row_.protocol == IPPROTO_TCP;
-  std::string probes = Replaced(kProbes, "EXPECTED", tcp ? "tcp" : "udp");
-  probes = Replaced(probes, "NOTRACK",
-                    row_.meeting == Meeting::kUntracked ? "ip id 0x4b69 notrack" : "");
-  probes =
-      Replaced(probes, "DNAT", row_.meeting == Meeting::kDnat ? "dnat to 127.0.0.1" : "accept");
+  const std::string probes = absl::StrCat(
+      absl::StrReplaceAll(
+          kProbes, {{"EXPECTED", row_.protocol == IPPROTO_TCP ? "tcp" : "udp"},
+                    {"NOTRACK", row_.meeting == Meeting::kUntracked ? "ip id 0x4b69 notrack" : ""},
+                    {"DNAT", row_.meeting == Meeting::kDnat ? "dnat to 127.0.0.1" : "accept"}}),
+      absl::StrReplaceAll(kCounters, {{"DIRECTION", "in"}, {"HOOK", "input"}}),
+      absl::StrReplaceAll(kCounters, {{"DIRECTION", "out"}, {"HOOK", "output"}}));
   MustRun({"nft", "-f", "-"}, probes);
 }
 

@@ -18,13 +18,7 @@
 namespace kipt::testing::native_table_test {
 namespace {
 
-using netlink::Family;
-using netlink::NativeChain;
-using netlink::NativeDrop;
-using netlink::NativeTable;
-using netlink::ObservedNativeTable;
-using netlink::PrefixMatch;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kName[] = "own-guard";
 
@@ -62,9 +56,9 @@ NativeTable AllOf4Chains(Family family) {
           .name = kName,
           .chains = {NativeChain{.name = "a", .hook = 1, .priority = -1, .rules = AllDrops(family)},
                      NativeChain{.name = "b", .hook = 3, .priority = 0, .rules = {NativeDrop{}}},
-                     NativeChain{.name = "c", .hook = 0, .priority = -100, .rules = {}},
-                     NativeChain{.name = "d", .hook = 4, .priority = 105, .rules = {}},
-                     NativeChain{.name = "e", .hook = 2, .priority = -311, .rules = {}}}};
+                     NativeChain{.name = "c", .hook = 0, .priority = 37, .rules = {}},
+                     NativeChain{.name = "d", .hook = 4, .priority = 211, .rules = {}},
+                     NativeChain{.name = "e", .hook = 2, .priority = -211, .rules = {}}}};
 }
 
 NativeTable Guard() {

@@ -22,18 +22,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::CreateChain;
-using netlink::DeleteRule;
-using netlink::Family;
-using netlink::Jump;
-using netlink::ObservedRule;
-using netlink::Operation;
-using netlink::Rule;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // Else the monitor would take the other program's commit for ours.
 TEST_F(NftBackendTest, ATransactionThatIsRefusedHidesNoCommitOfAnotherProgram) {

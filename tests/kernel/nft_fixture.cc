@@ -12,24 +12,7 @@
 
 namespace kipt::testing {
 
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::CreateChain;
-using netlink::CtStateMatch;
-using netlink::Drop;
-using netlink::Family;
-using netlink::Jump;
-using netlink::MarkMatch;
-using netlink::Masquerade;
-using netlink::Operation;
-using netlink::PrefixMatch;
-using netlink::Return;
-using netlink::Rule;
-using netlink::SetMark;
-using netlink::Snapshot;
-using netlink::Table;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 ProgramResult Shell(const std::string& command) { return RunProgram({"sh", "-c", command}); }
 
@@ -55,6 +38,24 @@ std::vector<std::string> SavedLines(Family family, const std::string& chain) {
     if (absl::StartsWith(line, prefix)) rules.emplace_back(line.substr(prefix.size()));
   }
   return rules;
+}
+
+SavedTables TablesOf(const std::string& text, absl::string_view family, bool policies) {
+  SavedTables tables;
+  std::string table;
+  bool of_family = family.empty();
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (absl::StartsWith(line, "# ") && !family.empty()) of_family = line.substr(2) == family;
+    if (!of_family) continue;
+    if (absl::StartsWith(line, "*")) table = std::string(line.substr(1));
+    if (absl::StartsWith(line, ":")) tables[table][words[0].substr(1)];
+    if (absl::StartsWith(line, ":") && policies) {
+      tables[table][words[0].substr(1)].push_back(words[1]);
+    }
+    if (absl::StartsWith(line, "[")) tables[table][words[2]].emplace_back(line);
+  }
+  return tables;
 }
 
 std::vector<std::pair<ChainId, Rule>> AllRules(Family family) {

@@ -7,11 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "netlink/backend.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
@@ -30,6 +32,12 @@ std::string Save(netlink::Family family);
 
 // The "-A CHAIN ..." lines of a save, less those words.
 std::vector<std::string> SavedLines(netlink::Family family, const std::string& chain);
+
+// "[packets:bytes] -A CHAIN ..." lines by chain, in their order, by table.
+using SavedTables = std::map<std::string, std::map<std::string, std::vector<std::string>>>;
+// Of what iptables-save -c prints, or of the part of a survey's text after "# FAMILY". `policies`:
+// with the policy of each chain as its first line.
+SavedTables TablesOf(const std::string& text, absl::string_view family = "", bool policies = false);
 
 // Every form of rule that there is, in filter TEST and nat TESTNAT.
 std::vector<std::pair<netlink::ChainId, netlink::Rule>> AllRules(netlink::Family family);

@@ -25,18 +25,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::Family;
-using netlink::Monitor;
-using netlink::Operation;
-using netlink::RulesetChange;
-using netlink::RulesetChanges;
-using netlink::Table;
-using netlink::Transaction;
-using netlink::WatchMode;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
 
@@ -184,18 +173,6 @@ TEST_F(NftMonitorTest, AsksNothingOfOtherWritersOnceItIsGone) {
   EXPECT_EQ(Drain(*third), RulesetChanges()) << "from before it";
   CommitOtherwise(1);
   EXPECT_EQ(Drain(*third).count, 1);
-}
-
-// ---- WatchMode::kPoll ----
-
-TEST_F(NftMonitorTest, PollingTicksTenTimesASecondAndFindsNothingWhereNothingIs) {
-  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
-  EXPECT_FALSE(IsReadable(*monitor));
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(IsReadable(*monitor, absl::Seconds(10)));
-    EXPECT_EQ(Drain(*monitor), RulesetChanges());
-  }
-  EXPECT_EQ(Drain(*monitor), RulesetChanges()) << "before its time";
 }
 
 // What telling them apart rests upon.

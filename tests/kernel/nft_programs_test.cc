@@ -16,13 +16,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Family;
-using netlink::ObservedRule;
-using netlink::Operation;
-using netlink::Snapshot;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 class NftProgramsTest : public NftBackendTest {};
 

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,7 +27,6 @@
 #include "tests/support/legacy_tables.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
@@ -70,8 +68,6 @@ struct Hosted {
   std::unique_ptr<HostedAgent> agent;
   std::vector<Round> rounds;
   std::vector<std::string> notices;
-  // The namespaces in which it was told.
-  std::set<ino_t> told_in;
 
   bool InPlace() const {
     for (const FamilyState& family : agent->state().families) {
@@ -81,12 +77,11 @@ struct Hosted {
   }
 };
 
-class NodeAgentTest : public NetnsTest {
+class NodeAgentTest : public kipt::testing::PrivateRunTest {
  protected:
   void SetUp() override {
-    NetnsTest::SetUp();
+    PrivateRunTest::SetUp();
     if (HasFatalFailure()) return;
-    private_run_.emplace();
     home_ = ThreadNetns();
     absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
     ASSERT_THAT(loop, IsOk());
@@ -106,17 +101,12 @@ class NodeAgentTest : public NetnsTest {
     const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
     if (!config.ok()) return nullptr;
-    absl::StatusOr<std::unique_ptr<HostedAgent>> agent =
-        HostedAgent::Create(*loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
-                            {.round =
-                                 [told = hosted.get()](const Round& round) {
-                                   told->rounds.push_back(round);
-                                   told->told_in.insert(ThreadNetns());
-                                 },
-                             .notice =
-                                 [told = hosted.get()](absl::LogSeverity, absl::string_view text) {
-                                   told->notices.emplace_back(text);
-                                 }});
+    absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
+        *loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
+        {.round = [told = hosted.get()](const Round& round) { told->rounds.push_back(round); },
+         .notice = [told = hosted.get()](
+                       absl::LogSeverity,
+                       absl::string_view text) { told->notices.emplace_back(text); }});
     EXPECT_THAT(agent, IsOk());
     if (!agent.ok()) return nullptr;
     hosted->agent = *std::move(agent);
@@ -134,28 +124,12 @@ class NodeAgentTest : public NetnsTest {
         absl::Seconds(10));
   }
 
-  std::optional<kipt::testing::PrivateRun> private_run_;
   ino_t home_ = 0;
   std::unique_ptr<EventLoop> loop_;
 };
 
 class NodeAgentModeTest : public NodeAgentTest,
                           public ::testing::WithParamInterface<std::string> {};
-
-TEST_P(NodeAgentModeTest, KeepsANamespaceThatTheHostIsNotIn) {
-  const Netns served = NewNetns();
-  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor(GetParam()));
-  ASSERT_NE(hosted, nullptr);
-  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  const std::string before = Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"});
-  EXPECT_THAT(before, HasSubstr("block incoming localnet connections"));
-
-  Printed(served, {Program(GetParam()), "-F", "KUBE-FIREWALL"});
-  const auto repaired = [&] { return hosted->agent->state().incidents == 1; };
-  ASSERT_TRUE(TurnUntil(repaired)) << StatusLine(hosted->agent->state());
-  EXPECT_EQ(Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"}), before);
-  EXPECT_EQ(hosted->told_in, std::set<ino_t>{home_}) << "handlers run where the host is";
-}
 
 TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
   const Netns served = NewNetns();

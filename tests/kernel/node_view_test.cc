@@ -22,9 +22,7 @@
 #include "tests/support/background_program.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
 
@@ -39,19 +37,11 @@ using agent::NetworkNamespace;
 using agent::NetworkNamespaces;
 using agent::NodeView;
 
-class NodeViewKernelTest : public NetnsTest {
+class NodeViewKernelTest : public PrivateRunTest {
  protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (!HasFatalFailure()) private_run_.emplace();
-  }
-
   agent::ModeSources Sources() { return agent::SystemModeSources("/", runner_.get()); }
 
   std::unique_ptr<agent::CommandRunner> runner_ = agent::NewCommandRunner();
-
- private:
-  std::optional<PrivateRun> private_run_;
 };
 
 TEST_F(NodeViewKernelTest, FindsNothingInAFreshNamespaceAndLeavesItSo) {
@@ -139,18 +129,7 @@ std::vector<NetworkNamespace> Of(const NetworkNamespaces& list, uint64_t inode) 
   return found;
 }
 
-// In a mount namespace with a /run of the test's own.
-class NetworkNamespacesKernelTest : public NetnsTest {
- protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (!HasFatalFailure()) private_run_.emplace();
-  }
-
-  std::optional<PrivateRun> private_run_;
-};
-
-TEST_F(NetworkNamespacesKernelTest, PrefersANameAndFindsWhatNoProcessIsIn) {
+TEST_F(NodeViewKernelTest, PrefersANameAndFindsWhatNoProcessIsIn) {
   const Netns named = NewNetns();
   ASSERT_EQ(mkdir("/run/netns", 0755), 0);
   std::ofstream("/run/netns/pod1").close();

@@ -69,11 +69,17 @@ COMMIT
 -A MIXED ! -p udp -j ACCEPT
 -A MIXED -p 99 -j DROP
 -A MIXED -p esp -j DROP
+-A MIXED -p ah -j DROP
+-A MIXED -p udplite -j DROP
 -A MIXED -p sctp -m sctp --dport 5 -j DROP
 -A MIXED -p sctp -m sctp --sport 5:7 ! --dport 9 -j DROP
+-A MIXED -p sctp -m sctp ! --sport 1:2 --dport 3 -j DROP
 -A MIXED -p tcp -m multiport --dports 80,443 -j ACCEPT
 -A MIXED -p tcp -m multiport ! --sports 80,443,1000:2000 -j ACCEPT
 -A MIXED -p udp -m multiport --ports 80 -j ACCEPT
+-A MIXED -p udp -m multiport ! --ports 80 -j ACCEPT
+-A MIXED -p udp -m multiport --sports 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15 -j ACCEPT
+-A MIXED -m addrtype --src-type UNSPEC --dst-type UNSPEC -j DOCKER
 -A MIXED -m addrtype ! --src-type MULTICAST ! --dst-type LOCAL -j DOCKER
 -A MIXED -m addrtype --dst-type UNICAST,LOCAL --limit-iface-in -j DOCKER
 -A MIXED -m statistic --mode random --probability 0.33330000006 -j DOCKER
@@ -83,11 +89,16 @@ COMMIT
 -A MIXED -m recent ! --update --seconds 5 --hitcount 3 --name YY --rdest -j DROP
 -A MIXED -m recent --remove --name YY --rsource -j DROP
 -A MIXED -m recent --rcheck --rttl --name YY --rsource -j DROP
+-A MIXED -m recent --rcheck --seconds 9 --reap --name YY --rsource -j DROP
+-A MIXED -m recent --update --hitcount 1 --name YY --rsource -j DROP
+-A MIXED -m recent ! --set --name YY --rdest -j DROP
 -A MIXED -m conntrack --ctorigdstport 80 -j DOCKER
 -A MIXED -m conntrack --ctstate DNAT --ctproto 6 --ctorigdstport 80:90 -j DOCKER
 -A MIXED -m conntrack ! --ctproto 17 --ctstatus EXPECTED,SEEN_REPLY,ASSURED,CONFIRMED ! --ctexpire 5 --ctdir ORIGINAL
 -A MIXED -m conntrack ! --ctstate NEW --ctorigsrcport 5 ! --ctrepldstport 6 --ctstatus NONE --ctdir REPLY -j DROP
 -A MIXED -m conntrack --ctexpire 5:7 -j DROP
+-A MIXED -m conntrack --ctproto 6 ! --ctstatus ASSURED ! --ctexpire 5:7 -j DROP
+-A MIXED -m conntrack ! --ctorigsrcport 1:2 ! --ctorigdstport 3 ! --ctreplsrcport 5 --ctrepldstport 7:8 -j DROP
 -A MIXED -m state --state NEW -j DOCKER
 -A MIXED -m limit --limit 5/min -j DOCKER
 -A MIXED -m limit --limit 50/sec --limit-burst 100 -j DOCKER
@@ -98,6 +109,9 @@ COMMIT
 -A MIXED -m limit --limit 7/sec -j DOCKER
 -A MIXED -m limit --limit 10000/sec -j DOCKER
 -A MIXED -m physdev --physdev-is-bridged -j ACCEPT
+-A MIXED -m physdev ! --physdev-is-bridged -j ACCEPT
+-A MIXED -m physdev ! --physdev-in eth0 --physdev-out veth+ -j ACCEPT
+-A MIXED -m physdev --physdev-is-out -j ACCEPT
 -A MIXED -m physdev --physdev-is-in --physdev-in eth+ ! --physdev-is-out ! --physdev-out lo -j DROP
 -A MIXED -m comment --comment "a/b: c \"q\" \\ \'x\'" -m mark ! --mark 0x1/0x3 -j DROP
 -A MIXED -p tcp -m connlabel --label "3" -j ACCEPT
@@ -144,6 +158,8 @@ constexpr char kRules4[] =
 -A SNATS -p tcp -j DNAT --to-destination 10.0.0.1-10.0.0.5:80-90 --random --persistent
 -A SNATS -j SNAT --to-source 10.0.0.1-10.0.0.3 --random-fully --persistent
 -A SNATS -p tcp -j SNAT --to-source 10.0.0.1:1000-2000
+-A SNATS -p tcp -j SNAT --to-source :80-90 --random
+-A SNATS -j DNAT --to-destination 10.0.0.1-10.0.0.9 --persistent
 COMMIT
 *filter
 :REJECTS - [0:0]
@@ -151,9 +167,13 @@ COMMIT
 -A REJECTS -p icmp -m icmp --icmp-type 8 -j REJECT --reject-with icmp-port-unreachable
 -A REJECTS -p icmp -m icmp --icmp-type any -j REJECT --reject-with icmp-net-unreachable
 -A REJECTS -p icmp -m icmp ! --icmp-type 3/4 -j REJECT --reject-with icmp-admin-prohibited
+-A REJECTS -p icmp -m icmp ! --icmp-type 8 -j REJECT --reject-with icmp-host-unreachable
+-A REJECTS -p icmp -m icmp --icmp-type 3/0 -j REJECT --reject-with icmp-proto-unreachable
+-A REJECTS -j REJECT --reject-with icmp-net-prohibited
 -A REJECTS -m addrtype --src-type BROADCAST --limit-iface-out -j DROP
 -A REJECTS -m recent --set --name XX --mask 255.255.255.0 --rsource -j DROP
 -A REJECTS -m conntrack --ctorigsrc 10.0.0.0/8 --ctorigdst 10.1.2.3 ! --ctreplsrc 1.2.3.4 --ctrepldst 10.2.0.0/15 --ctreplsrcport 5 -j DROP
+-A REJECTS -m conntrack ! --ctorigsrc 10.0.0.0/8 ! --ctorigdst 10.1.2.3 --ctreplsrc 1.2.3.4 ! --ctrepldst 10.2.0.0/15 -j DROP
 COMMIT
 )rules";
 

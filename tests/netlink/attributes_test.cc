@@ -21,13 +21,7 @@
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::Attr;
-using ::kipt::testing::Bytes;
-using ::kipt::testing::FromHex;
-using ::kipt::testing::HostU16;
-using ::kipt::testing::Join;
-using ::kipt::testing::Text;
-using ::kipt::testing::ToHex;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
 TEST(AttributesTest, ReadsWhatIsThere) {
   const Bytes bytes = Join({Attr(1, 0xfffffffe), Attr(2, Text("name")),
@@ -87,16 +81,6 @@ TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
   const auto attributes = Attributes::Parse(bytes);
   ASSERT_TRUE(attributes.has_value());
   EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
-}
-
-TEST(RequestsTest, HaveTheHeadersThatLibnftnlWrites) {
-  alignas(nlmsghdr) char buffer[256] = {};
-  const nlmsghdr* theirs =
-      nftnl_nlmsg_build_hdr(buffer, NFT_MSG_NEWRULE, NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND, 7);
-  Requests requests(7);
-  requests.Begin(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND);
-  EXPECT_EQ(ToHex(Bytes(requests.bytes().begin(), requests.bytes().end())),
-            ToHex(Bytes(buffer, buffer + theirs->nlmsg_len)));
 }
 
 TEST(RequestsTest, FollowEachOtherWithTheirTextsHoweverLong) {

@@ -7,18 +7,23 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nft_requests.h"
+#include "tests/netlink/wire_bytes.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
 
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 using ::testing::Gt;
 using ::testing::Lt;
 
@@ -126,20 +131,6 @@ TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
                      HasSubstr("module nft_ct is missing"))));
 }
 
-TEST(BatchTest, CarriesTheGeneration) {
-  const Transaction transaction{.generation = 0x01020304, .operations = {DeleteChain{kUser}}};
-  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
-  ASSERT_THAT(batch, IsOk());
-  const auto begin =
-      Attributes::Parse(batch->messages().bytes().subspan(20, Headers(*batch)[0].length - 20));
-  ASSERT_TRUE(begin.has_value());
-  EXPECT_EQ(begin->U32(1), 0x01020304U);  // NFNL_BATCH_GENID
-  const uint32_t last = batch->messages().count() - 1;
-  for (const uint32_t mark : {0U, last}) {
-    EXPECT_EQ(FamilyOf(batch->messages().Message(mark)), NFPROTO_UNSPEC) << mark;
-  }
-}
-
 TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {
   const Transaction transaction{.operations = {CreateChain{kInput6}}};
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
@@ -155,58 +146,6 @@ TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {
   EXPECT_EQ(chain->Nest(4).U32(2), 0U);
   EXPECT_EQ(chain->Text(7), "filter");
   EXPECT_FALSE(chain->Bytes(5).has_value()) << "a policy would undo the administrator's";
-}
-
-TEST(BatchTest, RefusesOperationsThatNoKernelMayGet) {
-  const auto build = [](const Operation& operation) {
-    return Batch::Build(Transaction{.operations = {operation}}, 1);
-  };
-  EXPECT_THAT(build(DeleteChain{kInput6}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 filter INPUT")));
-  EXPECT_THAT(build(CreateChain{ChainId{Family::kIPv4, Table::kNat, ""}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creating chain")));
-  for (const Operation& operation : {Operation(PutNativeTable{NativeTable{.name = ""}}),
-                                     Operation(DeleteNativeTable{.name = ""})}) {
-    EXPECT_THAT(build(operation), StatusIs(absl::StatusCode::kInvalidArgument));
-  }
-  EXPECT_THAT(
-      build(AddRule{.chain = kUser, .rule = Rule{.comment = std::string(256, 'x')}, .before = {}}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("appending to chain ip filter USER")));
-}
-
-// Without its handle, the deletion of a rule is the deletion of every rule of the chain.
-TEST(BatchTest, NamesInEachMessageWhatItIsAbout) {
-  const ChainId chain{Family::kIPv6, Table::kNat, "USER"};
-  const Transaction transaction{
-      .operations = {CreateChain{chain}, AddRule{.chain = chain, .rule = {}, .before = {}},
-                     AddRule{.chain = chain, .rule = {}, .before = 5},
-                     DeleteRule{.chain = chain, .handle = 6, .rule = {}}, DeleteChain{chain}}};
-  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
-  ASSERT_THAT(batch, IsOk());
-  std::vector<size_t> offsets;
-  const std::vector<Header> headers = Headers(*batch, &offsets);
-  ASSERT_EQ(headers.size(), 8U);
-  const auto message = [&](size_t index) {
-    return Attributes::OfMessage(
-        batch->messages().bytes().subspan(offsets[index], headers[index].length));
-  };
-  EXPECT_EQ(message(1).Text(NFTA_TABLE_NAME), "nat");
-  EXPECT_EQ(message(2).Text(NFTA_CHAIN_TABLE), "nat");
-  EXPECT_EQ(message(2).Text(NFTA_CHAIN_NAME), "USER");
-  for (const size_t rule : {3U, 4U, 5U}) {
-    SCOPED_TRACE(rule);
-    EXPECT_EQ(message(rule).Text(NFTA_RULE_TABLE), "nat");
-    EXPECT_EQ(message(rule).Text(NFTA_RULE_CHAIN), "USER");
-    EXPECT_EQ(message(rule).U64(NFTA_RULE_POSITION),
-              rule == 4 ? std::optional<uint64_t>(5) : std::nullopt);
-    EXPECT_EQ(message(rule).U64(NFTA_RULE_HANDLE),
-              rule == 5 ? std::optional<uint64_t>(6) : std::nullopt);
-  }
-  EXPECT_EQ(message(6).Text(NFTA_CHAIN_TABLE), "nat");
-  EXPECT_EQ(message(6).Text(NFTA_CHAIN_NAME), "USER");
-  for (size_t i = 1; i + 1 < headers.size(); ++i) {
-    EXPECT_EQ(batch->messages().bytes()[offsets[i] + 16], 10) << "NFPROTO_IPV6, message " << i;
-  }
 }
 
 class BatchErrorTest : public ::testing::Test {
@@ -238,8 +177,6 @@ class BatchErrorTest : public ::testing::Test {
   Batch batch_;
 };
 
-TEST_F(BatchErrorTest, IsNoneWithoutErrors) { EXPECT_THAT(Explain({}), IsOk()); }
-
 TEST_F(BatchErrorTest, IsAbortedForAStaleGenerationWhateverElseFailed) {
   const BatchError other{.sequence = 52, .error_number = ENOENT};
   // The batch's own begin and end, and messages before and after the other that failed.
@@ -251,80 +188,65 @@ TEST_F(BatchErrorTest, IsAbortedForAStaleGenerationWhateverElseFailed) {
   }
 }
 
-TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailed) {
-  EXPECT_THAT(
-      Explain({{.sequence = 54, .error_number = EBUSY}, {.sequence = 53, .error_number = ENOENT}}),
-      StatusIs(absl::StatusCode::kNotFound,
-               AllOf(HasSubstr("appending to chain ip filter USER"),
-                     HasSubstr("-m comment --comment why"), HasSubstr("-j GONE"))));
-  EXPECT_THAT(
-      Explain({{.sequence = 53, .error_number = ENOENT}, {.sequence = 54, .error_number = EBUSY}}),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("appending to chain")))
-      << "in whichever order the kernel reports them";
-  EXPECT_THAT(
-      Explain({{.sequence = 53, .error_number = ENOENT}, {.sequence = 53, .error_number = EINVAL}}),
-      StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(Explain({{.sequence = 51, .error_number = ENOMEM}}),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("creating table ip filter for chain USER")));
-  EXPECT_THAT(
-      Explain({{.sequence = 52, .error_number = EOPNOTSUPP}}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("creating chain ip filter USER")));
-  EXPECT_THAT(Explain({{.sequence = 54, .error_number = ENOENT}}),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("deleting from chain ip filter USER handle 6, the rule -j DROP")));
-  EXPECT_THAT(
-      Explain({{.sequence = 55, .error_number = EBUSY}}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleting chain ip filter USER")));
-}
-
-TEST_F(BatchErrorTest, SaysWhatIsMissingOnlyWhereSomethingIs) {
-  const struct {
-    std::string name;
-    BatchError error;
-    std::string message;
-  } rows[] = {
-      {"a rule to delete",
-       {.sequence = 54, .error_number = ENOENT},
-       "there is no such chain, or no rule of that handle in it"},
-      {"a chain to delete", {.sequence = 55, .error_number = ENOENT}, "(there is no such chain)"},
-      {"a chain to make", {.sequence = 52, .error_number = ENOENT}, "(there is no such chain)"},
+TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailedAndWhatIsMissing) {
+  using Code = absl::StatusCode;
+  struct Row {
+    const char* name;
+    std::vector<BatchError> errors;
+    Code code;
+    std::vector<std::string> words;
   };
-  for (const auto& row : rows) {
+  const auto at = [](uint32_t sequence, int error, uint32_t offset = 0) {
+    return BatchError{.sequence = sequence, .error_number = error, .attribute_offset = offset};
+  };
+  const Row rows[] = {
+      {"nothing", {}, Code::kOk, {}},
+      {"no privileges", List(at(50, EPERM)), Code::kPermissionDenied, List("CAP_NET_ADMIN")},
+      {"the chain's table", List(at(51, ENOMEM)), Code::kResourceExhausted,
+       List("creating table ip filter for chain USER")},
+      {"a chain", List(at(52, EOPNOTSUPP)), Code::kFailedPrecondition,
+       List("creating chain ip filter USER")},
+      {"a chain to make", List(at(52, ENOENT)), Code::kNotFound, List("(there is no such chain)")},
+      {"the first of two", List(at(54, EBUSY), at(53, ENOENT)), Code::kNotFound,
+       List("appending to chain ip filter USER", "-m comment --comment why", "-j GONE")},
+      {"the first of two, reported first", List(at(53, ENOENT), at(54, EBUSY)), Code::kNotFound,
+       List("appending to chain")},
+      {"the first of its errors", List(at(53, ENOENT), at(53, EINVAL)), Code::kNotFound, {}},
+      // Of its expressions: 0 comment, 1 conntrack, 2 counter, 3 the jump.
+      {"an extension", List(at(53, ENOENT, ExpressionOffset(1))), Code::kNotFound,
+       List("no xtables match conntrack of revision 3")},
+      {"a jump's chain", List(at(53, ENOENT, ExpressionOffset(3))), Code::kNotFound,
+       List("no chain GONE to jump to")},
+      {"a rule to delete", List(at(54, ENOENT)), Code::kNotFound,
+       List("deleting from chain ip filter USER handle 6, the rule -j DROP",
+            "there is no such chain, or no rule of that handle in it")},
+      {"a chain to delete", List(at(55, ENOENT)), Code::kNotFound,
+       List("(there is no such chain)")},
+      {"a chain in use", List(at(55, EBUSY)), Code::kFailedPrecondition,
+       List("deleting chain ip filter USER")},
+      {"a number before its own", List(at(9, EINVAL)), Code::kInvalidArgument,
+       List("committing to nf_tables")},
+      {"its end", List(at(56, EINVAL)), Code::kInvalidArgument, List("committing to nf_tables")},
+      {"a number after its own", List(at(57, EINVAL)), Code::kInvalidArgument,
+       List("committing to nf_tables")},
+  };
+  for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    EXPECT_THAT(Explain({row.error}),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr(row.message)));
+    const absl::Status status = Explain(row.errors);
+    EXPECT_EQ(status.code(), row.code) << status;
+    for (const std::string& word : row.words) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(word));
+    }
+    const std::string name = row.name;
+    EXPECT_EQ(ChainInUse(status),
+              name == "a chain in use" ? std::make_optional("ip filter USER") : std::nullopt);
+    EXPECT_EQ(MissingExtension(status),
+              name == "an extension" ? std::make_optional("conntrack") : std::nullopt);
   }
-  EXPECT_THAT(std::string(Explain({{.sequence = 55, .error_number = EBUSY}}).message()),
+  EXPECT_THAT(std::string(Explain({at(55, EBUSY)}).message()),
               Not(HasSubstr("there is no such chain")));
-}
-
-TEST_F(BatchErrorTest, NamesTheChainThatIsInUseOnlyWhereAChainIs) {
-  EXPECT_EQ(ChainInUse(Explain({{.sequence = 55, .error_number = EBUSY}})), "ip filter USER");
-  EXPECT_EQ(ChainInUse(Explain({{.sequence = 55, .error_number = ENOENT}})), std::nullopt);
-  EXPECT_EQ(ChainInUse(Explain({{.sequence = 54, .error_number = EBUSY}})), std::nullopt);
-  EXPECT_EQ(ChainInUse(Explain({{.sequence = 52, .error_number = EBUSY}})), std::nullopt);
-}
-
-TEST_F(BatchErrorTest, SaysThatPrivilegesAreMissing) {
-  EXPECT_THAT(Explain({{.sequence = 50, .error_number = EPERM}}),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_ADMIN")));
-}
-
-TEST_F(BatchErrorTest, NamesTheExtensionThatTheKernelPointedAt) {
-  // 0: comment, 1: conntrack, 2: counter, 3: the jump.
-  const absl::Status status =
-      Explain({{.sequence = 53, .error_number = ENOENT, .attribute_offset = ExpressionOffset(1)}});
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound,
-                               HasSubstr("no xtables match conntrack of revision 3")));
-  EXPECT_EQ(MissingExtension(status), "conntrack");
-}
-
-TEST_F(BatchErrorTest, TellsAMissingJumpTargetFromAMissingExtension) {
-  const absl::Status status =
-      Explain({{.sequence = 53, .error_number = ENOENT, .attribute_offset = ExpressionOffset(3)}});
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("no chain GONE to jump to")));
-  EXPECT_EQ(MissingExtension(status), std::nullopt);
+  EXPECT_EQ(ChainInUse(Explain({at(54, EBUSY)})), std::nullopt) << "a rule";
+  EXPECT_EQ(ChainInUse(Explain({at(52, EBUSY)})), std::nullopt) << "a chain to make";
 }
 
 TEST_F(BatchErrorTest, SurvivesAnyOffset) {
@@ -334,12 +256,88 @@ TEST_F(BatchErrorTest, SurvivesAnyOffset) {
   }
 }
 
-TEST_F(BatchErrorTest, SurvivesASequenceNumberThatIsNotItsOwn) {
-  for (const uint32_t sequence : {9U, 56U, 57U}) {
-    EXPECT_THAT(Explain({{.sequence = sequence, .error_number = EINVAL}}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("committing to nf_tables")))
-        << sequence;
+// ---- one rule that was refused ----
+
+// A message with a rule of one expression, and where the kernel would point at its parts.
+Bytes MessageOf(const std::string& expression) {
+  const Bytes any = Text("any");
+  return Join({Zeros(20), Attr(NFTA_RULE_TABLE, any), Attr(NFTA_RULE_CHAIN, any),
+               Attr(NFTA_RULE_POSITION, any),
+               Attr(NFTA_RULE_EXPRESSIONS, ExpressionBytes(expression, {}))});
+}
+constexpr uint32_t kTableAt = 20;
+constexpr uint32_t kChainAt = 28;
+constexpr uint32_t kPositionAt = 36;
+constexpr uint32_t kExpressionAt = 48;
+
+const AddRule kRule{.chain = kUser, .rule = Rule{.comment = "a rule", .target = Drop{}}};
+
+std::string Explained(const AddRule& add, const std::string& expression, int error_number = ENOENT,
+                      uint32_t offset = kExpressionAt) {
+  const BatchError error = {.error_number = error_number, .attribute_offset = offset};
+  const absl::Status status = ExplainRule(add, error, MessageOf(expression));
+  EXPECT_EQ(MissingExtension(status), std::nullopt) << "iptables' extensions may all be there";
+  return std::string(status.message());
+}
+std::string ExplainedNative(const std::string& expression, int error_number = ENOENT,
+                            uint32_t offset = kExpressionAt, const std::string& action = "adding") {
+  const BatchError error = {.error_number = error_number, .attribute_offset = offset};
+  return std::string(ExplainNative(action, error, MessageOf(expression)).message());
+}
+
+// Linux 5.10 has nft_counter as a module: the rule is refused for want of that one. nf_tables
+// itself has others; match and target are nft_compat's.
+TEST(BatchErrorsTest, NamesTheModuleOfAnExpressionOnlyWhereItIsMissing) {
+  EXPECT_THAT(Explained(kRule, "counter"), AllOf(HasSubstr("module nft_counter"),
+                                                 HasSubstr("appending to chain ip filter USER")));
+  EXPECT_THAT(ExplainedNative("counter"), HasSubstr("module nft_counter"));
+  EXPECT_THAT(ExplainedNative("ct"), HasSubstr("module nft_ct"));
+  for (const char* name :
+       {"bitwise", "cmp", "immediate", "match", "meta", "payload", "range", "target"}) {
+    EXPECT_THAT(ExplainedNative(name), Not(HasSubstr("module nft_"))) << name;
   }
+  EXPECT_THAT(Explained(kRule, "counter", ENOENT, 0), Not(HasSubstr("nft_counter")));
+  EXPECT_THAT(ExplainedNative("counter", ENOENT, 0), Not(HasSubstr("nft_counter")));
+  EXPECT_THAT(ExplainedNative("counter", EOPNOTSUPP), Not(HasSubstr("nft_counter")));
+  EXPECT_THAT(ExplainedNative("counter", ENOENT, kExpressionAt, ""),
+              HasSubstr("committing to nf_tables"));
+}
+
+TEST(BatchErrorsTest, SaysWhatIsMissingWhereTheKernelPointed) {
+  const auto explain = [](uint32_t offset, int error_number = ENOENT) {
+    return Explained(kRule, "counter", error_number, offset);
+  };
+  const std::string no_chain = "(there is no such chain)";
+  const std::string no_rule = "(there is no rule of that handle in the chain)";
+  for (const auto& [begin, advice] : {std::pair(kTableAt, no_chain), std::pair(kChainAt, no_chain),
+                                      std::pair(kPositionAt, no_rule)}) {
+    EXPECT_THAT(explain(begin), HasSubstr(advice));
+    EXPECT_THAT(explain(begin + 7), HasSubstr(advice)) << "its last byte";
+    EXPECT_THAT(explain(begin, EINVAL), Not(HasSubstr("there is no")));
+  }
+  EXPECT_THAT(explain(kPositionAt + 8), Not(HasSubstr("there is no")));
+  EXPECT_THAT(explain(0), Not(HasSubstr("there is no"))) << "the kernel did not point";
+}
+
+TEST(BatchErrorsTest, SaysWhereARuleWasToGo) {
+  AddRule insert = kRule;
+  insert.before = 5;
+  EXPECT_THAT(ActionText(insert),
+              HasSubstr("inserting into chain ip filter USER before handle 5 the rule"));
+  EXPECT_THAT(ActionText(kRule), HasSubstr("appending to chain ip filter USER the rule"));
+}
+
+TEST(BatchErrorsTest, SaysWhereMasqueradingIsAllowedAndBlamesAJumpOnlyWhereThereIsOne) {
+  AddRule masquerade = kRule;
+  masquerade.rule.target = Masquerade{};
+  const std::string advice = "MASQUERADE is for nat POSTROUTING only";
+  EXPECT_THAT(Explained(masquerade, "masq", EINVAL, 0), HasSubstr(advice));
+  EXPECT_THAT(Explained(masquerade, "masq", ENOMEM, 0), Not(HasSubstr(advice)));
+  EXPECT_THAT(Explained(kRule, "masq", EINVAL, 0), Not(HasSubstr(advice)));
+  AddRule jump = kRule;
+  jump.rule.target = Jump{"GONE"};
+  EXPECT_THAT(Explained(kRule, "immediate"), Not(HasSubstr("to jump to")));
+  EXPECT_THAT(Explained(jump, "bitwise"), Not(HasSubstr("to jump to")));
 }
 
 // Nothing checks whether a message fits its place while it is built.

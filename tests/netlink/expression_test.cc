@@ -127,43 +127,25 @@ TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingButForWhatNeverTouchesAM
 
 // ---- what iptables-nft lists ----
 
-struct Wire {
-  const char* name;
-  Bytes data = {};
-};
-
-bool Lists(const std::vector<Wire>& rule, Family family = Family::kIPv4) {
-  std::vector<Expression> expressions;
-  for (const Wire& wire : rule) {
-    expressions.push_back({.name = wire.name, .data = Attributes::Parse(wire.data), .bytes = {}});
-  }
-  return IsListable(family, expressions);
+bool Lists(const std::vector<Bytes>& rule, Family family = Family::kIPv4) {
+  const Bytes list = Join(rule);
+  return IsListable(family, ParseExpressions(list));
 }
-Wire Meta(uint32_t key) {
-  return {"meta", Join({Attr(NFTA_META_DREG, 1), Attr(NFTA_META_KEY, key)})};
-}
-Wire SetMeta(uint32_t key) {
-  return {"meta", Join({Attr(NFTA_META_SREG, 1), Attr(NFTA_META_KEY, key)})};
-}
-Wire Header(uint32_t base, uint32_t offset) {
-  return {"payload", Join({Attr(NFTA_PAYLOAD_DREG, 1), Attr(NFTA_PAYLOAD_BASE, base),
-                           Attr(NFTA_PAYLOAD_OFFSET, offset)})};
-}
-Wire Network(uint32_t offset) { return Header(NFT_PAYLOAD_NETWORK_HEADER, offset); }
-Wire Transport(uint32_t offset) { return Header(NFT_PAYLOAD_TRANSPORT_HEADER, offset); }
-Wire Is(uint8_t value) { return {"cmp", Attr(NFTA_CMP_DATA, Attr(NFTA_DATA_VALUE, Bytes{value}))}; }
+Bytes Named(const std::string& name, const Bytes& data = {}) { return ExpressionBytes(name, data); }
+Bytes Network(uint32_t offset) { return Payload(NFT_PAYLOAD_NETWORK_HEADER, offset, 1); }
+Bytes Transport(uint32_t offset) { return Payload(NFT_PAYLOAD_TRANSPORT_HEADER, offset, 1); }
 
 TEST(ListableTest, ExpressionsWithoutAnOptionAreNot) {
   for (const char* name :
        {"bitwise", "cmp", "counter", "immediate", "lookup", "match", "range", "target", "limit"}) {
-    EXPECT_TRUE(Lists({{name}})) << name;
+    EXPECT_TRUE(Lists({Named(name)})) << name;
   }
   for (const char* name : {"byteorder", "ct", "dynset", "fib", "log", "masq", "nat", "queue", ""}) {
-    EXPECT_FALSE(Lists({{"counter"}, {name}})) << name;
+    EXPECT_FALSE(Lists({Named("counter"), Named(name)})) << name;
   }
-  EXPECT_TRUE(Lists({{"log", Attr(NFTA_LOG_GROUP, Bytes{0, 5})}}));
-  EXPECT_FALSE(Lists({{"limit", Attr(NFTA_LIMIT_TYPE, NFT_LIMIT_PKT_BYTES)}}));
-  EXPECT_FALSE(Lists({{"limit", Attr(NFTA_LIMIT_FLAGS, NFT_LIMIT_F_INV)}}));
+  EXPECT_TRUE(Lists({Named("log", Attr(NFTA_LOG_GROUP, Bytes{0, 5}))}));
+  EXPECT_FALSE(Lists({Named("limit", Attr(NFTA_LIMIT_TYPE, NFT_LIMIT_PKT_BYTES))}));
+  EXPECT_FALSE(Lists({Named("limit", Attr(NFTA_LIMIT_FLAGS, NFT_LIMIT_F_INV))}));
   EXPECT_FALSE(
       IsListable(Family::kIPv4, {{Expression{.name = "counter", .data = {}, .bytes = {}}}}));
 }
@@ -178,7 +160,7 @@ TEST(ListableTest, MetadataAndNetworkHeadersAreInPart) {
   EXPECT_TRUE(Lists({SetMeta(NFT_META_NFTRACE)}));
   EXPECT_FALSE(Lists({Meta(NFT_META_NFTRACE)}));
   EXPECT_FALSE(Lists({Meta(NFT_META_SKUID)}));
-  EXPECT_FALSE(Lists({{"meta"}}));
+  EXPECT_FALSE(Lists({Named("meta")}));
   for (uint32_t offset = 0; offset < 40; ++offset) {
     const std::vector<uint32_t> v4 = {6, 8, 9, 12, 16};
     const std::vector<uint32_t> v6 = {6, 7, 8, 24};
@@ -186,15 +168,15 @@ TEST(ListableTest, MetadataAndNetworkHeadersAreInPart) {
     EXPECT_EQ(Lists({Network(offset)}, Family::kIPv6), std::ranges::count(v6, offset) == 1)
         << offset;
   }
-  EXPECT_TRUE(Lists({Header(NFT_PAYLOAD_LL_HEADER, 0)}));
-  EXPECT_FALSE(Lists({Header(NFT_PAYLOAD_INNER_HEADER, 0)}));
-  EXPECT_FALSE(Lists({{"payload"}}));
-  EXPECT_TRUE(Lists({{"payload", Attr(NFTA_PAYLOAD_SREG, 1)}}));
+  EXPECT_TRUE(Lists({Payload(NFT_PAYLOAD_LL_HEADER, 0, 1)}));
+  EXPECT_FALSE(Lists({Payload(NFT_PAYLOAD_INNER_HEADER, 0, 1)}));
+  EXPECT_FALSE(Lists({Named("payload")}));
+  EXPECT_TRUE(Lists({Named("payload", Attr(NFTA_PAYLOAD_SREG, 1))}));
 }
 
 TEST(ListableTest, TransportHeadersAreIfTheProtocolIsNamedBefore) {
   EXPECT_FALSE(Lists({Transport(2)}));
-  EXPECT_FALSE(Lists({Transport(2), Meta(NFT_META_L4PROTO), Is(IPPROTO_TCP)}));
+  EXPECT_FALSE(Lists({Transport(2), Meta(NFT_META_L4PROTO), Compare({IPPROTO_TCP})}));
   struct {
     uint8_t protocol;
     uint32_t listed;  // offsets below this one
@@ -202,19 +184,19 @@ TEST(ListableTest, TransportHeadersAreIfTheProtocolIsNamedBefore) {
                     {IPPROTO_ICMPV6, 1}, {IPPROTO_SCTP, 0}, {0, 0}};
   for (const auto& [protocol, listed] : rows) {
     for (uint32_t offset = 0; offset < 5; ++offset) {
-      EXPECT_EQ(Lists({Meta(NFT_META_L4PROTO), Is(protocol), Transport(offset)}), offset < listed);
-      EXPECT_EQ(Lists({Network(9), Is(protocol), Transport(offset)}), offset < listed);
-      EXPECT_EQ(Lists({Network(6), Is(protocol), Transport(offset)}, Family::kIPv6),
+      EXPECT_EQ(Lists({Meta(NFT_META_L4PROTO), Compare({protocol}), Transport(offset)}),
+                offset < listed);
+      EXPECT_EQ(Lists({Network(9), Compare({protocol}), Transport(offset)}), offset < listed);
+      EXPECT_EQ(Lists({Network(6), Compare({protocol}), Transport(offset)}, Family::kIPv6),
                 offset < listed);
     }
   }
   // Another value, or several.
-  EXPECT_FALSE(Lists({Network(8), Is(IPPROTO_TCP), Transport(2)}));
-  EXPECT_FALSE(Lists({Network(9), Is(IPPROTO_TCP), Transport(2)}, Family::kIPv6));
-  EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO), {"lookup"}, Is(IPPROTO_TCP), Transport(2)}));
-  EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO),
-                      {"cmp", Attr(NFTA_CMP_DATA, Attr(NFTA_DATA_VALUE, Bytes{6, 6}))},
-                      Transport(2)}));
+  EXPECT_FALSE(Lists({Network(8), Compare({IPPROTO_TCP}), Transport(2)}));
+  EXPECT_FALSE(Lists({Network(9), Compare({IPPROTO_TCP}), Transport(2)}, Family::kIPv6));
+  EXPECT_FALSE(
+      Lists({Meta(NFT_META_L4PROTO), Named("lookup"), Compare({IPPROTO_TCP}), Transport(2)}));
+  EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO), Compare({6, 6}), Transport(2)}));
 }
 
 }  // namespace

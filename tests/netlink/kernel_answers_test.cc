@@ -4,6 +4,7 @@
 // kernel's.
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,35 +21,16 @@
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/netlink/kernel_script.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::kernel_answers_test {
 namespace {
 
-using ::kipt::testing::Attr;
-using ::kipt::testing::Bytes;
-using ::kipt::testing::ChainMessage;
-using ::kipt::testing::CutOff;
-using ::kipt::testing::Done;
-using ::kipt::testing::DumpedRule;
-using ::kipt::testing::Fails;
-using ::kipt::testing::Frame;
-using ::kipt::testing::FromKernel;
-using ::kipt::testing::FromProcess;
-using ::kipt::testing::Generation;
-using ::kipt::testing::HostU32;
-using ::kipt::testing::Join;
-using ::kipt::testing::MalformedRule;
-using ::kipt::testing::Message;
-using ::kipt::testing::NftMessage;
-using ::kipt::testing::Open;
-using ::kipt::testing::Refusal;
-using ::kipt::testing::Script;
-using ::kipt::testing::ScriptedKernel;
-using ::kipt::testing::TableMessage;
-using ::kipt::testing::Text;
-using ::kipt::testing::Zeros;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+using Code = absl::StatusCode;
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "TEST"};
 const ChainId kOther{Family::kIPv4, Table::kFilter, "OTHER"};
@@ -63,38 +45,38 @@ absl::StatusOr<Snapshot> Read(const std::vector<std::vector<Frame>>& answers, bo
   return Open()->Read(queries);
 }
 
-const std::vector<Frame> kGeneration = {FromKernel(Generation(7))};
+const std::vector<Frame> kGeneration = Says(Generation(7));
+const std::vector<Frame> kNothing;
+const std::vector<Frame> kLost = {Fails(ENOBUFS)};
 
 struct ErrorRow {
   int error_number;
-  absl::StatusCode code;
+  Code code;
 };
 
 // ---- chains and rules ----
 
 TEST(KernelAnswersTest, OnlyOneErrorSaysThatAChainIsNotThere) {
   const absl::StatusOr<Snapshot> missing =
-      Read({kGeneration, {FromKernel(Refusal(ENOENT))}, kGeneration}, /*with_rules=*/false);
+      Read({kGeneration, Says(Refusal(ENOENT)), kGeneration}, /*with_rules=*/false);
   ASSERT_THAT(missing, IsOk());
   EXPECT_THAT(missing->chains, IsEmpty());
-  const ErrorRow rows[] = {{EPERM, absl::StatusCode::kPermissionDenied},
-                           {ENOMEM, absl::StatusCode::kResourceExhausted},
-                           {EINVAL, absl::StatusCode::kInvalidArgument},
-                           {EINTR, absl::StatusCode::kAborted},
-                           {EIO, absl::StatusCode::kUnknown}};
+  const ErrorRow rows[] = {{EPERM, Code::kPermissionDenied},
+                           {ENOMEM, Code::kResourceExhausted},
+                           {EINVAL, Code::kInvalidArgument},
+                           {EINTR, Code::kAborted},
+                           {EIO, Code::kUnknown}};
   for (const ErrorRow& row : rows) {
     SCOPED_TRACE(row.error_number);
     // An interruption is tried again until the script ends.
-    const absl::StatusCode code =
-        row.code == absl::StatusCode::kAborted ? absl::StatusCode::kDeadlineExceeded : row.code;
-    EXPECT_THAT(Read({kGeneration, {FromKernel(Refusal(row.error_number))}, kGeneration}, false),
+    const Code code = row.code == Code::kAborted ? Code::kDeadlineExceeded : row.code;
+    EXPECT_THAT(Read({kGeneration, Says(Refusal(row.error_number)), kGeneration}, false),
                 StatusIs(code));
     // Whatever becomes of the others.
     for (const uint32_t refused : {0U, 1U}) {
       const std::string there = refused == 0 ? kOther.name : kChain.name;
       EXPECT_THAT(Read({kGeneration,
-                        {FromKernel(Refusal(row.error_number, refused)),
-                         FromKernel(ChainMessage(there, 1 - refused))},
+                        Says(Refusal(row.error_number, refused), ChainMessage(there, 1 - refused)),
                         kGeneration},
                        false, {kChain, kOther}),
                   StatusIs(code));
@@ -103,48 +85,42 @@ TEST(KernelAnswersTest, OnlyOneErrorSaysThatAChainIsNotThere) {
 }
 
 TEST(KernelAnswersTest, AChainOfAnotherNameIsNoAnswer) {
-  EXPECT_THAT(Read({kGeneration, {FromKernel(ChainMessage("ELSE"))}, kGeneration}, false),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("reading chain ip filter TEST")));
-  EXPECT_THAT(Read({kGeneration, {FromKernel(TableMessage()), FromKernel(Done())}}, false),
-              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Read({kGeneration, Says(ChainMessage("ELSE")), kGeneration}, false),
+              StatusIs(Code::kDataLoss, HasSubstr("reading chain ip filter TEST")));
+  EXPECT_THAT(Read({kGeneration, Says(TableMessage(), Done())}, false), StatusIs(Code::kDataLoss));
 }
 
 TEST(KernelAnswersTest, RulesThatWereNotAllReadAreNone) {
-  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
+  const std::vector<Frame> chain = Says(ChainMessage("TEST"));
   const absl::StatusOr<Snapshot> whole =
-      Read({kGeneration, chain, {FromKernel(DumpedRule()), FromKernel(Done())}, kGeneration}, true);
+      Read({kGeneration, chain, Says(DumpedRule(), Done()), kGeneration}, true);
   ASSERT_THAT(whole, IsOk());
   EXPECT_THAT(whole->Find(kChain)->rules, SizeIs(1));
-  EXPECT_THAT(
-      Read({kGeneration, chain, {FromKernel(MalformedRule()), FromKernel(Done())}, kGeneration},
-           true),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the rules of chain")));
+  for (const auto& rules :
+       {Says(MalformedRule(), Done()), Says(MalformedRule(), DumpedRule(), Done())}) {
+    EXPECT_THAT(Read({kGeneration, chain, rules, kGeneration}, true),
+                StatusIs(Code::kDataLoss, HasSubstr("the rules of chain")));
+  }
   for (const Bytes& end : {Done(ENOMEM), Refusal(ENOMEM)}) {
-    EXPECT_THAT(
-        Read({kGeneration, chain, {FromKernel(DumpedRule()), FromKernel(end)}, kGeneration}, true),
-        StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rules of chain")));
+    EXPECT_THAT(Read({kGeneration, chain, Says(DumpedRule(), end), kGeneration}, true),
+                StatusIs(Code::kResourceExhausted, HasSubstr("the rules of chain")));
   }
 }
 
 TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
-  Bytes jump = kipt::testing::RuleMessage(Family::kIPv4, {kipt::testing::Verdict(-3, "A")});
+  Bytes jump = RuleMessage(Family::kIPv4, {Verdict(-3, "A")});
   jump[6] = NLM_F_MULTI;
-  const std::vector<Frame> rules = {FromKernel(jump), FromKernel(Done())};
-  const std::vector<Frame> no_rules = {FromKernel(Done())};
+  const std::vector<Frame> rules = Says(jump, Done());
+  const std::vector<Frame> no_rules = Says(Done());
   const auto table = [](uint32_t flags) {
-    return std::vector<Frame>{FromKernel(
+    return Says(
         NftMessage(NFT_MSG_NEWTABLE, 0, 0,
-                   Join({Attr(NFTA_TABLE_NAME, Text("filter")), Attr(NFTA_TABLE_FLAGS, flags)})))};
+                   Join({Attr(NFTA_TABLE_NAME, Text("filter")), Attr(NFTA_TABLE_FLAGS, flags)})));
   };
   const auto read = [&](const std::vector<Frame>& of_table, const std::vector<Frame>& of_a) {
     const ScriptedKernel kernel(
-        Script({kGeneration,
-                {FromKernel(ChainMessage("TEST", 0)), FromKernel(ChainMessage("OTHER", 1))},
-                rules,
-                no_rules,
-                of_table,
-                of_a,
-                kGeneration}));
+        Script({kGeneration, Says(ChainMessage("TEST", 0), ChainMessage("OTHER", 1)), rules,
+                no_rules, of_table, of_a, kGeneration}));
     return Open()->Read(
         std::vector<ChainQuery>{{.chain = kChain, .follow = true}, {.chain = kOther}});
   };
@@ -152,11 +128,10 @@ TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
   ASSERT_THAT(whole, IsOk());
   EXPECT_THAT(whole->Find({Family::kIPv4, Table::kFilter, "A"})->rules, SizeIs(1));
   EXPECT_THAT(whole->dormant, IsEmpty());
-  EXPECT_THAT(read({FromKernel(Refusal(EPERM))}, rules),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("reading table ip filter")));
-  EXPECT_THAT(
-      read(table(0), {FromKernel(Refusal(ENOMEM))}),
-      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rules of chain ip filter A")));
+  EXPECT_THAT(read(Says(Refusal(EPERM)), rules),
+              StatusIs(Code::kPermissionDenied, HasSubstr("reading table ip filter")));
+  EXPECT_THAT(read(table(0), Says(Refusal(ENOMEM))),
+              StatusIs(Code::kResourceExhausted, HasSubstr("the rules of chain ip filter A")));
   const absl::StatusOr<Snapshot> dormant = read(table(1), rules);
   ASSERT_THAT(dormant, IsOk());
   EXPECT_THAT(dormant->dormant, SizeIs(1));
@@ -164,10 +139,8 @@ TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
 
 TEST(KernelAnswersTest, AChainThatIsAskedForTwiceIsReadOnce) {
   const absl::StatusOr<Snapshot> snapshot =
-      Read({kGeneration,
-            {FromKernel(ChainMessage("TEST", 0)), FromKernel(ChainMessage("TEST", 1))},
-            {FromKernel(DumpedRule()), FromKernel(Done())},
-            kGeneration},
+      Read({kGeneration, Says(ChainMessage("TEST", 0), ChainMessage("TEST", 1)),
+            Says(DumpedRule(), Done()), kGeneration},
            true, {kChain, kChain});
   ASSERT_THAT(snapshot, IsOk());
   EXPECT_THAT(snapshot->Find(kChain)->rules, SizeIs(1));
@@ -175,22 +148,21 @@ TEST(KernelAnswersTest, AChainThatIsAskedForTwiceIsReadOnce) {
 
 TEST(KernelAnswersTest, AChainThatCannotBeIsNotAskedFor) {
   const ChainId too_long{Family::kIPv4, Table::kFilter, std::string(300, 'x')};
-  EXPECT_THAT(Read({kGeneration}, false, {too_long}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Read({kGeneration}, false, {too_long}), StatusIs(Code::kInvalidArgument));
 }
 
 TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
-  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
-  const std::vector<Frame> rule = {FromKernel(DumpedRule()), FromKernel(Done())};
+  const std::vector<Frame> chain = Says(ChainMessage("TEST"));
+  const std::vector<Frame> rule = Says(DumpedRule(), Done());
   Bytes other = DumpedRule();
-  const Bytes handle = Join({kipt::testing::HostU16(12), kipt::testing::HostU16(NFTA_RULE_HANDLE),
-                             kipt::testing::U32(0), kipt::testing::U32(7)});
+  const Bytes handle = Join({HostU16(12), HostU16(NFTA_RULE_HANDLE), U32(0), U32(7)});
   const auto place = std::search(other.begin(), other.end(), handle.begin(), handle.end());
   ASSERT_NE(place, other.end());
   place[11] = 8;
   const std::vector<std::vector<Frame>> torn = {
-      {FromKernel(Done(0, NLM_F_DUMP_INTR))},
-      {FromKernel(DumpedRule()), FromKernel(DumpedRule()), FromKernel(Done())},  // one came twice
-      {FromKernel(DumpedRule()), FromKernel(other), FromKernel(DumpedRule()), FromKernel(Done())},
+      Says(Done(0, NLM_F_DUMP_INTR)),
+      Says(DumpedRule(), DumpedRule(), Done()),  // one came twice
+      Says(DumpedRule(), other, DumpedRule(), Done()),
   };
   for (const std::vector<Frame>& first : torn) {
     const absl::StatusOr<Snapshot> snapshot =
@@ -199,14 +171,10 @@ TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
     EXPECT_THAT(snapshot->Find(kChain)->rules, SizeIs(1));
   }
   // A commit that shows in the generation alone.
-  const absl::StatusOr<Snapshot> snapshot = Read({kGeneration,
-                                                  chain,
-                                                  rule,
-                                                  {FromKernel(Generation(8))},
-                                                  {FromKernel(Generation(8))},
-                                                  {FromKernel(Refusal(ENOENT))},
-                                                  {FromKernel(Generation(8))}},
-                                                 true);
+  const absl::StatusOr<Snapshot> snapshot =
+      Read({kGeneration, chain, rule, Says(Generation(8)), Says(Generation(8)),
+            Says(Refusal(ENOENT)), Says(Generation(8))},
+           true);
   ASSERT_THAT(snapshot, IsOk());
   EXPECT_EQ(snapshot->generation, 8U);
   EXPECT_THAT(snapshot->chains, IsEmpty());
@@ -215,15 +183,12 @@ TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
 // ---- the survey ----
 
 TEST(KernelAnswersTest, ASurveyOfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre) {
-  const ErrorRow rows[] = {{ENOENT, absl::StatusCode::kAborted},
-                           {EPERM, absl::StatusCode::kPermissionDenied},
-                           {ENOMEM, absl::StatusCode::kResourceExhausted}};
+  const ErrorRow rows[] = {{ENOENT, Code::kAborted},
+                           {EPERM, Code::kPermissionDenied},
+                           {ENOMEM, Code::kResourceExhausted}};
   const std::vector<std::vector<Frame>> answers = {
-      kGeneration,
-      {FromKernel(TableMessage()), FromKernel(Done())},
-      {FromKernel(ChainMessage("TEST", 0, NLM_F_MULTI)), FromKernel(Done())},
-      {FromKernel(DumpedRule()), FromKernel(Done())},
-      kGeneration};
+      kGeneration, Says(TableMessage(), Done()), Says(ChainMessage("TEST", 0, NLM_F_MULTI), Done()),
+      Says(DumpedRule(), Done()), kGeneration};
   {
     const ScriptedKernel kernel(Script(answers));
     const absl::StatusOr<Survey> survey = Open()->TakeSurvey({});
@@ -237,7 +202,7 @@ TEST(KernelAnswersTest, ASurveyOfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre
       SCOPED_TRACE(::testing::Message() << row.error_number << " in step " << step);
       for (const Bytes& end : {Done(row.error_number), Refusal(row.error_number)}) {
         std::vector<std::vector<Frame>> refused = answers;
-        refused[step] = {FromKernel(end)};
+        refused[step] = Says(end);
         const ScriptedKernel kernel(Script(refused));
         EXPECT_THAT(Open()->TakeSurvey({}), StatusIs(row.code));
       }
@@ -249,22 +214,20 @@ TEST(KernelAnswersTest, ASurveyIsWholeOrNone) {
   struct Row {
     const char* name;
     std::vector<Frame> rules;
-    absl::StatusCode code;
+    Code code;
   };
   const Row rows[] = {
-      {"interrupted", {FromKernel(Done(0, NLM_F_DUMP_INTR))}, absl::StatusCode::kAborted},
-      {"without its end", {FromKernel(DumpedRule())}, absl::StatusCode::kDeadlineExceeded},
-      {"lost", {Fails(ENOBUFS)}, absl::StatusCode::kResourceExhausted},
-      {"malformed", {FromKernel(MalformedRule()), FromKernel(Done())}, absl::StatusCode::kDataLoss},
+      {"interrupted", Says(Done(0, NLM_F_DUMP_INTR)), Code::kAborted},
+      {"without its end", Says(DumpedRule()), Code::kDeadlineExceeded},
+      {"lost", kLost, Code::kResourceExhausted},
+      {"malformed", Says(MalformedRule(), Done()), Code::kDataLoss},
+      {"malformed at first", Says(MalformedRule(), DumpedRule(), Done()), Code::kDataLoss},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     const ScriptedKernel kernel(
-        Script({kGeneration,
-                {FromKernel(TableMessage()), FromKernel(Done())},
-                {FromKernel(ChainMessage("TEST", 0, NLM_F_MULTI)), FromKernel(Done())},
-                row.rules,
-                kGeneration}));
+        Script({kGeneration, Says(TableMessage(), Done()),
+                Says(ChainMessage("TEST", 0, NLM_F_MULTI), Done()), row.rules, kGeneration}));
     EXPECT_THAT(Open()->TakeSurvey({}), StatusIs(row.code));
   }
 }
@@ -279,30 +242,23 @@ TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse)
   struct Row {
     const char* name;
     std::vector<std::vector<Frame>> answers;
-    absl::StatusCode code = absl::StatusCode::kOk;
+    Code code = Code::kOk;
   };
-  const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
+  const std::vector<Frame> missing = Says(Refusal(ENOENT));
   const Row rows[] = {
-      {"missing", {kGeneration, missing, kGeneration}},
-      {"not permitted",
-       {kGeneration, {FromKernel(Refusal(EPERM))}, kGeneration},
-       absl::StatusCode::kPermissionDenied},
+      {"missing", List(kGeneration, missing, kGeneration)},
+      {"not permitted", List(kGeneration, Says(Refusal(EPERM)), kGeneration),
+       Code::kPermissionDenied},
       // Read again, and missing then.
       {"gone before its rules were read",
-       {kGeneration, kMineAnswer, missing, kGeneration, missing, kGeneration}},
+       List(kGeneration, kMineAnswer, missing, kGeneration, missing, kGeneration)},
       {"changed while its rules were read",
-       {kGeneration,
-        kMineAnswer,
-        {FromKernel(Done(0, NLM_F_DUMP_INTR))},
-        kGeneration,
-        missing,
-        kGeneration}},
-      {"its rules are not told",
-       {kGeneration, kMineAnswer, {FromKernel(Refusal(ENOMEM))}, kGeneration},
-       absl::StatusCode::kResourceExhausted},
-      {"the answer about its rules is lost",
-       {kGeneration, kMineAnswer, {Fails(ENOBUFS)}, kGeneration},
-       absl::StatusCode::kResourceExhausted},
+       List(kGeneration, kMineAnswer, Says(Done(0, NLM_F_DUMP_INTR)), kGeneration, missing,
+            kGeneration)},
+      {"its rules are refused", List(kGeneration, kMineAnswer, Says(Refusal(ENOMEM)), kGeneration),
+       Code::kResourceExhausted},
+      {"the answer about its rules is lost", List(kGeneration, kMineAnswer, kLost, kGeneration),
+       Code::kResourceExhausted},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -316,10 +272,10 @@ TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse)
 }
 
 TEST(KernelAnswersTest, ANativeTableIsOfTheGenerationOfTheChains) {
-  const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
-  const std::vector<Frame> no_rules = {FromKernel(Done())};
-  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
-  const std::vector<Frame> later = {FromKernel(Generation(8))};
+  const std::vector<Frame> missing = Says(Refusal(ENOENT));
+  const std::vector<Frame> no_rules = Says(Done());
+  const std::vector<Frame> chain = Says(ChainMessage("TEST"));
+  const std::vector<Frame> later = Says(Generation(8));
   struct Row {
     const char* name;
     std::vector<std::vector<Frame>> first;
@@ -327,8 +283,8 @@ TEST(KernelAnswersTest, ANativeTableIsOfTheGenerationOfTheChains) {
     bool exists = false;
   };
   const Row rows[] = {
-      {"made meanwhile", {missing, chain}, {kMineAnswer, no_rules, chain}, true},
-      {"removed meanwhile", {kMineAnswer, no_rules, chain}, {missing, chain}},
+      {"made meanwhile", List(missing, chain), List(kMineAnswer, no_rules, chain), true},
+      {"removed meanwhile", List(kMineAnswer, no_rules, chain), List(missing, chain)},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -349,7 +305,7 @@ TEST(KernelAnswersTest, ANativeTableIsOfTheGenerationOfTheChains) {
 }
 
 TEST(KernelAnswersTest, OnlyTheGenerationIsAskedForWhereNothingElseIs) {
-  const ScriptedKernel kernel(Script({kGeneration, {FromKernel(Generation(8))}}));
+  const ScriptedKernel kernel(Script({kGeneration, Says(Generation(8))}));
   const auto backend = Open();
   for (const uint32_t generation : {7U, 8U}) {
     const absl::StatusOr<Snapshot> snapshot = backend->Read({});
@@ -372,8 +328,7 @@ TEST(KernelAnswersTest, AnotherProcessCannotAnswerInTheKernelsPlace) {
 }
 
 TEST(KernelAnswersTest, AnotherProcessCannotRefuseABatch) {
-  const ScriptedKernel kernel(
-      Script({{FromProcess(Refusal(EPERM, 1))}, {FromKernel(Generation(8))}}));
+  const ScriptedKernel kernel(Script({{FromProcess(Refusal(EPERM, 1))}, Says(Generation(8))}));
   EXPECT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
 }
 
@@ -390,7 +345,7 @@ TEST(KernelAnswersTest, AnotherProcessCannotTellOfChanges) {
 TEST(KernelAnswersTest, AnEventThatIsTooBigTellsOfACommitAllTheSame) {
   const Bytes event = NftMessage(NFT_MSG_NEWGEN, 0, 0,
                                  Join({Attr(NFTA_GEN_ID, 9), Attr(NFTA_GEN_MAX, Zeros(300))}));
-  const ScriptedKernel kernel({FromKernel(event)});
+  const ScriptedKernel kernel(Says(event));
   const auto backend = Open();
   const auto monitor = backend->Watch(WatchMode::kEvents);
   ASSERT_THAT(monitor, IsOk());
@@ -405,32 +360,30 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
   struct Row {
     const char* name;
     std::vector<Frame> answer;
-    absl::StatusCode code = absl::StatusCode::kDataLoss;
+    Code code = Code::kDataLoss;
   };
   const Bytes whole = Generation(7);
   // Of a request that was given up on: its answer may still be in the queue.
   const Bytes old = Generation(6, 0xffff'fff0);
   const Row rows[] = {
-      {"an answer", {FromKernel(whole)}, absl::StatusCode::kOk},
-      {"behind an old one", {FromKernel(old), FromKernel(whole)}, absl::StatusCode::kOk},
-      {"behind one in the same datagram", {FromKernel(Join({old, whole}))}, absl::StatusCode::kOk},
-      {"followed by another", {FromKernel(Join({whole, Generation(8)}))}, absl::StatusCode::kOk},
-      {"after an interruption", {Fails(EINTR), FromKernel(whole)}, absl::StatusCode::kOk},
-      {"nothing", {}, absl::StatusCode::kDeadlineExceeded},
-      {"an old one only", {FromKernel(old)}, absl::StatusCode::kDeadlineExceeded},
-      {"cut off", {CutOff(whole)}},
-      {"to what was not asked", {FromKernel(Generation(7, 1))}},
-      {"with bytes behind it", {FromKernel(Join({whole, {1}}))}},
-      {"shorter than it says", {FromKernel(Bytes(whole.begin(), whole.end() - 4))}},
-      {"lost", {Fails(ENOBUFS), FromKernel(whole)}, absl::StatusCode::kResourceExhausted},
-      {"of another kind", {FromKernel(ChainMessage("7"))}},
-      {"refused", {FromKernel(Refusal(EPERM))}, absl::StatusCode::kPermissionDenied},
-      {"unknown to the kernel", {FromKernel(Refusal(EINVAL))}, absl::StatusCode::kUnavailable},
-      {"an error that is none", {FromKernel(Refusal(-5))}, absl::StatusCode::kUnknown},
-      {"an error that is too short",
-       {FromKernel(Message(NLMSG_ERROR, 0, 0, HostU32(0)))},
-       absl::StatusCode::kUnknown},
-      {"success and nothing else", {FromKernel(Refusal(0))}},
+      {"an answer", Says(whole), Code::kOk},
+      {"after an old one", Says(old, whole), Code::kOk},
+      {"after one in the same datagram", Says(Join({old, whole})), Code::kOk},
+      {"followed by another", Says(Join({whole, Generation(8)})), Code::kOk},
+      {"after an interruption", List(Fails(EINTR), FromKernel(whole)), Code::kOk},
+      {"nothing", {}, Code::kDeadlineExceeded},
+      {"an old one only", Says(old), Code::kDeadlineExceeded},
+      {"cut off", List(CutOff(whole))},
+      {"to what was not asked", Says(Generation(7, 1))},
+      {"with bytes after it", Says(Join({whole, {1}}))},
+      {"shorter than it says", Says(Bytes(whole.begin(), whole.end() - 4))},
+      {"lost", List(Fails(ENOBUFS), FromKernel(whole)), Code::kResourceExhausted},
+      {"of another kind", Says(ChainMessage("7"))},
+      {"refused", Says(Refusal(EPERM)), Code::kPermissionDenied},
+      {"unknown to the kernel", Says(Refusal(EINVAL)), Code::kUnavailable},
+      {"an error that is none", Says(Refusal(-5)), Code::kUnknown},
+      {"an error that is too short", Says(Message(NLMSG_ERROR, 0, 0, HostU32(0))), Code::kUnknown},
+      {"success and nothing else", Says(Refusal(0))},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -456,27 +409,23 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
   struct Row {
     const char* name;
     std::vector<std::vector<Frame>> answers;
-    absl::StatusCode code = absl::StatusCode::kAborted;
+    Code code = Code::kAborted;
   };
-  const std::vector<Frame> moved = {FromKernel(Generation(8))};
+  const std::vector<Frame> moved = Says(Generation(8));
   const Row rows[] = {
-      {"done", {{}, moved}, absl::StatusCode::kOk},
-      {"acknowledged", {{FromKernel(Refusal(0, 1))}, moved}, absl::StatusCode::kOk},
-      {"refused", {{FromKernel(Refusal(EPERM, 1))}}, absl::StatusCode::kPermissionDenied},
-      {"refused by what comes late",
-       {{FromKernel(Refusal(0, 1)), FromKernel(Refusal(EPERM, 2))}},
-       absl::StatusCode::kPermissionDenied},
-      {"not done, and no word of it", {{}, kGeneration}},
-      {"the answer lost, not done",
-       {{Fails(ENOBUFS)}, kGeneration},
-       absl::StatusCode::kResourceExhausted},
-      {"the answer lost, perhaps done", {{Fails(ENOBUFS)}, moved}},
-      {"the answer cut off, perhaps done", {{CutOff(Refusal(EPERM, 1))}, moved}},
-      {"the generation is reported at the third attempt",
-       {{}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, moved},
-       absl::StatusCode::kOk},
-      {"the generation is never told",
-       {{}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, moved}},
+      {"done", List(kNothing, moved), Code::kOk},
+      {"acknowledged", List(Says(Refusal(0, 1)), moved), Code::kOk},
+      {"refused", List(Says(Refusal(EPERM, 1))), Code::kPermissionDenied},
+      {"refused by what comes late", List(Says(Refusal(0, 1), Refusal(EPERM, 2))),
+       Code::kPermissionDenied},
+      {"not done, and no word of it", List(kNothing, kGeneration)},
+      {"the answer lost, not done", List(kLost, kGeneration), Code::kResourceExhausted},
+      {"the answer lost, perhaps done", List(kLost, moved)},
+      {"the answer cut off, perhaps done",
+       List(std::vector<Frame>{CutOff(Refusal(EPERM, 1))}, moved)},
+      {"the generation is reported at the third attempt", List(kNothing, kLost, kLost, moved),
+       Code::kOk},
+      {"the generation is never reported", List(kNothing, kLost, kLost, kLost, moved)},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -491,7 +440,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
     EXPECT_EQ(status.code(), row.code) << status;
     EXPECT_FALSE(absl::EndsWith(status.message(), ": ")) << status << ": without a reason";
     // What the fuzzers compare with.
-    EXPECT_EQ(kernel.refusals() > 0, row.code == absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(kernel.refusals() > 0, row.code == Code::kPermissionDenied);
     // What is not known to be our commit is another program's.
     const absl::StatusOr<RulesetChanges> changes = monitor->Drain();
     ASSERT_THAT(changes, IsOk());
@@ -501,7 +450,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
 
 // Or a late error of a batch would be taken for an answer to what is asked next.
 TEST(KernelAnswersTest, NoTwoMessagesHaveTheSameSequenceNumber) {
-  const ScriptedKernel kernel(Script({{}, {FromKernel(Generation(8))}}));
+  const ScriptedKernel kernel(Script({{}, Says(Generation(8))}));
   ASSERT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
   std::vector<uint32_t> sequences;
   for (const std::vector<uint8_t>& datagram : kernel.sent()) {
@@ -515,5 +464,203 @@ TEST(KernelAnswersTest, NoTwoMessagesHaveTheSameSequenceNumber) {
   EXPECT_EQ(std::set<uint32_t>(sequences.begin(), sequences.end()).size(), sequences.size());
 }
 
+// ---- surveys and lists of chains ----
+
+using Answers = std::vector<std::vector<Frame>>;
+
+const std::vector<Frame> kTables = Says(TableMessage(), Done());
+const std::vector<Frame> kNoRules = Says(Done());
+
+Bytes Chain(const std::vector<Bytes>& attributes) {
+  return NftMessage(NFT_MSG_NEWCHAIN, NLM_F_MULTI, 0, Join(attributes));
+}
+const Bytes kOfFilter = Attr(NFTA_CHAIN_TABLE, Text("filter"));
+const Bytes kNamed = Attr(NFTA_CHAIN_NAME, Text("C"));
+const Bytes kHook = Attr(NFTA_CHAIN_HOOK, Join({Attr(NFTA_HOOK_HOOKNUM, 1)}));
+
+std::vector<Frame> Dumped(const std::vector<Bytes>& messages) {
+  std::vector<Frame> frames;
+  for (const Bytes& message : messages) frames.push_back(FromKernel(message));
+  frames.push_back(FromKernel(Done()));
+  return frames;
+}
+
+absl::StatusOr<Survey> Surveyed(const Answers& answers) {
+  const ScriptedKernel kernel(Script(answers));
+  return Open()->TakeSurvey(nullptr);
+}
+
+TEST(NftSurveyAnswersTest, AMalformedMessageIsNoSurvey) {
+  const auto malformed = StatusIs(Code::kDataLoss);
+  const Bytes no_name = NftMessage(NFT_MSG_NEWTABLE, NLM_F_MULTI, 0, {});
+  EXPECT_THAT(Surveyed({kGeneration, Dumped({no_name}), kGeneration}), malformed);
+  for (const Bytes& chain : {Chain({kOfFilter}), Chain({kNamed}), Chain({})}) {
+    EXPECT_THAT(Surveyed({kGeneration, kTables, Dumped({chain}), kGeneration}), malformed);
+  }
+}
+
+TEST(NftSurveyAnswersTest, HasEveryTableWhateverItsFamily) {
+  const std::pair<uint8_t, std::string> families[] = {{NFPROTO_INET, "inet"},
+                                                      {NFPROTO_IPV4, "ip"},
+                                                      {NFPROTO_ARP, "arp"},
+                                                      {NFPROTO_NETDEV, "netdev"},
+                                                      {NFPROTO_BRIDGE, "bridge"},
+                                                      {NFPROTO_IPV6, "ip6"},
+                                                      {77, "77"}};
+  for (const auto& [number, name] : families) {
+    Bytes table = TableMessage();
+    table[16] = number;
+    const absl::StatusOr<Survey> survey =
+        Surveyed({kGeneration, Dumped({table}), kNoRules, kGeneration});
+    ASSERT_THAT(survey, IsOk()) << name;
+    EXPECT_EQ(survey->mode, "nft");
+    EXPECT_EQ(survey->generation, 7U);
+    ASSERT_THAT(survey->tables, SizeIs(1)) << name;
+    EXPECT_EQ(ToString(survey->tables.begin()->first), name + " filter");
+  }
+}
+
+TEST(NftSurveyAnswersTest, ALaterAnswerDoesNotExcuseAnError) {
+  const Bytes second = Chain({kOfFilter, Attr(NFTA_CHAIN_NAME, Text("D"))});
+  EXPECT_THAT(Surveyed({kGeneration, kTables, Dumped({Chain({kOfFilter, kNamed}), second}),
+                        Says(Refusal(EPERM)), kNoRules, kGeneration}),
+              StatusIs(Code::kPermissionDenied));
+}
+
+struct PolicyRow {
+  std::string name;
+  std::vector<Bytes> attributes;
+  bool base = false;
+  std::string policy = {};
+};
+
+TEST(NftSurveyAnswersTest, OnlyABaseChainHasAPolicy) {
+  const auto policy = [](uint32_t verdict) { return Attr(NFTA_CHAIN_POLICY, verdict); };
+  for (const PolicyRow& row : {
+           PolicyRow{"neither", {kOfFilter, kNamed}},
+           PolicyRow{"a policy alone", {kOfFilter, kNamed, policy(1)}},
+           PolicyRow{"a policy of dropping alone", {kOfFilter, kNamed, policy(0)}},
+           PolicyRow{"a hook alone", {kOfFilter, kNamed, kHook}, true},
+           PolicyRow{"accept", {kOfFilter, kNamed, kHook, policy(1)}, true, "ACCEPT"},
+           PolicyRow{"drop", {kOfFilter, kNamed, kHook, policy(0)}, true, "DROP"},
+           PolicyRow{"another", {kOfFilter, kNamed, kHook, policy(3)}, true},
+       }) {
+    const absl::StatusOr<Survey> survey =
+        Surveyed({kGeneration, kTables, Dumped({Chain(row.attributes)}), kNoRules, kGeneration});
+    ASSERT_THAT(survey, IsOk()) << row.name;
+    const SurveyChain* chain = survey->Find({"ip", "filter"}, "C");
+    ASSERT_NE(chain, nullptr) << row.name;
+    EXPECT_EQ(chain->base, row.base) << row.name;
+    EXPECT_EQ(chain->policy, row.policy) << row.name;
+  }
+}
+
+TEST(NftSurveyAnswersTest, AChangeMeanwhileIsReportedAsOne) {
+  const std::vector<Frame> later = Says(Generation(8));
+  EXPECT_THAT(Surveyed({kGeneration, kTables, kNoRules, later}),
+              StatusIs(Code::kAborted, "the ruleset changed while it was read"));
+  EXPECT_THAT(Surveyed({Says(Refusal(EPERM))}), StatusIs(Code::kPermissionDenied));
+}
+
+// ---- the list of chains ----
+
+absl::StatusOr<std::vector<ListedChain>> Listed(const Answers& answers) {
+  const ScriptedKernel kernel(Script(answers));
+  return ListNftChains(Family::kIPv4);
+}
+
+TEST(NftChainAnswersTest, AListThatWasTornIsReadAgainFromTheBeginning) {
+  const Bytes chain = Chain({kOfFilter, kNamed, kHook, Attr(NFTA_CHAIN_USE, 5)});
+  const std::vector<Frame> torn = Says(chain, Done(0, NLM_F_DUMP_INTR));
+  const auto chains = Listed({torn, Dumped({chain})});
+  ASSERT_THAT(chains, IsOk());
+  ASSERT_THAT(*chains, SizeIs(1));
+  EXPECT_EQ((*chains)[0].id.name, "C");
+  EXPECT_EQ((*chains)[0].use, 5U);
+  EXPECT_TRUE((*chains)[0].base);
+  const auto others = Listed({Dumped({Chain({kOfFilter, kNamed})})});
+  ASSERT_THAT(others, IsOk());
+  ASSERT_THAT(*others, SizeIs(1));
+  EXPECT_EQ((*others)[0].use, 0U);
+  EXPECT_FALSE((*others)[0].base);
+}
+
+TEST(NftChainAnswersTest, TheRestOfTheListIsNotReadAfterTheLastChain) {
+  const Bytes used = Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, 5)});
+  const Bytes unused = Chain({kOfFilter, kNamed});
+  // The kernel would refuse to go on.
+  const ScriptedKernel kernel(Script({{FromKernel(Join({unused, used, unused})), Fails(ENOBUFS)}}));
+  const auto chains =
+      ListNftChains(Family::kIPv4, [](const ListedChain& chain) { return chain.use > 0; });
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, SizeIs(2));
+}
+
+TEST(NftChainAnswersTest, WhatHasNoNameOrIsInNoTableOfOursIsLeftOut) {
+  const auto chains = Listed({Dumped({Chain({kOfFilter}), Chain({kNamed}),
+                                      Chain({Attr(NFTA_CHAIN_TABLE, Text("else")), kNamed}),
+                                      Chain({kOfFilter, kNamed})})});
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_THAT(*chains, SizeIs(1));
+}
+
+TEST(NftChainAnswersTest, AnErrorIsNoList) {
+  EXPECT_THAT(Listed({Says(Refusal(EPERM))}),
+              StatusIs(Code::kPermissionDenied, HasSubstr("listing the chains")));
+  EXPECT_THAT(Listed({{Fails(ENOBUFS)}}), Not(IsOk()));
+  WithFailingCall(
+      {.number = SYS_socket, .argument = 2, .value = NETLINK_NETFILTER, .error = EPROTONOSUPPORT},
+      [] { EXPECT_THAT(ListNftChains(Family::kIPv4).status(), Not(IsOk())); });
+}
+
+// ---- chains of the native table ----
+
+TEST(NftNativeAnswersTest, AChainThatIsMissingAltersTheTableAndAnErrorIsNoAnswer) {
+  const NativeTable table = {.family = Family::kIPv4,
+                             .name = "mine",
+                             .chains = {NativeChain{.name = "a"}, NativeChain{.name = "b"}}};
+  const std::vector<Frame> answer = {
+      FromKernel(NftMessage(NFT_MSG_NEWTABLE, 0, 0,
+                            Join({Attr(NFTA_TABLE_NAME, Text("mine")), Attr(NFTA_TABLE_FLAGS, 0),
+                                  Attr(NFTA_TABLE_USE, 2)})))};
+  const auto chain = [](const std::string& name) {
+    return Says(NftMessage(
+        NFT_MSG_NEWCHAIN, 0, 0,
+        Join(
+            {Attr(NFTA_CHAIN_TABLE, Text("mine")), Attr(NFTA_CHAIN_NAME, Text(name)),
+             Attr(NFTA_CHAIN_HOOK, Join({Attr(NFTA_HOOK_HOOKNUM, 0), Attr(NFTA_HOOK_PRIORITY, 0)})),
+             Attr(NFTA_CHAIN_POLICY, 1), Attr(NFTA_CHAIN_TYPE, Text("filter"))})));
+  };
+  const std::vector<Frame> missing = Says(Refusal(ENOENT));
+  const std::vector<Frame> refused = Says(Refusal(EPERM));
+  const std::vector<Frame> lost = {Fails(ENOBUFS)};
+  struct Row {
+    const char* name;
+    std::vector<Frame> first;
+    std::vector<Frame> second;
+    Code code = Code::kOk;
+    bool altered = false;
+  };
+  const Row rows[] = {
+      {"both there", chain("a"), chain("b")},
+      {"the first missing", missing, chain("b"), Code::kOk, true},
+      {"the second missing", chain("a"), missing, Code::kOk, true},
+      {"the first refused", refused, chain("b"), Code::kPermissionDenied},
+      {"the second refused", chain("a"), refused, Code::kPermissionDenied},
+      {"the first lost", lost, chain("b"), Code::kResourceExhausted},
+      {"the second lost", chain("a"), lost, Code::kResourceExhausted},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(
+        Script({kGeneration, answer, kNoRules, row.first, row.second, kGeneration}));
+    const absl::StatusOr<Snapshot> snapshot = Open()->Read({}, &table);
+    ASSERT_EQ(snapshot.status().code(), row.code) << snapshot.status();
+    if (!snapshot.ok()) continue;
+    ASSERT_TRUE(snapshot->native.has_value());
+    EXPECT_EQ(snapshot->native->altered, row.altered);
+  }
+}
+
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::kernel_answers_test

@@ -80,6 +80,12 @@ inline Frame Fails(int error_number) {
   return Comes(Arrival::kError, {static_cast<uint8_t>(error_number)});
 }
 
+// One answer of the kernel's: these messages, each in a datagram of its own.
+template <typename... Messages>
+std::vector<Frame> Says(const Messages&... messages) {
+  return {FromKernel(messages)...};
+}
+
 // What comes after each request, one after the other.
 inline std::vector<Frame> Script(const std::vector<std::vector<Frame>>& answers) {
   std::vector<Frame> script;

@@ -16,7 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/config.h"
@@ -32,6 +34,7 @@ namespace kipt::netlink::nft_monitor_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+using Code = absl::StatusCode;
 
 struct RecordRow {
   std::string name;
@@ -120,118 +123,93 @@ Bytes OurOwn(Bytes event) {
   return event;
 }
 
+class EventMonitorTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Monitor> Watch() {
+    auto monitor = socket_->Watch(kOwnPort);
+    EXPECT_THAT(monitor, IsOk());
+    return monitor.ok() ? *std::move(monitor) : nullptr;
+  }
+  std::unique_ptr<EventSocket> socket_ = *EventSocket::Open();
+};
+
 struct EventRow {
   std::string name;
   std::vector<Frame> frames;
   RulesetChanges changes;
 };
 
-TEST(EventMonitorTest, TellsWhoCommitted) {
+RulesetChanges OneBy(uint32_t pid, const std::string& command) {
+  return {.count = 1,
+          .writers = {{.generation = 8, .first_generation = 8, .pid = pid, .command = command}}};
+}
+
+TEST_F(EventMonitorTest, TellsWhoCommitted) {
   const Bytes nft = EventOf(8, 42, "nft");
-  const RulesetChange by_nft = {
-      .generation = 8, .first_generation = 8, .pid = 42, .command = "nft"};
+  const Bytes generation = Attr(NFTA_GEN_ID, 8);
+  const RulesetChanges unknown = {.count = 1, .others = 1};
+  RulesetChanges many = OneBy(42, "nft");
+  many.count = Receiver::kAtOnce + 1;
   const EventRow rows[] = {
       {"nothing", {}, {}},
-      {"a commit", {FromKernel(nft)}, {.count = 1, .writers = {by_nft}}},
-      {"our own", {FromKernel(OurOwn(nft))}, {}},
-      {"ours and another's in one datagram",
-       {FromKernel(Join({OurOwn(nft), nft}))},
-       {.count = 1, .writers = {by_nft}}},
-      {"no event of a commit", {FromKernel(ChainMessage("TEST"))}, {}},
-      {"without a writer", {FromKernel(Event(Attr(NFTA_GEN_ID, 8)))}, {.count = 1, .others = 1}},
-      {"without a generation",
-       {FromKernel(Event(Join({Attr(NFTA_GEN_PROC_PID, 42)})))},
-       {.count = 1, .others = 1}},
-      {"without a name",
-       {FromKernel(Event(Join({Attr(NFTA_GEN_ID, 8), Attr(NFTA_GEN_PROC_PID, 42)})))},
-       {.count = 1,
-        .writers = {{.generation = 8, .first_generation = 8, .pid = 42, .command = ""}}}},
-      {"without a process",
-       {FromKernel(Event(Join({Attr(NFTA_GEN_ID, 8), Attr(NFTA_GEN_PROC_NAME, Text("nft"))})))},
-       {.count = 1,
-        .writers = {{.generation = 8, .first_generation = 8, .pid = 0, .command = "nft"}}}},
-      {"more than one call receives",
-       std::vector<Frame>(Receiver::kAtOnce + 1, FromKernel(nft)),
-       {.count = Receiver::kAtOnce + 1, .writers = {by_nft}}},
+      {"a commit", Says(nft), OneBy(42, "nft")},
+      {"our own", Says(OurOwn(nft)), {}},
+      {"ours and another's in one datagram", Says(Join({OurOwn(nft), nft})), OneBy(42, "nft")},
+      {"no event of a commit", Says(ChainMessage("TEST")), {}},
+      {"without a writer", Says(Event(generation)), unknown},
+      {"without a generation", Says(Event(Attr(NFTA_GEN_PROC_PID, 42))), unknown},
+      {"without a name", Says(Event(Join({generation, Attr(NFTA_GEN_PROC_PID, 42)}))),
+       OneBy(42, "")},
+      {"without a process", Says(Event(Join({generation, Attr(NFTA_GEN_PROC_NAME, Text("nft"))}))),
+       OneBy(0, "nft")},
+      {"more than one call receives", std::vector<Frame>(Receiver::kAtOnce + 1, FromKernel(nft)),
+       many},
   };
   for (const EventRow& row : rows) {
     const ScriptedKernel kernel(row.frames);
-    const auto socket = EventSocket::Open();
-    ASSERT_THAT(socket, IsOk());
-    const auto monitor = (*socket)->Watch(kOwnPort);
-    ASSERT_THAT(monitor, IsOk());
-    const absl::StatusOr<RulesetChanges> changes = (*monitor)->Drain();
+    const absl::StatusOr<RulesetChanges> changes = Watch()->Drain();
     ASSERT_THAT(changes, IsOk()) << row.name;
     EXPECT_EQ(*changes, row.changes) << row.name;
   }
 }
 
-TEST(EventMonitorTest, StopsWhereTheQueueIsEmpty) {
-  const ScriptedKernel kernel({Fails(EAGAIN), FromKernel(EventOf(8, 42, "nft"))});
-  const auto socket = EventSocket::Open();
-  ASSERT_THAT(socket, IsOk());
-  const auto monitor = (*socket)->Watch(kOwnPort);
-  ASSERT_THAT(monitor, IsOk());
-  EXPECT_EQ((*monitor)->Drain().value().count, 0U);
-  EXPECT_EQ((*monitor)->Drain().value().count, 1U);
+TEST_F(EventMonitorTest, StopsWhereTheQueueIsEmptyAndAnErrorIsItsOwn) {
+  const ScriptedKernel kernel({Fails(ENOMEM), Fails(EAGAIN), FromKernel(EventOf(8, 42, "nft"))});
+  const auto monitor = Watch();
+  EXPECT_THAT(monitor->Drain().status(), StatusIs(Code::kResourceExhausted));
+  EXPECT_EQ(monitor->Drain().value().count, 0U);
+  EXPECT_EQ(monitor->Drain().value().count, 1U);
 }
 
-TEST(EventMonitorTest, AnErrorOfItsSocketIsItsOwn) {
-  const ScriptedKernel kernel({Fails(ENOMEM)});
-  const auto socket = EventSocket::Open();
-  ASSERT_THAT(socket, IsOk());
-  const auto monitor = (*socket)->Watch(kOwnPort);
-  ASSERT_THAT(monitor, IsOk());
-  EXPECT_THAT((*monitor)->Drain().status(), StatusIs(absl::StatusCode::kResourceExhausted));
-}
-
-TEST(EventMonitorTest, OnlyTheNewestHasTheSocket) {
-  const ScriptedKernel kernel({FromKernel(EventOf(8, 42, "nft"))});
-  const auto socket = EventSocket::Open();
-  ASSERT_THAT(socket, IsOk());
-  auto older = (*socket)->Watch(kOwnPort);
-  const auto newer = (*socket)->Watch(kOwnPort);
-  ASSERT_THAT(older, IsOk());
-  ASSERT_THAT(newer, IsOk());
-  EXPECT_THAT((*older)->Drain().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
-  older->reset();
-  EXPECT_EQ((*newer)->Drain().value().count, 1U);
-}
-
-TEST(EventMonitorTest, OneThatCouldNotBeReplacedDoesNotListenEither) {
-  const ScriptedKernel kernel({});
-  const auto socket = EventSocket::Open();
-  ASSERT_THAT(socket, IsOk());
-  const auto older = (*socket)->Watch(kOwnPort);
-  ASSERT_THAT(older, IsOk());
+TEST_F(EventMonitorTest, OnlyTheNewestHasTheSocket) {
+  const ScriptedKernel kernel(Says(EventOf(8, 42, "nft")));
+  auto older = Watch();
+  const auto newer = Watch();
+  EXPECT_THAT(older->Drain().status(), StatusIs(Code::kFailedPrecondition));
+  older.reset();
+  EXPECT_EQ(newer->Drain().value().count, 1U);
   WithFailingCall(Option(SO_ATTACH_FILTER),
-                  [&] { EXPECT_THAT((*socket)->Watch(kOwnPort).status(), Not(IsOk())); });
-  EXPECT_THAT((*older)->Drain().status(), StatusIs(absl::StatusCode::kFailedPrecondition));
+                  [&] { EXPECT_THAT(socket_->Watch(kOwnPort).status(), Not(IsOk())); });
+  EXPECT_THAT(newer->Drain().status(), StatusIs(Code::kFailedPrecondition)) << "nor has it then";
 }
 
 // A sanitizer maps such memory for itself.
 #if !defined(ABSL_HAVE_ADDRESS_SANITIZER) && !defined(ABSL_HAVE_THREAD_SANITIZER)
-TEST(EventMonitorTest, WithoutMemoryForEventsThereIsNone) {
-  const ScriptedKernel kernel({});
-  const auto socket = EventSocket::Open();
-  ASSERT_THAT(socket, IsOk());
+TEST_F(EventMonitorTest, WithoutMemoryForEventsThereIsNone) {
   WithFailingCall({.number = SYS_mmap, .argument = 1, .value = 16 * 256, .error = ENOMEM}, [&] {
-    EXPECT_THAT((*socket)->Watch(kOwnPort).status(),
-                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("receive buffer")));
+    EXPECT_THAT(socket_->Watch(kOwnPort).status(),
+                StatusIs(Code::kResourceExhausted, HasSubstr("receive buffer")));
   });
 }
 #endif
 
 // ---- calls that fail ----
 
-TEST(EventSocketTest, AnOptionThatIsRefusedIsAnError) {
+TEST_F(EventMonitorTest, AnOptionThatIsRefusedIsAnError) {
   for (const uint32_t option : {uint32_t{SO_ATTACH_FILTER}, uint32_t{NETLINK_NO_ENOBUFS},
                                 uint32_t{NETLINK_ADD_MEMBERSHIP}}) {
-    WithFailingCall(Option(option), [&] {
-      const auto socket = EventSocket::Open();
-      ASSERT_THAT(socket, IsOk());
-      EXPECT_THAT((*socket)->Watch(1).status(), Not(IsOk())) << option;
-    });
+    WithFailingCall(Option(option),
+                    [&] { EXPECT_THAT(socket_->Watch(1).status(), Not(IsOk())) << option; });
   }
 }
 
@@ -256,7 +234,7 @@ TEST(PollMonitorTest, ATimerThatFailsIsAnError) {
       {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
       [&] {
         EXPECT_THAT(NewPollMonitor(read, own),
-                    StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("making a timer")));
+                    StatusIs(Code::kResourceExhausted, HasSubstr("making a timer")));
       });
   WithFailingCall({.number = SYS_timerfd_settime, .argument = 1, .value = 0, .error = EINVAL},
                   [&] { EXPECT_THAT(NewPollMonitor(read, own).status(), Not(IsOk())); });

@@ -2,6 +2,8 @@
 //
 // What is known of a rule of nf_tables that no Rule has a place for.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+// After the C library's.
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
@@ -9,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/rows.h"
 
 namespace kipt::netlink::opaque_rule_test {
 namespace {
@@ -44,32 +46,25 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
   const Bytes log = XtTarget("LOG", 0, Join({{4, 0}, Zeros(30)}));
   const auto in = [](const std::string& name, uint32_t op = 0) { return Compare(Text(name), op); };
   const std::vector<OpaqueRow> rows = {
-      {"accept", {other, Verdict(NF_ACCEPT)}, "ACCEPT"},
-      {"drop", {other, Verdict(NF_DROP)}},
-      {"return", {other, Verdict(NFT_RETURN)}, "RETURN", true, {}, true},
-      {"return, then more", {Verdict(NFT_RETURN), log}, "RETURN", true, {}, true},
-      {"jump", {other, Verdict(NFT_JUMP, "C")}, "", false, {}, false, false, "C"},
-      {"mark", {other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))}, "MARK", false},
-      {"masquerade", {other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))}, "MASQUERADE"},
-      {"log", {other, log}, "LOG", false},
-      {"reject", {ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))}, "REJECT"},
-      {"counted by name", {nfacct, other, Verdict(NF_DROP)}, "DROP", true, {}, false, true},
-      {"an interface",
-       {Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)},
-       "DROP",
-       true,
-       {{"eth0", false}}},
-      {"not an interface",
-       {Meta(NFT_META_IIFNAME), in("eth0", 1), Verdict(NF_DROP)},
-       "DROP",
-       true,
-       {{"eth0", true}}},
+      {"accept", List(other, Verdict(NF_ACCEPT)), "ACCEPT"},
+      {"drop", List(other, Verdict(NF_DROP))},
+      {"return", List(other, Verdict(NFT_RETURN)), "RETURN", true, {}, true},
+      {"return, then more", List(Verdict(NFT_RETURN), log), "RETURN", true, {}, true},
+      {"jump", List(other, Verdict(NFT_JUMP, "C")), "", false, {}, false, false, "C"},
+      {"mark", List(other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))), "MARK", false},
+      {"masquerade", List(other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))), "MASQUERADE"},
+      {"log", List(other, log), "LOG", false},
+      {"reject", List(ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))), "REJECT"},
+      {"counted by name", List(nfacct, other, Verdict(NF_DROP)), "DROP", true, {}, false, true},
+      {"an interface", List(Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)), "DROP", true,
+       InterfaceMatch{"eth0", false}},
+      {"not an interface", List(Meta(NFT_META_IIFNAME), in("eth0", 1), Verdict(NF_DROP)), "DROP",
+       true, InterfaceMatch{"eth0", true}},
       {"two interfaces",
-       {Meta(NFT_META_IIFNAME), in("eth0"), Meta(NFT_META_IIFNAME), in("eth1"), Verdict(NF_DROP)},
-       "DROP",
-       true,
-       {{"eth0", false}}},
-      {"an output", {Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP)}},
+       List(Meta(NFT_META_IIFNAME), in("eth0"), Meta(NFT_META_IIFNAME), in("eth1"),
+            Verdict(NF_DROP)),
+       "DROP", true, InterfaceMatch{"eth0", false}},
+      {"an output", List(Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP))},
   };
   for (const OpaqueRow& row : rows) {
     const OpaqueRule opaque = Opaque(row.expressions);
@@ -91,17 +86,6 @@ TEST(OpaqueRuleTest, VerdictsThatLeaveThePacketHaveNothingToDoWithItsMark) {
     EXPECT_EQ(Opaque({XtMatch("u32", 0, {}), Verdict(code, "C")}).marks, Marks{}) << code;
   }
   EXPECT_NE(Opaque({XtMatch("u32", 0, {}), Verdict(NF_QUEUE)}).marks, Marks{});
-}
-
-TEST(OpaqueRuleTest, ProtocolsHaveTheNamesThatIptablesSavePrints) {
-  const std::vector<std::pair<uint8_t, std::string>> names = {
-      {6, "tcp"},  {17, "udp"}, {136, "udplite"}, {132, "sctp"},
-      {1, "icmp"}, {50, "esp"}, {51, "ah"},       {58, "ipv6-icmp"}};
-  for (const auto& [number, name] : names) {
-    const std::string text =
-        Opaque({Meta(NFT_META_L4PROTO), Compare({number}), Verdict(NF_ACCEPT)}).text;
-    EXPECT_TRUE(absl::StrContains(text, "-p " + name + " ")) << text;
-  }
 }
 
 TEST(OpaqueRuleTest, ATargetHasTheNameThatIptablesHas) {
@@ -131,72 +115,6 @@ TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
   EXPECT_EQ(marks.set, 34U);
   EXPECT_EQ(marks.cleared, 68U);
   EXPECT_EQ(marks.labels_set, ConnLabelSet().set(1).set(2));
-}
-
-// ---- Wire to Rule, of rules about labels of connections ----
-
-constexpr uint32_t kNotEqual = 1;
-
-struct Row {
-  std::string name;
-  std::vector<Bytes> expressions;
-  std::string text = {};  // of the Rule; empty where the rule must be opaque
-  Family family = Family::kIPv4;
-};
-
-TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
-  const Bytes drop = Verdict(0);
-  const Bytes count = CounterBytes();
-  const auto label = [](uint16_t number, uint16_t options) {
-    return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
-  };
-  const std::vector<Row> rows = {
-      {"tested", {label(0, 0), count, drop}, "-m connlabel --label \"0\" -j DROP"},
-      {"not",
-       {label(127, 1), count, drop},
-       "-m connlabel ! --label \"127\" -j DROP",
-       Family::kIPv6},
-      {"set, and nothing else", {label(114, 2), count}, "-m connlabel --label \"114\" --set"},
-      {"set without a counter", {label(1, 2)}, "-m connlabel --label \"1\" --set"},
-      {"set, and where that could be done a target",
-       {label(1, 2), count, Verdict(-3, "X")},
-       "-m connlabel --label \"1\" --set -j X",
-       Family::kIPv6},
-      {"set, and where it could not be done a target",
-       {label(1, 3), drop},
-       "-m connlabel ! --label \"1\" --set -j DROP"},
-      {"before the others",
-       {label(3, 0), XtMatch("comment", 0, XtCommentInfo("c")),
-        XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), drop},
-       "-m comment --comment c -m mark --mark 0x1/0x1 -m connlabel --label \"3\" -j DROP"},
-      {"no label of the kernel's", {label(128, 0), drop}},
-      {"an option that we do not know", {label(1, 4), drop}},
-      {"another revision", {XtMatch("connlabel", 1, XtConnLabelInfo(1, 0)), drop}},
-      {"half of it", {XtMatch("connlabel", 0, HostU16(1)), drop}},
-      {"two labels", {label(1, 0), label(1, 0), drop}},
-      {"set, and one that we do not know", {label(1, 2), XtMatch("statistic", 0, Zeros(24))}},
-      {"tested, and only counted", {label(1, 0), count}},
-      {"not, and only counted", {label(1, 1), count}},
-      {"set, and no more than \"continue\"", {label(1, 2), Verdict(-1)}},
-      {"behind the target", {drop, label(1, 2)}},
-      {"a target of that name", {XtTarget("connlabel", 0, XtConnLabelInfo(1, 2))}},
-      {"native, tested",
-       {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})), Mask(HostU32(2)),
-        Compare(HostU32(0), kNotEqual), drop}},
-      {"native, set",
-       {ExpressionBytes("immediate",
-                        Join({Attr(1, 1), Attr(2, Attr(1, Join({HostU32(2), Zeros(12)})))})),
-        ExpressionBytes("ct", Join({Attr(2, 13), Attr(4, 1)}))}},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(row.family, row.expressions));
-    ASSERT_TRUE(rule.ok()) << rule.status();
-    ASSERT_EQ(rule->rule() == nullptr, row.text.empty()) << ToString(row.family, *rule);
-    if (rule->rule() != nullptr) {
-      EXPECT_EQ(ToString(row.family, *rule->rule()), row.text);
-    }
-  }
 }
 
 }  // namespace

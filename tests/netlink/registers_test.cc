@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
+#include "tests/support/rows.h"
 
 namespace kipt::netlink::registers_test {
 namespace {
@@ -29,20 +30,6 @@ constexpr uint32_t kMark = 3;
 constexpr uint32_t kInName = 6;
 constexpr uint32_t kTrace = 12;
 
-Bytes Immediate(const Bytes& data, uint32_t to = 1) {
-  return ExpressionBytes("immediate", Join({Attr(1, to), Attr(2, Attr(1, data))}));
-}
-Bytes SetMeta(uint32_t key, uint32_t from = 1) {
-  return ExpressionBytes("meta", Join({Attr(2, key), Attr(3, from)}));
-}
-Bytes Flip(const Bytes& mask, const Bytes& flip) {
-  return ExpressionBytes("bitwise", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4),
-                                          Attr(4, Attr(1, mask)), Attr(5, Attr(1, flip))}));
-}
-Bytes Range(const Bytes& low, const Bytes& high) {
-  return ExpressionBytes(
-      "range", Join({Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, low)), Attr(4, Attr(1, high))}));
-}
 Bytes Source(uint32_t to = 1) { return Payload(1, 12, 4, to); }
 Bytes IsOne(uint32_t from = 1) { return Compare({1, 0, 0, 0}, 0, from); }
 
@@ -78,56 +65,47 @@ void ExpectShown(const std::vector<Row>& rows) {
 
 TEST(RegistersTest, ALoadThatNothingComparesStillEndsTheRuleForShortPackets) {
   ExpectShown({
-      {"a load", {Source(), Verdict(0)}, "[nft payload] -j DROP, decides"},
-      {"a load and nothing else", {Source()}, "[nft payload]"},
-      {"a mask of nothing", {Mask({1}, 3, 3)}, "[nft bitwise], always"},
-      {"bytes of the rule's own",
-       {Immediate({1, 2, 3, 4}), Verdict(0)},
+      {"a load", List(Source(), Verdict(0)), "[nft payload] -j DROP, decides"},
+      {"a load and nothing else", List(Source()), "[nft payload]"},
+      {"a mask of nothing", List(Mask({1}, 3, 3)), "[nft bitwise], always"},
+      {"bytes of the rule's own", List(Immediate({1, 2, 3, 4}), Verdict(0)),
        "[nft immediate] -j DROP, always, decides"},
-      {"overwritten",
-       {Source(), Payload(1, 16, 4), IsOne(), Verdict(0)},
+      {"overwritten", List(Source(), Payload(1, 16, 4), IsOne(), Verdict(0)),
        "-d 1.0.0.0/32 [nft payload] -j DROP, decides"},
-      {"partly overwritten",
-       {Payload(1, 8, 8, 8), Source(9), IsOne(9), Verdict(0)},
+      {"partly overwritten", List(Payload(1, 8, 8, 8), Source(9), IsOne(9), Verdict(0)),
        "-s 1.0.0.0/32 [nft payload] -j DROP, decides"},
-      {"next to each other",
-       {Source(8), Payload(1, 16, 4, 9), IsOne(8), IsOne(9), Verdict(0)},
+      {"next to each other", List(Source(8), Payload(1, 16, 4, 9), IsOne(8), IsOne(9), Verdict(0)),
        "-s 1.0.0.0/32 -d 1.0.0.0/32 -j DROP"},
       {"next to each other, backwards",
-       {Source(9), Payload(1, 16, 4, 8), IsOne(8), IsOne(9), Verdict(0)},
+       List(Source(9), Payload(1, 16, 4, 8), IsOne(8), IsOne(9), Verdict(0)),
        "-s 1.0.0.0/32 -d 1.0.0.0/32 -j DROP"},
       {"next to the mark",
-       {Meta(kMark, 8), Source(9), Compare(HostU32(1), 0, 8), IsOne(9), Verdict(1)},
+       List(Meta(kMark, 8), Source(9), Compare(HostU32(1), 0, 8), IsOne(9), Verdict(1)),
        "-s 1.0.0.0/32 -m mark --mark 0x1 -j ACCEPT, decides"},
       {"next to a name",
-       {Meta(kInName, 8), Source(12), Compare(Text("lo"), 0, 8), IsOne(12), Verdict(0)},
+       List(Meta(kInName, 8), Source(12), Compare(Text("lo"), 0, 8), IsOne(12), Verdict(0)),
        "-s 1.0.0.0/32 -i lo -j DROP, decides"},
-      {"in a register that does not exist",
-       {Source(24), Verdict(0)},
+      {"in a register that does not exist", List(Source(24), Verdict(0)),
        "[nft payload] -j DROP, decides"},
-      {"after the verdict", {Verdict(-3, "X"), Payload(1, 1, 1)}, "[nft payload] -j X, decides"},
-      {"nothing is masked",
-       {Verdict(-3, "X"), Mask({1}, 3, 3)},
+      {"after the verdict", List(Verdict(-3, "X"), Payload(1, 1, 1)),
+       "[nft payload] -j X, decides"},
+      {"nothing is masked", List(Verdict(-3, "X"), Mask({1}, 3, 3)),
        "[nft bitwise] -j X, always, decides"},
   });
 }
 
 TEST(RegistersTest, WhatIsComparedIsWhatWasLoaded) {
   ExpectShown({
-      {"two bytes of a mark",
-       {Meta(kMark), Compare({1, 0}), Verdict(0)},
+      {"two bytes of a mark", List(Meta(kMark), Compare({1, 0}), Verdict(0)),
        "[nft cmp] [nft meta] -j DROP, decides"},
-      {"bytes of the rule's own",
-       {Immediate({1, 0, 0, 0}), IsOne(), Verdict(0)},
+      {"bytes of the rule's own", List(Immediate({1, 0, 0, 0}), IsOne(), Verdict(0)),
        "[nft immediate] -j DROP, decides"},
-      {"a range of marks",
-       {Meta(kMark), Range(HostU32(1), HostU32(2)), Verdict(0)},
+      {"a range of marks", List(Meta(kMark), Range(HostU32(1), HostU32(2)), Verdict(0)),
        "[nft meta] -j DROP, decides"},
       {"a range of masked ports",
-       {Payload(2, 2, 2), Mask({0xff, 0}), Range({0, 1}, {0, 2}), Verdict(0)},
+       List(Payload(2, 2, 2), Mask({0xff, 0}), Range({0, 1}, {0, 2}), Verdict(0)),
        "[nft payload] -j DROP, decides"},
-      {"an order that is none",
-       {Source(), Compare({1, 0, 0, 0}, 6), Verdict(0)},
+      {"an order that is none", List(Source(), Compare({1, 0, 0, 0}, 6), Verdict(0)),
        "[nft payload] [nft cmp] -j DROP, decides"},
   });
 }
@@ -135,37 +113,27 @@ TEST(RegistersTest, WhatIsComparedIsWhatWasLoaded) {
 TEST(RegistersTest, WhatIsWrittenToAPacketIsReadOnlyWhereItIsKnown) {
   const Bytes one = HostU32(1);
   ExpectShown({
-      {"a mark",
-       {Immediate(one), SetMeta(kMark)},
+      {"a mark", List(Immediate(one), SetMeta(kMark)),
        "-j MARK --set-xmark 0x1/0xffffffff, always, decides"},
-      {"bits of the mark",
-       {Meta(kMark), Flip(HostU32(0xffff0000), one), SetMeta(kMark)},
+      {"bits of the mark", List(Meta(kMark), Flip(HostU32(0xffff0000), one), SetMeta(kMark)),
        "-j MARK --set-xmark 0x1/0xffff, always, decides"},
-      {"the mark itself", {Meta(kMark), SetMeta(kMark)}, "[nft meta] [nft meta], decides"},
-      {"a value of another length",
-       {Immediate({1, 0}), SetMeta(kMark)},
+      {"the mark itself", List(Meta(kMark), SetMeta(kMark)), "[nft meta] [nft meta], decides"},
+      {"a value of another length", List(Immediate({1, 0}), SetMeta(kMark)),
        "[nft immediate] [nft meta], always, decides"},
-      {"a masked value",
-       {Immediate(one), Mask(one), SetMeta(kMark)},
+      {"a masked value", List(Immediate(one), Mask(one), SetMeta(kMark)),
        "[nft immediate] [nft meta], always, decides"},
-      {"masked bytes of the packet",
-       {Source(), Mask({255, 255, 0, 0}), SetMeta(kMark)},
+      {"masked bytes of the packet", List(Source(), Mask({255, 255, 0, 0}), SetMeta(kMark)),
        "[nft payload] [nft meta], decides"},
-      {"another key",
-       {Immediate(one), SetMeta(kPriority)},
+      {"another key", List(Immediate(one), SetMeta(kPriority)),
        "[nft immediate] [nft meta], always, decides"},
-      {"tracing", {Immediate({1}), SetMeta(kTrace)}, "-j TRACE, always"},
-      {"tracing off",
-       {Immediate({0}), SetMeta(kTrace)},
+      {"tracing", List(Immediate({1}), SetMeta(kTrace)), "-j TRACE, always"},
+      {"tracing off", List(Immediate({0}), SetMeta(kTrace)),
        "[nft immediate] [nft meta], always, decides"},
-      {"tracing by four bytes",
-       {Immediate(one), SetMeta(kTrace)},
+      {"tracing by four bytes", List(Immediate(one), SetMeta(kTrace)),
        "[nft immediate] [nft meta], always, decides"},
-      {"tracing by a byte of the packet",
-       {Payload(1, 9, 1), SetMeta(kTrace)},
+      {"tracing by a byte of the packet", List(Payload(1, 9, 1), SetMeta(kTrace)),
        "[nft payload] [nft meta], decides"},
-      {"tracing by a masked byte",
-       {Immediate({1}), Mask({1}), SetMeta(kTrace)},
+      {"tracing by a masked byte", List(Immediate({1}), Mask({1}), SetMeta(kTrace)),
        "[nft immediate] [nft meta], always, decides"},
   });
 }
@@ -179,17 +147,17 @@ struct Whole {
 };
 
 const Whole kWhole[] = {
-    {"payload", {Attr(1, 1), Attr(2, 1), Attr(3, 12), Attr(4, 4)}, Meta(kMark)},
-    {"meta", {Attr(2, kMark), Attr(1, 1)}, Source()},
-    {"meta", {Attr(2, kMark), Attr(3, 1)}, Immediate(HostU32(1))},
+    {"payload", List(Attr(1, 1), Attr(2, 1), Attr(3, 12), Attr(4, 4)), Meta(kMark)},
+    {"meta", List(Attr(2, kMark), Attr(1, 1)), Source()},
+    {"meta", List(Attr(2, kMark), Attr(3, 1)), Immediate(HostU32(1))},
     {"bitwise",
-     {Attr(1, 1), Attr(2, 1), Attr(3, 4), Attr(4, Attr(1, HostU32(1))), Attr(5, Attr(1, Zeros(4)))},
+     List(Attr(1, 1), Attr(2, 1), Attr(3, 4), Attr(4, Attr(1, HostU32(1))),
+          Attr(5, Attr(1, Zeros(4)))),
      Meta(kMark)},
-    {"cmp", {Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, HostU32(1)))}, Meta(kMark)},
-    {"range",
-     {Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, {0, 1})), Attr(4, Attr(1, {0, 2}))},
+    {"cmp", List(Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, HostU32(1)))), Meta(kMark)},
+    {"range", List(Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, {0, 1})), Attr(4, Attr(1, {0, 2}))),
      Payload(2, 2, 2)},
-    {"immediate", {Attr(1, 1), Attr(2, Attr(1, {0, 1}))}, Source()},
+    {"immediate", List(Attr(1, 1), Attr(2, Attr(1, {0, 1}))), Source()},
 };
 
 TEST(RegistersTest, AnExpressionWithSomethingMissingOrTooMuchIsNamed) {
@@ -218,22 +186,18 @@ TEST(RegistersTest, AnExpressionWhoseLengthsDoNotFitIsNamed) {
   };
   ExpectShown({
       {"a mask that is shorter",
-       {Source(), bitwise(4, {255, 0}, Zeros(4)), IsOne(), Verdict(0)},
+       List(Source(), bitwise(4, {255, 0}, Zeros(4)), IsOne(), Verdict(0)),
        "[nft payload] [nft bitwise] [nft cmp] -j DROP, decides"},
       {"a flip that is shorter",
-       {Source(), bitwise(4, {255, 0, 0, 0}, Zeros(2)), IsOne(), Verdict(0)},
+       List(Source(), bitwise(4, {255, 0, 0, 0}, Zeros(2)), IsOne(), Verdict(0)),
        "[nft payload] [nft bitwise] [nft cmp] -j DROP, decides"},
-      {"a range without a low end",
-       {Payload(2, 2, 2), Range({}, {0, 2}), Verdict(0)},
+      {"a range without a low end", List(Payload(2, 2, 2), Range({}, {0, 2}), Verdict(0)),
        "[nft payload] [nft range] -j DROP, decides"},
-      {"a range without a high end",
-       {Payload(2, 2, 2), Range({0, 1}, {}), Verdict(0)},
+      {"a range without a high end", List(Payload(2, 2, 2), Range({0, 1}, {}), Verdict(0)),
        "[nft payload] [nft range] -j DROP, decides"},
-      {"no bytes of the rule's own",
-       {Immediate({}), Verdict(0)},
+      {"no bytes of the rule's own", List(Immediate({}), Verdict(0)),
        "[nft immediate] -j DROP, always, decides"},
-      {"bytes in the verdict's place",
-       {Immediate({1}, 0), Verdict(0)},
+      {"bytes in the verdict's place", List(Immediate({1}, 0), Verdict(0)),
        "[nft immediate] -j DROP, always, decides"},
   });
 }

@@ -14,7 +14,7 @@
 #include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
-namespace kipt::netlink {
+namespace kipt::netlink::rule_encode_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
@@ -116,37 +116,6 @@ TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
   }
 }
 
-// nft(8) loads no more bytes than a prefix has, and needs no mask then.
-TEST(EncodeDropTest, LoadsWholeBytesOfAPrefix) {
-  struct Row {
-    const char* prefix;
-    std::vector<Bytes> expressions;
-    bool negated = false;
-  };
-  const Bytes zeros = Zeros(16);
-  const Row rows[] = {
-      {"::/0", {Load(8, 16), MaskWith(zeros), CompareWith(zeros, 0)}},
-      {"fd00::/8", {Load(8, 1), CompareWith({0xfd}, 0)}},
-      {"fc00::/7",
-       {Load(8, 16), MaskWith(Join({{0xfe}, Zeros(15)})),
-        CompareWith(Join({{0xfc}, Zeros(15)}), 1)},
-       true},
-      {"::1/128", {Load(8, 16), CompareWith(Join({Zeros(15), {1}}), 0)}},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.prefix);
-    Requests messages(1);
-    nlmsghdr* message =
-        messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv6), 0);
-    const PrefixMatch source = {*ParsePrefix(Family::kIPv6, row.prefix), row.negated};
-    ASSERT_THAT(EncodeDrop({.family = Family::kIPv6}, "", {.source = source}, message), IsOk());
-    std::vector<Bytes> expressions = row.expressions;
-    expressions.insert(expressions.end(), {Counter(), Immediate(0)});
-    const auto bytes = Attributes::OfMessage(messages.bytes()).Bytes(4);
-    EXPECT_EQ(ToHex(Bytes(bytes->begin(), bytes->end())), ToHex(Join(expressions)));
-  }
-}
-
 TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   using namespace std::string_literals;
   struct Row {
@@ -199,45 +168,5 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
               IsOk());
 }
 
-TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {
-  const std::vector<Rule> rules = {
-      Rule{},
-      Rule{.comment = std::string(255, 'x'), .target = Return{}},
-      Rule{.source = PrefixMatch{}, .target = Drop{}},
-      Rule{.source = PrefixMatch{.prefix = {}, .negated = true}, .target = Drop{}},
-      Rule{.mark = MarkMatch{.value = 0xdeadbeef, .mask = 0xf0000000}, .target = Jump{"X"}},
-      Rule{.ct_state = CtStateMatch{0x1cf}, .target = SetMark{1, 0xffffffff}},
-      Rule{.comment = "\"quotes\" 'and' \\", .target = Masquerade{true}},
-      Rule{.conn_label = ConnLabelMatch{}, .target = Masquerade{true}},
-      Rule{.conn_label = ConnLabelMatch{.label = 127, .set = true, .negated = true}},
-      Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}},
-      Rule{.comment = "c",
-           .mark = MarkMatch{},
-           .conn_label = ConnLabelMatch{.set = true, .negated = true},
-           .target = NoTarget{}},
-  };
-  for (const ChainId& chain : {kFilter, kFilter6}) {
-    for (Rule rule : rules) {
-      for (int length = 0; length <= (chain.family == Family::kIPv4 ? 32 : 128); ++length) {
-        const char* address =
-            chain.family == Family::kIPv4 ? "172.219.187.221/" : "fedc:ba98::ffff/";
-        rule.destination =
-            PrefixMatch{*ParsePrefix(chain.family, std::string(address) + std::to_string(length)),
-                        length % 2 == 0};
-        Requests messages(1);
-        nlmsghdr* message =
-            messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
-        ASSERT_THAT(EncodeRule(chain, rule, message), IsOk());
-        mnl_attr_put_u64(message, NFTA_RULE_HANDLE, htobe64(99));
-        const absl::StatusOr<ObservedRule> decoded = DecodeRule(messages.bytes());
-        ASSERT_TRUE(decoded.ok()) << decoded.status();
-        EXPECT_EQ(decoded->handle, 99U);
-        ASSERT_NE(decoded->rule(), nullptr) << decoded->opaque()->text;
-        EXPECT_EQ(*decoded->rule(), rule);
-      }
-    }
-  }
-}
-
 }  // namespace
-}  // namespace kipt::netlink
+}  // namespace kipt::netlink::rule_encode_test

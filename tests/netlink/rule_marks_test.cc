@@ -13,6 +13,7 @@
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::netlink::rule_marks_test {
 namespace {
@@ -30,16 +31,9 @@ std::string Marks(const std::vector<Bytes>& expressions) {
 
 TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
   const Bytes mark = Meta(3);
-  const Bytes store = ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}));
-  const auto flip = [](uint32_t mask, uint32_t bits) {
-    return ExpressionBytes(
-        "bitwise", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4), Attr(4, Attr(1, HostU32(mask))),
-                         Attr(5, Attr(1, HostU32(bits)))}));
-  };
-  const auto immediate = [](const Bytes& data) {
-    return ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, data))}));
-  };
-  const Bytes connection = ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)}));
+  const Bytes store = SetMeta(3);
+  const auto flip = [](uint32_t mask, uint32_t bits) { return Flip(HostU32(mask), HostU32(bits)); };
+  const Bytes connection = Ct(3);
   const auto other = [](const std::string& name) { return ExpressionBytes(name, Attr(1, 1)); };
   struct MarkRow {
     std::string name;
@@ -47,63 +41,51 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
     std::string marks;
   };
   const std::vector<MarkRow> rows = {
-      {"none", {Verdict(1)}, "0 0"},
-      {"a test", {mark, Compare(HostU32(1))}, "ffffffff 0"},
-      {"a masked test", {mark, Mask(HostU32(0x8000)), Compare(HostU32(0))}, "8000 0"},
+      {"none", List(Verdict(1)), "0 0"},
+      {"a test", List(mark, Compare(HostU32(1))), "ffffffff 0"},
+      {"a masked test", List(mark, Mask(HostU32(0x8000)), Compare(HostU32(0))), "8000 0"},
       {"two tests",
-       {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), mark, Mask(HostU32(2)), Compare(HostU32(2))},
+       List(XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), mark, Mask(HostU32(2)), Compare(HostU32(2))),
        "3 0"},
-      {"a flipped test", {mark, flip(0xff, 1), Compare(HostU32(0))}, "ff 0"},
-      {"a load for nothing", {mark}, "ffffffff 0"},
-      {"a load for a set",
-       {mark, ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
-       "ffffffff 0"},
-      {"a value", {immediate(HostU32(0x4000)), store}, "0 4000 -ffffbfff"},
-      {"bits of the mark", {mark, flip(~0x4000U, 0x4000), store}, "0 4000"},
-      {"fewer bits of the mark", {mark, Mask(HostU32(0xff)), store}, "0 0 -ffffff00"},
-      {"the connection's mark", {connection, store}, "0 ffffffff -ffffffff"},
-      {"a bit of the connection's mark",
-       {connection, Mask(HostU32(0x80)), store},
+      {"a flipped test", List(mark, flip(0xff, 1), Compare(HostU32(0))), "ff 0"},
+      {"a load for nothing", List(mark), "ffffffff 0"},
+      {"a load for a set", List(mark, Lookup("s")), "ffffffff 0"},
+      {"a value", List(Immediate(HostU32(0x4000)), store), "0 4000 -ffffbfff"},
+      {"bits of the mark", List(mark, flip(~0x4000U, 0x4000), store), "0 4000"},
+      {"fewer bits of the mark", List(mark, Mask(HostU32(0xff)), store), "0 0 -ffffff00"},
+      {"the connection's mark", List(connection, store), "0 ffffffff -ffffffff"},
+      {"a bit of the connection's mark", List(connection, Mask(HostU32(0x80)), store),
        "0 80 -ffffffff"},
-      {"the same and a constant", {connection, flip(0x80, 0x4000), store}, "0 4080 -ffffbfff"},
-      {"the same in another register",
-       {mark, ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 2)})), Mask(HostU32(0xff)), store},
+      {"the same and a constant", List(connection, flip(0x80, 0x4000), store), "0 4080 -ffffbfff"},
+      {"the same in another register", List(mark, Ct(3, 2), Mask(HostU32(0xff)), store),
        "0 0 -ffffff00"},
-      {"the mark, saved",
-       {mark, Mask(HostU32(0x4000)), ExpressionBytes("ct", Join({Attr(2, 3), Attr(4, 1)}))},
-       "4000 0"},
-      {"an unknown value", {other("numgen"), store}, "0 ffffffff -ffffffff"},
+      {"the mark, saved", List(mark, Mask(HostU32(0x4000)), SetCt(3)), "4000 0"},
+      {"an unknown value", List(other("numgen"), store), "0 ffffffff -ffffffff"},
       {"a value made of the mark",
-       {mark, ExpressionBytes("byteorder", Join({Attr(1, 1), Attr(2, 1)})), store},
+       List(mark, ExpressionBytes("byteorder", Join({Attr(1, 1), Attr(2, 1)})), store),
        "ffffffff ffffffff"},
-      {"a value of another length", {immediate({1}), store}, "0 ffffffff"},
-      {"an xtables target", {XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0xc000))}, "0 4000 -8000"},
+      {"a value of another length", List(Immediate({1}), store), "0 ffffffff"},
+      {"an xtables target", List(XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0xc000))),
+       "0 4000 -8000"},
       {"two targets",
-       {XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))},
+       List(XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))),
        "0 3"},
-      {"an older target", {XtTarget("MARK", 1, XtSetMarkInfo(1, 1))}, "0 ffffffff"},
-      {"an unknown target", {XtTarget("BRANDNEW", 0, Zeros(8))}, "ffffffff ffffffff"},
-      {"an unknown match", {XtMatch("brandnew", 0, Zeros(8))}, "ffffffff 0"},
-      {"an unknown expression", {ExpressionBytes("brandnew", {})}, "ffffffff ffffffff"},
-      {"a broken expression", {Attr(1, FromHex("ffff"))}, "ffffffff ffffffff"},
-      {"a queue", {Verdict(3)}, "ffffffff ffffffff"},
-      {"a queue's number", {Verdict(0x50003)}, "ffffffff ffffffff"},
-      {"another value of the packet",
-       {immediate(HostU32(1)), ExpressionBytes("meta", Join({Attr(2, 2), Attr(3, 1)}))},
-       "0 0"},
-      {"a test, and a set of marks",
-       {mark, Mask(HostU32(1)), Compare(HostU32(1)),
-        ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
+      {"an older target", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "0 ffffffff"},
+      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "ffffffff ffffffff"},
+      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "ffffffff 0"},
+      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "ffffffff ffffffff"},
+      {"a broken expression", List(Attr(1, FromHex("ffff"))), "ffffffff ffffffff"},
+      {"a queue", List(Verdict(3)), "ffffffff ffffffff"},
+      {"a queue's number", List(Verdict(0x50003)), "ffffffff ffffffff"},
+      {"another value of the packet", List(Immediate(HostU32(1)), SetMeta(2)), "0 0"},
+      {"a test, and a set of marks", List(mark, Mask(HostU32(1)), Compare(HostU32(1)), Lookup("s")),
        "1 0"},
-      {"a mark and an address, for a set",
-       {Payload(1, 12, 4, 8), Meta(3, 9),
-        ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 8)}))},
+      {"a mark and an address, for a set", List(Payload(1, 12, 4, 8), Meta(3, 9), Lookup("s", 8)),
        "ffffffff 0"},
-      {"an object", {ExpressionBytes("objref", {})}, "0 0"},
+      {"an object", List(ExpressionBytes("objref", {})), "0 0"},
       {"a route by the mark",
-       {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))},
-       "ffffffff 0"},
-      {"a route", {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))}, "0 0"},
+       List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))), "ffffffff 0"},
+      {"a route", List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))), "0 0"},
   };
   for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
   // No later expression can read more of the mark than the mask has left.
@@ -153,6 +135,18 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
       {"SET 3 that maps", set(3, 0x100), "0 ffffffff"},
       {"SET 4", set(4, 0), "0 ffffffff"},
       {"SET 3 without its struct", XtTarget("SET", 3, {}), "0 ffffffff"},
+      {"mark", XtMatch("mark", 1, XtMarkInfo(1, 3, 0)), "3 0"},
+      {"mark 0", XtMatch("mark", 0, XtMarkInfo(1, 3, 0)), "ffffffff 0"},
+      {"half a mark", XtMatch("mark", 1, Zeros(4)), "ffffffff 0"},
+      {"connmark", XtMatch("connmark", 1, Zeros(16)), "0 0"},
+      {"a program", XtMatch("bpf", 1, {}), "ffffffff 0"},
+      {"MARK", XtTarget("MARK", 2, XtSetMarkInfo(5, 7)), "0 5 -2"},
+      {"CONNMARK 2 of an unknown mode", connmark(2, {0, 0, 3, 0}), "ffffffff ffffffff"},
+      {"CONNMARK 3", connmark(3, {0, 0, 0, 0}), "ffffffff ffffffff"},
+      {"TOS", XtTarget("TOS", 1, {}), "0 0"},
+      {"NFQUEUE", XtTarget("NFQUEUE", 3, {}), "ffffffff ffffffff"},
+      {"HMARK", XtTarget("HMARK", 0, {}), "0 ffffffff -ffffffff"},
+      {"the target of ebtables", XtTarget("mark", 0, {}), "ffffffff ffffffff"},
       {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})),
        "0 10 -ef"},
   };
@@ -177,44 +171,38 @@ std::string Labels(const std::vector<Bytes>& expressions) {
 
 TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
   const auto label = [](uint16_t number, uint16_t options) {
-    return XtMatch("connlabel", 0, Join({HostU16(number), HostU16(options)}));
+    return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
   };
-  // `ct ... set`: NFTA_CT_KEY is 2, NFTA_CT_SREG 4.
-  const auto ct_store = [](uint32_t key) {
-    return ExpressionBytes("ct", Join({Attr(2, key), Attr(4, 1)}));
-  };
-  const Bytes value = ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, Zeros(16)))}));
+  const Bytes value = Immediate(Zeros(16));
   struct LabelRow {
     std::string name;
     std::vector<Bytes> expressions;
     std::string labels;
   };
   const std::vector<LabelRow> rows = {
-      {"none", {Verdict(1)}, "none"},
-      {"a test", {label(114, 0), Verdict(0)}, "none"},
-      {"a label, in a rule of ours", {label(114, 2)}, "114"},
-      {"the first", {label(0, 2)}, "0"},
-      {"the last, negated", {label(127, 3)}, "127"},
-      {"beside somebody's match", {XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)}, "5"},
-      {"two", {label(5, 2), label(64, 2)}, "5 64"},
-      {"ct label set", {value, ct_store(13)}, "all"},
-      {"ct mark set", {value, ct_store(3)}, "none"},
-      {"ct, no key", {value, ExpressionBytes("ct", Attr(4, 1))}, "all"},
-      {"a test of nft's",
-       {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})), Compare(HostU32(1))},
-       "none"},
-      {"meta mark set ct mark",
-       {ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)})),
-        ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}))},
-       "none"},
-      {"a target without", {XtTarget("MARK", 1, XtSetMarkInfo(1, 1))}, "none"},
-      {"a queue's target", {XtTarget("NFQUEUE", 3, Zeros(8))}, "all"},
-      {"an unknown target", {XtTarget("BRANDNEW", 0, Zeros(8))}, "all"},
-      {"an unknown match", {XtMatch("brandnew", 0, Zeros(8))}, "all"},
-      {"an unknown expression", {ExpressionBytes("brandnew", {})}, "all"},
-      {"a broken expression", {Attr(1, FromHex("ffff"))}, "all"},
-      {"a queue", {Verdict(3)}, "all"},
-      {"an object", {ExpressionBytes("objref", {})}, "none"},
+      {"none", List(Verdict(1)), "none"},
+      {"a test", List(label(114, 0), Verdict(0)), "none"},
+      {"a label, in a rule of ours", List(label(114, 2)), "114"},
+      {"the first", List(label(0, 2)), "0"},
+      {"the last, negated", List(label(127, 3)), "127"},
+      {"a label beyond the last", List(label(128, 2)), "all"},
+      {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "all"},
+      {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "all"},
+      {"next to somebody's match", List(XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)), "5"},
+      {"two", List(label(5, 2), label(64, 2)), "5 64"},
+      {"ct label set", List(value, SetCt(13)), "all"},
+      {"ct mark set", List(value, SetCt(3)), "none"},
+      {"ct, no key", List(value, ExpressionBytes("ct", Attr(4, 1))), "all"},
+      {"a test of nft's", List(Ct(13), Compare(HostU32(1))), "none"},
+      {"meta mark set ct mark", List(Ct(3), SetMeta(3)), "none"},
+      {"a target without", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "none"},
+      {"a queue's target", List(XtTarget("NFQUEUE", 3, Zeros(8))), "all"},
+      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "all"},
+      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "all"},
+      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "all"},
+      {"a broken expression", List(Attr(1, FromHex("ffff"))), "all"},
+      {"a queue", List(Verdict(3)), "all"},
+      {"an object", List(ExpressionBytes("objref", {})), "none"},
   };
   for (const LabelRow& row : rows) EXPECT_EQ(Labels(row.expressions), row.labels) << row.name;
 }

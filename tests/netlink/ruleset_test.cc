@@ -11,7 +11,6 @@
 #include "netlink/survey.h"
 #include "netlink/transaction.h"
 #include "tests/support/matchers.h"
-#include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
@@ -28,28 +27,16 @@ OpaqueRule Opaque(bool unconditional, bool decides, bool terminal,
                     .terminal = terminal};
 }
 
-TEST(ConnectionStatesTest, EachHasItsName) {
-  const std::pair<uint16_t, std::string> states[] = {
-      {kCtInvalid, "INVALID"},         {kCtNew, "NEW"},   {kCtRelated, "RELATED"},
-      {kCtEstablished, "ESTABLISHED"}, {kCtSnat, "SNAT"}, {kCtDnat, "DNAT"},
-      {kCtUntracked, "UNTRACKED"}};
-  for (const auto& [bit, name] : states) {
-    EXPECT_EQ(ToString(Family::kIPv4, Rule{.ct_state = CtStateMatch{bit}, .target = Drop{}}),
-              "-m conntrack --ctstate " + name + " -j DROP");
-  }
-}
-
 TEST(TablesTest, AreFoundByTheirNames) {
   for (const Table table : kTables) EXPECT_EQ(FindTable(TableName(table)), table);
   EXPECT_EQ(FindTable("raw"), std::nullopt);
 }
 
-TEST(RulesetTest, NamesFamiliesAndTablesAsNftDoes) {
-  EXPECT_EQ(FamilyName(Family::kIPv4), "ip");
-  EXPECT_EQ(FamilyName(Family::kIPv6), "ip6");
-  EXPECT_EQ(ToString(ChainId{Family::kIPv6, Table::kMangle, "X"}), "ip6 mangle X");
-  EXPECT_EQ(ToString(ChainId{Family::kIPv4, Table::kNat, "X"}), "ip nat X");
-  EXPECT_EQ(ToString(ChainId{Family::kIPv4, Table::kFilter, "X"}), "ip filter X");
+// Which are, iptables says in NftProgramsTest.
+TEST(BaseChainsTest, AreNoOthers) {
+  EXPECT_EQ(FindBaseChain(Table::kFilter, "PREROUTING"), nullptr);
+  EXPECT_EQ(FindBaseChain(Table::kNat, "FORWARD"), nullptr);
+  EXPECT_EQ(FindBaseChain(Table::kFilter, "input"), nullptr);
 }
 
 TEST(PrefixTest, ParsesAndPrints) {
@@ -179,20 +166,6 @@ TEST(RuleTest, EndsAChainUnlessItJumpsMarksOrOnlySetsALabel) {
   }
 }
 
-TEST(RuleTest, HasALabelOfTheKernelsAndSomethingToDo) {
-  for (const uint8_t label : {uint8_t{0}, uint8_t{127}}) {
-    EXPECT_THAT(CheckConnLabel(Rule{.conn_label = ConnLabelMatch{.label = label, .set = true},
-                                    .target = NoTarget{}}),
-                IsOk());
-  }
-  EXPECT_THAT(CheckConnLabel(Rule{}), IsOk());
-  for (const Rule& rule :
-       {Rule{.conn_label = ConnLabelMatch{.label = 128}}, Rule{.target = NoTarget{}},
-        Rule{.conn_label = ConnLabelMatch{.negated = true}, .target = NoTarget{}}}) {
-    EXPECT_THAT(CheckConnLabel(rule), StatusIs(absl::StatusCode::kInvalidArgument));
-  }
-}
-
 TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   struct Row {
     std::string name;
@@ -231,33 +204,6 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   }
 }
 
-TEST(SnapshotTest, FindsOnlyWhatExists) {
-  const ChainId here{Family::kIPv4, Table::kFilter, "HERE"};
-  Snapshot snapshot;
-  snapshot.chains[here].hooked = true;
-  ASSERT_NE(snapshot.Find(here), nullptr);
-  EXPECT_TRUE(snapshot.Find(here)->hooked);
-  EXPECT_EQ(snapshot.Find(ChainId{Family::kIPv6, Table::kFilter, "HERE"}), nullptr);
-  EXPECT_EQ(snapshot.Find(ChainId{Family::kIPv4, Table::kNat, "HERE"}), nullptr);
-}
-
-TEST(SnapshotTest, PrintsABlockForEachFamilyAndTable) {
-  Snapshot snapshot;
-  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
-  snapshot.chains[input] = ObservedChain{
-      .hooked = true,
-      .rules = {{.handle = 1, .content = Rule{.target = Jump{"X"}}},
-                {.handle = 2, .content = OpaqueRule{.text = "[nft log]", .jump = {}}}}};
-  snapshot.chains[ChainId{Family::kIPv4, Table::kFilter, "X"}] = {};
-  snapshot.chains[ChainId{Family::kIPv6, Table::kFilter, "INPUT"}] = {};
-  snapshot.chains[ChainId{Family::kIPv4, Table::kMangle, "H"}] = {};
-  EXPECT_EQ(ToString(snapshot),
-            "# ip\n*mangle\n:H - [0:0]\nCOMMIT\n"
-            "# ip\n*filter\n:INPUT - [0:0]\n:X - [0:0]\n-A INPUT -j X\n-A INPUT [nft log]\nCOMMIT\n"
-            "# ip6\n*filter\n:INPUT - [0:0]\n# INPUT is not on its hook\nCOMMIT\n");
-  EXPECT_EQ(ToString(Snapshot{}), "");
-}
-
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
 const ChainId kNat{Family::kIPv4, Table::kNat, "N"};
@@ -277,18 +223,6 @@ TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
             "-D USER -m comment --comment \"x y\" -j DROP");
   EXPECT_EQ(ToString(Operation(DeleteChain{kUser})), "-X USER");
   EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
-}
-
-TEST(OperationTest, KnowsItsChain) {
-  EXPECT_EQ(ChainOf(CreateChain{kUser}), kUser);
-  EXPECT_EQ(ChainOf(AddRule{.chain = kNat, .rule = {}, .before = {}}), kNat);
-  EXPECT_EQ(ChainOf(DeleteRule{.chain = kUser6, .rule = {}}), kUser6);
-  EXPECT_EQ(ChainOf(DeleteChain{kUser}), kUser);
-  EXPECT_EQ(ChainOf(WakeTable{kInput}), kInput);
-  const ChainId native{Family::kIPv6, Table::kFilter, "mine"};
-  EXPECT_EQ(ChainOf(PutNativeTable{{.family = Family::kIPv6, .name = "mine", .chains = {}}}),
-            native);
-  EXPECT_EQ(ChainOf(DeleteNativeTable{.family = Family::kIPv6, .name = "mine"}), native);
 }
 
 TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
@@ -319,61 +253,7 @@ TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
             "-A N -j MASQUERADE --random-fully\n"
             "COMMIT\n");
   EXPECT_EQ(ToRestoreText(transaction, Family::kIPv6), "*filter\n:USER6 - [0:0]\nCOMMIT\n");
-}
-
-TEST(RestoreTextTest, KeepsTheOrderOfTables) {
-  const Transaction transaction{.operations = {DeleteChain{kNat}, DeleteChain{kUser}}};
-  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
-            "*nat\n-X N\nCOMMIT\n*filter\n-X USER\nCOMMIT\n");
-}
-
-TEST(RestoreTextTest, IsEmptyForAFamilyWithoutOperations) {
   EXPECT_EQ(ToRestoreText(Transaction{}, Family::kIPv4), "");
-  EXPECT_EQ(ToRestoreText(Transaction{.operations = {CreateChain{kUser}}}, Family::kIPv6), "");
-}
-
-TEST(SurveyTest, SpellsARuleByItsFamilyOrAsItWasSpelled) {
-  const SurveyRule six = {
-      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv6, "fd00::/64")},
-                       .target = Drop{}}}};
-  EXPECT_EQ(ToString(TableId{"ip6", "filter"}, six), "-s fd00::/64 -j DROP");
-  const SurveyRule four = {
-      {.content = Rule{.source = PrefixMatch{*ParsePrefix(Family::kIPv4, "10.0.0.0/8")},
-                       .target = Drop{}}}};
-  EXPECT_EQ(ToString(TableId{"ip", "filter"}, four), "-s 10.0.0.0/8 -j DROP");
-  SurveyRule other = {{.content = Rule{.comment = "c", .target = Jump{"X"}}}};
-  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), "-m comment --comment c -j X");
-  other.spelling = "-m comment --comment \"c\" -j X";
-  EXPECT_EQ(ToString(TableId{"ip", "filter"}, other), other.spelling);
-}
-
-TEST(SurveyTest, ReadsLikeIptablesSaveWithCounters) {
-  Survey survey;
-  survey.mode = "nft";
-  survey.tables[{"ip", "empty"}];
-  SurveyChain& input = survey.tables[{"ip", "filter"}]["INPUT"];
-  input.base = true;
-  input.policy = "DROP";
-  const SurveyRule rule = {
-      {.content = Rule{.target = Jump{"X"}}, .counters = {.packets = 7, .bytes = 420}}};
-  input.rules = {rule, {{.content = OpaqueRule()}}};
-  survey.tables[{"ip", "filter"}]["X"];
-  survey.tables[{"inet", "filter"}]["c"];
-  EXPECT_EQ(ToString(survey),
-            "# inet\n*filter\n:c - [0:0]\nCOMMIT\n"
-            "# ip\n*empty\nCOMMIT\n"
-            "# ip\n*filter\n:INPUT DROP [0:0]\n:X - [0:0]\n"
-            "[7:420] -A INPUT -j X\n[0:0] -A INPUT\nCOMMIT\n");
-}
-
-TEST(SurveyTest, FindsAChainOfItsTableOnly) {
-  Survey survey;
-  survey.tables[{"ip", "nat"}]["X"].base = true;
-  ASSERT_NE(survey.Find({"ip", "nat"}, "X"), nullptr);
-  EXPECT_TRUE(survey.Find({"ip", "nat"}, "X")->base);
-  EXPECT_EQ(survey.Find({"ip6", "nat"}, "X"), nullptr);
-  EXPECT_EQ(survey.Find({"ip", "nat"}, "Y"), nullptr);
-  EXPECT_EQ(ToString(TableId{"ip", "nat"}), "ip nat");
 }
 
 TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {

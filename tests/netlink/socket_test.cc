@@ -27,12 +27,14 @@
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink::socket_test {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+using Code = absl::StatusCode;
 
 std::unique_ptr<Socket> OpenSocket() {
   auto socket = Socket::Open();
@@ -128,24 +130,24 @@ TEST(SocketTest, SendsAgainAfterAnInterruptionAndOnceWithALargerBuffer) {
   struct Row {
     const char* name;
     std::vector<int> errors;
-    absl::StatusCode code = absl::StatusCode::kOk;
+    Code code = Code::kOk;
     bool refused = false;
   };
   const Row rows[] = {
       {"sent", {}},
-      {"interrupted", {EINTR, EINTR}},
-      {"too big", {EMSGSIZE}},
-      {"too big for any buffer", {EMSGSIZE, EMSGSIZE}, absl::StatusCode::kInvalidArgument},
-      {"not permitted", {EPERM}, absl::StatusCode::kPermissionDenied, true},
-      {"no access", {EACCES}, absl::StatusCode::kPermissionDenied, true},
-      {"no memory", {ENOMEM}, absl::StatusCode::kResourceExhausted},
+      {"interrupted", List(EINTR, EINTR)},
+      {"too big", List(EMSGSIZE)},
+      {"too big for any buffer", List(EMSGSIZE, EMSGSIZE), Code::kInvalidArgument},
+      {"not permitted", List(EPERM), Code::kPermissionDenied, true},
+      {"no access", List(EACCES), Code::kPermissionDenied, true},
+      {"no memory", List(ENOMEM), Code::kResourceExhausted},
   };
   for (const Row& row : rows) {
     const auto ask = [](Socket& socket) { return socket.Ask(Request(), [](const Reply&) {}); };
     const auto send = [](Socket& socket) { return socket.SendBatch(Request()).status(); };
     for (const std::function<absl::Status(Socket&)>& one :
          std::vector<std::function<absl::Status(Socket&)>>{ask, send}) {
-      ScriptedKernel kernel({FromKernel(Generation(7))});
+      ScriptedKernel kernel(Says(Generation(7)));
       kernel.FailSends(row.errors);
       const absl::Status status = one(*OpenSocket());
       EXPECT_EQ(status.code(), row.code) << row.name << ": " << status;
@@ -189,7 +191,7 @@ Bytes RefusedOf(uint32_t length, const Bytes& more) {
 }
 
 std::vector<BatchError> ErrorsOf(const Bytes& answer) {
-  const ScriptedKernel kernel({FromKernel(answer)});
+  const ScriptedKernel kernel(Says(answer));
   auto errors = OpenSocket()->SendBatch(Request());
   EXPECT_THAT(errors, IsOk());
   return errors.ok() ? *std::move(errors) : std::vector<BatchError>();
@@ -247,7 +249,7 @@ TEST(SocketTest, AnErrorNumberIsOneThatTheKernelHas) {
 TEST(SocketTest, AnErrorOfReceivingSaysSo) {
   const ScriptedKernel kernel({Fails(ENOMEM)});
   EXPECT_THAT(OpenSocket()->SendBatch(Request()),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("receiving over netlink")));
+              StatusIs(Code::kResourceExhausted, HasSubstr("receiving over netlink")));
 }
 
 // ---- replies ----
@@ -276,17 +278,16 @@ TEST(SocketTest, OnlyAnAnswerAndAnErrorAreReplies) {
     std::vector<int> types = {};
   };
   const Row rows[] = {
-      {"an acknowledgement", {FromKernel(Refusal(0))}},
-      {"an error", {FromKernel(Refusal(ENOENT))}, {ENOENT}},
-      {"the end of a dump", {FromKernel(Done())}},
-      {"the end of a dump that failed", {FromKernel(Done(ENOMEM))}, {ENOMEM}},
-      {"an end without a number", {FromKernel(Message(NLMSG_DONE, NLM_F_MULTI, 0, {}))}},
-      {"an end with a number that is no error", {FromKernel(Done(-5))}},
+      {"an acknowledgement", Says(Refusal(0))},
+      {"an error", Says(Refusal(ENOENT)), List(ENOENT)},
+      {"the end of a dump", Says(Done())},
+      {"the end of a dump that failed", Says(Done(ENOMEM)), List(ENOMEM)},
+      {"an end without a number", Says(Message(NLMSG_DONE, NLM_F_MULTI, 0, {}))},
+      {"an end with a number that is no error", Says(Done(-5))},
       {"the last of the control messages and the first of the others",
-       {FromKernel(Message(NLMSG_MIN_TYPE - 1, 0, 0, Zeros(4))),
-        FromKernel(Message(NLMSG_MIN_TYPE, 0, 0, Zeros(4)))},
+       Says(Message(NLMSG_MIN_TYPE - 1, 0, 0, Zeros(4)), Message(NLMSG_MIN_TYPE, 0, 0, Zeros(4))),
        {},
-       {NLMSG_MIN_TYPE}},
+       List(NLMSG_MIN_TYPE)},
   };
   for (const Row& row : rows) {
     std::vector<Frame> frames = {FromKernel(Refusal(EPERM)), Comes(Arrival::kNoMore)};

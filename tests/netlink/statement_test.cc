@@ -310,18 +310,5 @@ TEST(StatementTest, OfAnOpaqueRuleTheFirstConditionOfEachKindIsKnown) {
   EXPECT_EQ(opaque->known.target, Target(NoTarget{}));
 }
 
-TEST(StatementTest, NoPrefixIsLongerThanAnAddress) {
-  for (const Family family : kFamilies) {
-    const uint8_t most = family == Family::kIPv4 ? 32 : 128;
-    for (const uint8_t length : {most, static_cast<uint8_t>(most + 1)}) {
-      Requests messages(1);
-      nlmsghdr* message = messages.Begin(NftMessageType(NFT_MSG_NEWRULE), 0, 0);
-      const Rule rule = {.source = PrefixMatch{.prefix = {.length = length}}, .target = Drop{}};
-      EXPECT_EQ(EncodeRule({family, Table::kFilter, "C"}, rule, message).ok(), length == most)
-          << int{length};
-    }
-  }
-}
-
 }  // namespace
 }  // namespace kipt::netlink::statement_test

@@ -94,6 +94,37 @@ Bytes Compare(const Bytes& data, uint32_t op, uint32_t from) {
   return ExpressionBytes("cmp", Join({Attr(1, from), Attr(2, op), Attr(3, Attr(1, data))}));
 }
 
+Bytes Range(const Bytes& low, const Bytes& high, uint32_t op) {
+  return ExpressionBytes(
+      "range", Join({Attr(1, 1), Attr(2, op), Attr(3, Attr(1, low)), Attr(4, Attr(1, high))}));
+}
+
+Bytes Flip(const Bytes& mask, const Bytes& bits) {
+  return ExpressionBytes("bitwise",
+                         Join({Attr(1, 1), Attr(2, 1), Attr(3, static_cast<uint32_t>(mask.size())),
+                               Attr(4, Attr(1, mask)), Attr(5, Attr(1, bits))}));
+}
+
+Bytes Immediate(const Bytes& data, uint32_t to) {
+  return ExpressionBytes("immediate", Join({Attr(1, to), Attr(2, Attr(1, data))}));
+}
+
+Bytes SetMeta(uint32_t key, uint32_t from) {
+  return ExpressionBytes("meta", Join({Attr(2, key), Attr(3, from)}));
+}
+
+Bytes Ct(uint32_t key, uint32_t to) {
+  return ExpressionBytes("ct", Join({Attr(1, to), Attr(2, key)}));
+}
+
+Bytes SetCt(uint32_t key, uint32_t from) {
+  return ExpressionBytes("ct", Join({Attr(2, key), Attr(4, from)}));
+}
+
+Bytes Lookup(const std::string& set, uint32_t from) {
+  return ExpressionBytes("lookup", Join({Attr(1, Text(set)), Attr(2, from)}));
+}
+
 Bytes CounterBytes() {
   return ExpressionBytes("counter", Join({Attr(1, FromHex("0000000000000054")),
                                           Attr(2, FromHex("0000000000000001"))}));

@@ -35,6 +35,13 @@ Bytes Meta(uint32_t key, uint32_t to = 1);
 Bytes Mask(const Bytes& mask, uint32_t from = 1, uint32_t to = 1);
 Bytes MaskWithOp(const Bytes& mask, uint32_t op = 0);
 Bytes Compare(const Bytes& data, uint32_t op = 0, uint32_t from = 1);  // 0: equal, 1: not
+Bytes Range(const Bytes& low, const Bytes& high, uint32_t op = 0);
+Bytes Flip(const Bytes& mask, const Bytes& bits);  // the masked register with `bits` inverted
+Bytes Immediate(const Bytes& data, uint32_t to = 1);
+Bytes SetMeta(uint32_t key, uint32_t from = 1);
+Bytes Ct(uint32_t key, uint32_t to = 1);
+Bytes SetCt(uint32_t key, uint32_t from = 1);
+Bytes Lookup(const std::string& set, uint32_t from = 1);
 Bytes CounterBytes();
 Bytes Verdict(int32_t code, const std::string& chain = "");
 Bytes XtMatch(const std::string& name, uint32_t revision, const Bytes& info);

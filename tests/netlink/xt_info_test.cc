@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -18,31 +17,12 @@
 namespace kipt::netlink {
 namespace {
 
-using ::kipt::testing::Bytes;
-using ::kipt::testing::Join;
-using ::kipt::testing::ToHex;
-using ::kipt::testing::XtCommentInfo;
-using ::kipt::testing::XtConnLabelInfo;
-using ::kipt::testing::XtCtStateInfo;
-using ::kipt::testing::XtMarkInfo;
-using ::kipt::testing::XtMasqueradeInfo;
-using ::kipt::testing::XtMasqueradeInfo6;
-using ::kipt::testing::XtSetMarkInfo;
-using ::kipt::testing::Zeros;
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
 // Each encoder is called on a stack full of ones: padding that is not cleared shows.
 __attribute__((noinline)) void DirtyStack() {
   volatile char garbage[4096];
   for (volatile char& c : garbage) c = '\xff';
-}
-
-TEST(XtInfoTest, KnowsTheStatesThatIptablesNames) {
-  for (const uint16_t bit : std::vector<uint16_t>{0x1, 0x2, 0x4, 0x8, 0x40, 0x80, 0x100}) {
-    EXPECT_TRUE(IsKnownCtState(bit)) << bit;
-  }
-  for (const uint16_t states : std::vector<uint16_t>{0, 0x10, 0x20, 0x200, 0x8000, 0x11}) {
-    EXPECT_FALSE(IsKnownCtState(states)) << states;
-  }
 }
 
 TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
@@ -72,40 +52,6 @@ TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
   DirtyStack();
   EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv6, {.random_fully = true})),
             ToHex(XtMasqueradeInfo6(0x10)));
-}
-
-TEST(XtInfoTest, DecodesWhatItEncodes) {
-  EXPECT_EQ(DecodeXtComment(EncodeXtComment("two words")), "two words");
-  const MarkMatch mark{.value = 1, .mask = 3, .negated = true};
-  EXPECT_EQ(DecodeXtMark(EncodeXtMark(mark)), mark);
-  const CtStateMatch state{.states = kCtNew | kCtUntracked, .negated = false};
-  const auto decoded_state = DecodeXtCtState(3, EncodeXtCtState(state));
-  ASSERT_TRUE(decoded_state.has_value());
-  EXPECT_EQ(decoded_state->match, state);
-  EXPECT_FALSE(decoded_state->state_alias);
-  for (const int label : {0, 1, 114, kMostConnLabel}) {
-    for (const int options : {0, 1, 2, 3}) {
-      const ConnLabelMatch match{.label = static_cast<uint8_t>(label),
-                                 .set = (options & 1) != 0,
-                                 .negated = (options & 2) != 0};
-      EXPECT_EQ(DecodeXtConnLabel(EncodeXtConnLabel(match)), match) << label << " " << options;
-    }
-  }
-  const SetMark set{.value = 5, .mask = 6};
-  EXPECT_EQ(DecodeXtSetMark(EncodeXtSetMark(set)), set);
-  for (const Family family : kFamilies) {
-    for (const bool random : {false, true}) {
-      const Masquerade masquerade{.random_fully = random};
-      EXPECT_EQ(DecodeXtMasquerade(family, EncodeXtMasquerade(family, masquerade)), masquerade);
-    }
-  }
-}
-
-TEST(XtInfoTest, CutsAnEndlessComment) {
-  const std::string text(300, 'x');
-  const std::vector<uint8_t> info = EncodeXtComment(text);
-  EXPECT_EQ(info.size(), 256U);
-  EXPECT_EQ(DecodeXtComment(info), std::string(255, 'x'));
 }
 
 TEST(XtInfoTest, TakesGarbageInPadding) {
@@ -142,12 +88,11 @@ TEST(XtInfoTest, RefusesWhatSaysMoreThanARuleCan) {
 }
 
 TEST(XtInfoTest, ReadsTheStateOfEveryRevision) {
-  const Bytes head = Join({Zeros(146), kipt::testing::HostU16(1), kipt::testing::HostU16(1)});
+  const Bytes head = Join({Zeros(146), HostU16(1), HostU16(1)});
   const auto first = DecodeXtCtState(1, Join({head, {0x06, 0}}));
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->match, (CtStateMatch{.states = 0x06, .negated = true}));
-  const auto second =
-      DecodeXtCtState(2, Join({head, kipt::testing::HostU16(0x86), Zeros(2), Zeros(2)}));
+  const auto second = DecodeXtCtState(2, Join({head, HostU16(0x86), Zeros(2), Zeros(2)}));
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->match, (CtStateMatch{.states = 0x86, .negated = true}));
   const auto alias = DecodeXtCtState(3, XtCtStateInfo(0x2001, 0, 2));
@@ -161,7 +106,7 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
     for (size_t size = 0; size < 300; ++size) {
       Bytes bytes(size, 0);
       // What makes the content valid where it is long enough.
-      const Bytes one = kipt::testing::HostU16(1);
+      const Bytes one = HostU16(1);
       for (const ptrdiff_t at : {146, 150}) {
         if (size > 151) absl::c_copy(one, bytes.begin() + at);
       }

@@ -15,21 +15,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteNativeTable;
-using netlink::DeleteRule;
-using netlink::Jump;
-using netlink::Masquerade;
-using netlink::ObservedChain;
-using netlink::ObservedRule;
-using netlink::Operation;
-using netlink::PutNativeTable;
-using netlink::RuleHandle;
-using netlink::Snapshot;
-using netlink::Transaction;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr size_t kMaxName = 255;
 constexpr size_t kMaxComment = 255;

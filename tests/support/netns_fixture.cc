@@ -14,6 +14,11 @@ void NetnsTest::SetUp() {
   ASSERT_TRUE(status.ok()) << status;
 }
 
+void PrivateRunTest::SetUp() {
+  NetnsTest::SetUp();
+  if (!HasFatalFailure()) private_run_.emplace();
+}
+
 Netns NewNetns() {
   absl::StatusOr<Netns> netns = Netns::Create();
   if (netns.ok()) return *std::move(netns);

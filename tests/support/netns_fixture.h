@@ -7,10 +7,12 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/support/netns.h"
+#include "tests/support/private_run.h"
 
 namespace kipt::testing {
 
@@ -29,6 +31,15 @@ void MustRun(const std::vector<std::string>& argv, const std::string& input = ""
 class NetnsTest : public ::testing::Test {
  protected:
   void SetUp() override;
+};
+
+// With a /run of its own, too.
+class PrivateRunTest : public NetnsTest {
+ protected:
+  void SetUp() override;
+
+ private:
+  std::optional<PrivateRun> private_run_;
 };
 
 }  // namespace kipt::testing

@@ -116,46 +116,29 @@ inline Observed Made(const agent::PolicyInput& input, const agent::RuleSupport& 
 
 // Somebody else's rules.
 inline netlink::OpaqueRule ForeignAccept() {
-  return {.text = "-p tcp -j ACCEPT",
-          .jump = {},
-          .unconditional = false,
-          .decides = true,
-          .terminal = true};
+  return {.text = "-p tcp -j ACCEPT", .jump = {}, .terminal = true};
 }
 inline netlink::OpaqueRule ForeignAcceptAll() {
-  return {
-      .text = "-j ACCEPT", .jump = {}, .unconditional = true, .decides = true, .terminal = true};
+  return {.text = "-j ACCEPT", .jump = {}, .unconditional = true, .terminal = true};
 }
 // Of kube-proxy's IPVS mode, since 1.19 above its masquerade rules.
 inline netlink::OpaqueRule HairpinMasquerade() {
   return {.text = "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE",
           .jump = {},
-          .unconditional = false,
-          .decides = true,
           .terminal = true,
           .target = "MASQUERADE",
           .set = "KUBE-LOOP-BACK",
           .set_directions = "dst,dst,src"};
 }
 inline netlink::OpaqueRule ForeignLog() {
-  return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false, .terminal = false};
+  return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false};
 }
-inline netlink::Rule BareReturn() {
-  netlink::Rule rule;
-  rule.target = netlink::Return{};
-  return rule;
-}
+inline netlink::Rule BareReturn() { return {.target = netlink::Return{}}; }
 inline netlink::Rule BareDrop(std::string comment = "") {
-  netlink::Rule rule;
-  rule.comment = std::move(comment);
-  rule.target = netlink::Drop{};
-  return rule;
+  return {.comment = std::move(comment), .target = netlink::Drop{}};
 }
 inline netlink::Rule JumpTo(std::string chain, std::string comment = "") {
-  netlink::Rule rule;
-  rule.comment = std::move(comment);
-  rule.target = netlink::Jump{std::move(chain)};
-  return rule;
+  return {.comment = std::move(comment), .target = netlink::Jump{std::move(chain)}};
 }
 
 }  // namespace kipt::testing

@@ -17,13 +17,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Family;
-using netlink::Operation;
-using netlink::Rule;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr int kEndpoints = 3;
 constexpr size_t kOperationsAtOnce = 4000;
