@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The chains of ConnLabelMarking and three generations of iptables, as nft and as legacy: each
-// lists and checks what the agent made, what each writes is in place for the agent, and so is what
-// one saves and another restores.
+// lists and checks what the agent made, and what one saves and another restores is in place for the
+// agent.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -70,18 +70,12 @@ class ConnLabelGenerationsTest
   }
   static Iptables Theirs(IpFamily family) { return Of(std::get<0>(GetParam()), family); }
 
-  static ProgramResult AgentDoes(const std::string& command, bool labels) {
-    const auto word = [](bool value) { return value ? "true" : "false"; };
-    return Agent({command, absl::StrCat("--iptables-mode=", NameOf(Mode())),
-                  absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=",
-                               word(std::get<2>(GetParam())), ",ConnLabelMarking=", word(labels))});
-  }
-  static void SyncLabels(bool labels = true) {
-    const ProgramResult result = AgentDoes("sync", labels);
-    EXPECT_EQ(result.exit_code, kExitOk) << result;
-  }
-  static void ExpectInPlace() {
-    const ProgramResult result = AgentDoes("plan", /*labels=*/true);
+  // `sync` or `plan` with the gate on must end with 0.
+  static void ExpectWell(const std::string& command) {
+    const ProgramResult result =
+        Agent({command, absl::StrCat("--iptables-mode=", NameOf(Mode())),
+               absl::StrCat("--feature-gates=ConnLabelMarking=true,IPTablesOwnershipCleanup=",
+                            std::get<2>(GetParam()) ? "true" : "false")});
     EXPECT_EQ(result.exit_code, kExitOk) << result;
   }
 
@@ -106,7 +100,7 @@ class ConnLabelGenerationsTest
 };
 
 TEST_P(ConnLabelGenerationsTest, ListsAndChecksEachRuleThatWeMade) {
-  SyncLabels();
+  ExpectWell("sync");
   for (const IpFamily family : kBothFamilies) {
     const Iptables theirs = Theirs(family);
     for (const LabelRule& rule : kLabelRules) {
@@ -127,55 +121,8 @@ TEST_P(ConnLabelGenerationsTest, ListsAndChecksEachRuleThatWeMade) {
   }
 }
 
-// Of no use for -C and -D: libxt_connlabel.c says userspacesize = offsetof(..., bit), which is 0,
-// so iptables compares nothing of the match. The agent compares all of it.
-TEST_P(ConnLabelGenerationsTest, TakesEveryLabelForEveryOtherAndWeDoNot) {
-  SyncLabels();
-  const Iptables theirs = Theirs(IpFamily::kIpv4);
-  const std::vector<std::string> another = {"KUBELET-MARK-MASQ", "-m", "connlabel", "--label", "7"};
-  for (const char* command : {"-C", "-D"}) {
-    std::vector<std::string> words = {"-t", "nat", command};
-    words.insert(words.end(), another.begin(), another.end());
-    const ProgramResult found = Run(theirs, words);
-    EXPECT_EQ(found.exit_code, 0) << command << found;
-  }
-  EXPECT_THAT(Listed(theirs, kLabelRules[0]), IsEmpty()) << "it deleted label 114 for label 7";
-  std::vector<std::string> add = {"-t", "nat", "-A"};
-  add.insert(add.end(), another.begin(), another.end());
-  add.emplace_back("--set");
-  EXPECT_EQ(Run(theirs, add).exit_code, 0);
-  EXPECT_EQ(AgentDoes("plan", /*labels=*/true).exit_code, kExitDifferences);
-  SyncLabels();
-  EXPECT_THAT(Listed(theirs, kLabelRules[0]),
-              ElementsAre("-A KUBELET-MARK-MASQ -m connlabel --label \"114\" --set"));
-}
-
-TEST_P(ConnLabelGenerationsTest, WritesWhatWeTakeForInPlace) {
-  SyncLabels(/*labels=*/false);
-  for (const IpFamily family : kBothFamilies) {
-    const Iptables theirs = Theirs(family);
-    for (const LabelRule& rule : kLabelRules) {
-      if (!IsOurChain(rule)) continue;
-      const ProgramResult made = Run(theirs, {"-t", rule.table, "-N", rule.chain});
-      EXPECT_EQ(made.exit_code, 0) << made;
-    }
-    for (const LabelRule& rule : kLabelRules) {
-      std::vector<std::string> insert = {"-t", rule.table, "-I", rule.chain};
-      insert.insert(insert.end(), rule.words.begin(), rule.words.end());
-      const ProgramResult added = Run(theirs, insert);
-      EXPECT_EQ(added.exit_code, 0) << added;
-    }
-  }
-  ExpectInPlace();
-  for (const IpFamily family : kBothFamilies) {
-    const std::vector<std::string> without = {"-t", "nat", "-F", "KUBELET-MARK-MASQ"};
-    EXPECT_EQ(Run(Theirs(family), without).exit_code, 0);
-  }
-  EXPECT_EQ(AgentDoes("plan", /*labels=*/true).exit_code, kExitDifferences);
-}
-
 TEST_P(ConnLabelGenerationsTest, SavesWhatEachRestoresAndWeTakeForInPlace) {
-  SyncLabels();
+  ExpectWell("sync");
   std::vector<std::string> saved;
   for (const IpFamily family : kBothFamilies) {
     std::string text;
@@ -197,7 +144,7 @@ TEST_P(ConnLabelGenerationsTest, SavesWhatEachRestoresAndWeTakeForInPlace) {
           Of(other, family).Replace(saved[family == IpFamily::kIpv4 ? 0 : 1]);
       EXPECT_EQ(restored.exit_code, 0) << restored;
     }
-    ExpectInPlace();
+    ExpectWell("plan");
   }
 }
 
