@@ -144,11 +144,6 @@ TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
   EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
 }
 
-TEST_F(DetectTest, ANodeOfKubeletsNftIsNft) {
-  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_27GateOn, {family});
-  Detect("nft", kExitOk);
-}
-
 TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_19, {family});
   const Json json = Detect("nft", kExitOk);
@@ -202,22 +197,12 @@ struct OtherModeRow {
 const OtherModeRow kOtherModeRows[] = {
     {"a hint", List("-t mangle -N KUBE-IPTABLES-HINT"), true},
     {"a canary", List("-t mangle -N KUBE-KUBELET-CANARY"), true},
-    {"one canary of three", List("-t nat -N KUBE-KUBELET-CANARY"), true},
     {"the drop-mark rule of kubelet",
      List("-N KUBE-FIREWALL",
           "-A KUBE-FIREWALL -m comment --comment 'kubernetes firewall for dropping marked packets' "
           "-m mark --mark 0x8000/0x8000 -j DROP"),
      true},
-    {"the drop mark, another bit",
-     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x100"), true},
-    {"the martian rule without kube-proxy",
-     List("-N KUBE-FIREWALL",
-          "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
-          "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"),
-     true},
     {"a hint, and one in the program's mode", List("-t mangle -N KUBE-IPTABLES-HINT"), true,
-     List("-t mangle -N KUBE-IPTABLES-HINT")},
-    {"a canary, and the hint in the program's mode", List("-t mangle -N KUBE-KUBELET-CANARY"), true,
      List("-t mangle -N KUBE-IPTABLES-HINT")},
     {"kube-proxy 1.27",
      List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-MASQ",
@@ -225,12 +210,6 @@ const OtherModeRow kOtherModeRows[] = {
           "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
           "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
           "-I INPUT -j KUBE-FIREWALL")},
-    {"kube-proxy in IPVS mode",
-     List("-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
-          "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP")},
-    {"what kube-proxy --cleanup leaves",
-     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000")},
-    {"rules of other programs", List("-t nat -N DOCKER", "-A FORWARD -j ACCEPT")},
 };
 
 // A host whose programs are of `variant`: links, and programs that must not be run.
@@ -299,30 +278,6 @@ TEST_F(DetectTest, KubeletInAnotherModeThanTheHostsProgramIsUnknownForEveryComma
     }
     EXPECT_FALSE(std::filesystem::exists(host.Path("was-run")));
   }
-}
-
-TEST_F(DetectTest, OffTouchesNothingWhateverTheNodeUses) {
-  KubeletWith("legacy");
-  KubeletWith("nft");
-  const std::string before = TablesAndModules();
-  EXPECT_EQ(Agent({"sync", "--make-iptables-util-chains=false"}).exit_code, kExitOk);
-  EXPECT_EQ(TablesAndModules(), before);
-}
-
-// /proc/net is the main thread's; /proc/thread-self/net is ours.
-TEST_F(DetectTest, ANamespaceIsLookedAtFromOutside) {
-  const Netns there = NewNetns();
-  const std::string netns = absl::StrCat("--netns=", there.Path());
-  {
-    const InNetns in(there);
-    KubeletWith("legacy");
-  }
-  const std::string here = TablesAndModules();
-  const ProgramResult result = Agent({"detect", netns});
-  EXPECT_EQ(result.exit_code, kExitOk) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: legacy\n"), HasSubstr("ip6: legacy\n")));
-  EXPECT_EQ(TablesAndModules(), here);
-  Detect("none", kExitOk);
 }
 
 TEST_F(DetectTest, AThreadInAnotherNamespaceThanItsProcessSeesItsOwn) {

@@ -75,26 +75,6 @@ TEST_P(IptablesGenerationsTest, ReadsOurRulesAsItsOwn) {
   }
 }
 
-TEST_P(IptablesGenerationsTest, FindsEachOfKubeletsRulesAfterOurs) {
-  Sync(Legacy());
-  for (const IpFamily family : kBothFamilies) {
-    for (const KubeletStep& step : KubeletSequence(KubeletForm::k1_27GateOff, family)) {
-      if (step.rule.empty()) continue;
-      const ProgramResult result = Theirs(family).Run(CheckArguments(step));
-      EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
-    }
-    EXPECT_EQ(Kubelet(KubeletForm::k1_27GateOff, Theirs(family)).rules_added, 0);
-    EXPECT_THAT(SavedRules::Of({family}).DoubledRules(), IsEmpty());
-  }
-}
-
-TEST_P(IptablesGenerationsTest, ReadsOurCleanupModeAsItsOwn) {
-  Sync({.ownership_cleanup = true});
-  for (const IpFamily family : kBothFamilies) {
-    EXPECT_EQ(Kubelet(KubeletForm::k1_27GateOn, Theirs(family)).rules_added, 0);
-  }
-}
-
 // iptables-legacy of the other generation, by -S: its save would want a /proc in the chroot.
 TEST_P(IptablesGenerationsTest, ReadsOurRulesInLegacyTablesAsThisMachinesDoes) {
   AgentSettings settings = Legacy();
@@ -123,26 +103,6 @@ TEST_P(IptablesGenerationsTest, WroteWhatWeReadAsDone) {
   }
 }
 
-TEST_P(IptablesGenerationsTest, WroteAnOldKubeletsRulesAndWeDoubleNothing) {
-  for (const KubeletForm form : {KubeletForm::k1_17, KubeletForm::k1_24}) {
-    const Netns netns = NewNetns();
-    const Netns fresh = NewNetns();
-    for (const IpFamily family : kBothFamilies) {
-      SavedRules expected;
-      {
-        const InNetns in(fresh);
-        Sync(Legacy());
-        expected = SavedRules::Of({family});
-      }
-      const InNetns in(netns);
-      Kubelet(form, Theirs(family));
-      Sync(Legacy());
-      EXPECT_EQ(SavedRules::Of({family}), expected);
-      ExpectNothingPlanned(Legacy());
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Releases, IptablesGenerationsTest, ::testing::ValuesIn(kGenerations),
                          [](const auto& row) { return std::string(row.param.name); });
 
@@ -151,19 +111,9 @@ class OldReaderTest : public AgentTest {
   static constexpr char kDropAll[] =
       "-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" "
       "-j DROP";
-  static constexpr char kReturnAll[] = "-A KUBE-POSTROUTING -j RETURN";
   const Iptables old_{IpFamily::kIpv4, ChrootDir("bullseye")};
   const Iptables own_{IpFamily::kIpv4};
 };
-
-// Why the agent writes the old form of the mark match: 1.8.9 and later write a form that 1.8.7
-// reads as no match at all, without a word.
-TEST_F(OldReaderTest, RulesThat189WroteAreReadWrongBy187) {
-  Kubelet(KubeletForm::k1_27GateOff, own_);
-  const SavedRules read = SavedRules::Parse(old_.Save().out);
-  EXPECT_THAT(read.Rules("filter", "KUBE-FIREWALL"), Contains(kDropAll));
-  EXPECT_THAT(read.Rules("nat", "KUBE-POSTROUTING"), Contains(kReturnAll));
-}
 
 // kubernetes #112477: a container's older iptables saves and restores the host's rules.
 TEST_F(OldReaderTest, WhatItsSaveAndRestoreDestroyedIsRepaired) {
@@ -256,14 +206,6 @@ TEST_P(SavedByNftTest, CopiesOfOurRulesAreReplaced) {
       EXPECT_EQ(after[i], expected[i]) << "written by " << (ours ? "this agent" : "kubelet");
     }
   }
-}
-
-TEST_P(SavedByNftTest, TheWrongMartianRuleIsReplacedInCleanupModeToo) {
-  LoadCopies(/*ours=*/false);
-  const AgentSettings cleanup = {.ownership_cleanup = true};
-  Agent("sync", cleanup);
-  EXPECT_THAT(Firewall().out, HasSubstr("! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"));
-  EXPECT_EQ(Firewall().exit_code, 0) << "nothing native is left";
 }
 
 TEST_P(SavedByNftTest, CopiesThatKubeProxyKeepsStayAndOneFindingNamesTheCause) {
