@@ -23,7 +23,7 @@ enum class By {
 
 struct Claimant {
   const char* name;
-  // Commands; or a file, and one more in the sub-folder of the network "pods".
+  // Commands; or a file.
   std::vector<std::string> does;
   // Of kubelet's nat: what it keeps, and why.
   Kept keeps = {};
@@ -36,10 +36,6 @@ Kept Masquerade(const std::string& why) {
 }
 Kept Drop(const std::string& why) {
   return {{"ip nat KUBE-MARK-DROP", {why}}, {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}};
-}
-Kept Both(Kept a, const Kept& b) {
-  a.insert(b.begin(), b.end());
-  return a;
 }
 // Its IPv6 namesake is claimed, too.
 Kept OfBothFamilies(const Kept& kept) {
@@ -67,8 +63,6 @@ const Claimant kClaimants[] = {
      Masquerade("foreignJump")},
     {"AForeignJumpToTheDropMark",
      List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -g KUBE-MARK-DROP"), Drop("foreignJump")},
-    {"ABaseChainThatJumpsToTheMasqueradeMark",
-     List("-t nat -A PREROUTING -p tcp -j KUBE-MARK-MASQ"), Masquerade("foreignJump")},
     {"AnotherJumpToPostrouting",
      List("-t nat -A POSTROUTING -o eth9 -j KUBE-POSTROUTING"),
      {{"ip nat KUBE-POSTROUTING", {"foreignJump"}}}},
@@ -86,19 +80,6 @@ const Claimant kClaimants[] = {
           "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"),
      {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
      By::kOther},
-    {"AJumpOfTheOtherModeToItsOwnMasqueradeMark",
-     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
-          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
-     By::kOther},
-    {"AMarkingChainOfTheOtherModeThatNobodyJumpsTo",
-     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"),
-     {},
-     By::kOther},
-    {"ARuleThatSetsTheDropBitInTheMasqueradeMark",
-     List("-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x8000",
-          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
-     Both(Masquerade("foreignJump"), {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}})},
     {"ARuleOfNftablesThatSetsTheMasqueradeBit",
      List("add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"),
      {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
@@ -111,12 +92,6 @@ const Claimant kClaimants[] = {
      By::kNft},
     {"ACniConfigurationThatNamesTheChain", List(kConflist), OfBothFamilies(Masquerade("cniConfig")),
      By::kCni},
-    {"ACniConfigurationInTheNetworksOwnSubFolder",
-     List(R"({"cniVersion": "1.1.0", "name": "pods"})",
-          R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})"),
-     OfBothFamilies(Masquerade("cniConfig")), By::kCni},
-    {"ACniConfigurationThatCannotBeUnderstood", List("{"),
-     OfBothFamilies(Both(Masquerade("cniConfig"), Drop("cniConfig"))), By::kCni},
     {"WhatKubeProxysCleanupLeft",
      List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
           "-t filter -N KUBE-PROXY-CANARY"),
@@ -126,8 +101,6 @@ const Claimant kClaimants[] = {
       {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
     {"ARuleThatSetsAnotherBit",
      List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000")},
-    {"ARuleThatClearsTheBits",
-     List("-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff")},
 };
 
 class RetireClaimsTest : public RetireTest,
@@ -138,7 +111,6 @@ class RetireClaimsTest : public RetireTest,
   void Claim(const Claimant& claimant) {
     if (claimant.by == By::kCni) {
       tree().Write("net.d/10-net.conflist", claimant.does[0]);
-      if (claimant.does.size() > 1) tree().Write("net.d/pods/20-portmap.conf", claimant.does[1]);
       return;
     }
     for (const std::string& command : claimant.does) {
@@ -220,10 +192,6 @@ const User kUsers[] = {
      List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
      {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
       {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
-    {"AForeignGotoToDrop",
-     List("-t nat -A PREROUTING -s 10.0.0.0/8 -g KUBELET-MARK-DROP"),
-     {{"ip nat KUBELET-MARK-DROP", {"foreignJump"}},
-      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
     {"AForeignRuleInTheChain",
      List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
      {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
@@ -233,15 +201,11 @@ const User kUsers[] = {
      {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
     {"ARuleThatSetsAnotherLabel",
      List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set")},
-    {"ARuleThatTestsTheLabel",
-     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT")},
     {"ARuleOfNftablesThatMaySetAnyLabel",
      List("nft add table ip mine", "nft add chain ip mine c",
           "nft add rule ip mine c ct label set 3"),
      {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
       {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"ARuleThatSetsMarks", List("-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff")},
-    {"KubeProxysChains", List("-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES")},
     {"ACniConfigurationThatNamesTheChain",
      List(),
      {{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
@@ -319,30 +283,6 @@ INSTANTIATE_TEST_SUITE_P(All, RetireLabelsTest,
                            return absl::StrCat(std::get<0>(row.param).name,
                                                TestNameOf(std::get<1>(row.param)));
                          });
-
-class RetireLabelsByHandTest : public RetireTest,
-                               public ::testing::WithParamInterface<IptablesMode> {};
-
-TEST_P(RetireLabelsByHandTest, TakesAllOfThemInBothFamiliesAndLegacyModeToo) {
-  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(GetParam()));
-  const std::string legacy = "IPTablesOwnershipCleanup=false";
-  const ProgramResult made = Agent({"sync", mode, absl::StrCat(kGateOn, ",", legacy),
-                                    "--iptables-masquerade-label=0", "--iptables-drop-label=127"});
-  ASSERT_EQ(made.exit_code, kExitOk) << made;
-  const std::string gates = absl::StrCat("--feature-gates=", legacy);
-  const Retired retired = RunRetire(GetParam(), {"--yes", gates});
-  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_THAT(retired.kept, IsEmpty());
-  EXPECT_EQ(retired.changes, 2 * 12);
-  for (const IpFamily family : kBothFamilies) {
-    EXPECT_THAT(LabelLines({.family = family, .mode = GetParam()}), IsEmpty());
-  }
-  const ProgramResult left = Agent({"plan", mode, gates});
-  EXPECT_EQ(left.exit_code, kExitOk) << left;
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, RetireLabelsByHandTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

@@ -130,26 +130,5 @@ const Moment kMoments[] = {
 INSTANTIATE_TEST_SUITE_P(Moments, RetireRaceTest, ::testing::ValuesIn(kMoments),
                          [](const auto& row) { return std::string(row.param.name); });
 
-class RetireHiddenJumpTest : public RetireTest {};
-
-// No rule that anybody lists names the chain: the kernel alone knows.
-TEST_F(RetireHiddenJumpTest, WhatAVerdictMapJumpsToStaysWithAllThatActsOnIt) {
-  LeaveResidue(IptablesMode::kNft);
-  SyncAndKeep(IptablesMode::kNft);
-  Output({"nft", "add rule ip nat POSTROUTING tcp dport vmap { 80 : jump KUBE-MARK-MASQ }"});
-  for (int run = 0; run < 2; ++run) {
-    const Retired retired = SyncAndRetire(IptablesMode::kNft);
-    EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-    EXPECT_EQ(retired.kept, (Kept{{"ip nat KUBE-MARK-MASQ", {"foreignJump"}},
-                                  {"ip nat KUBE-POSTROUTING", {"markedPackets"}}}));
-    EXPECT_THAT(retired.result.out, HasSubstr("the kernel reports that it is in use"));
-    EXPECT_EQ(retired.all_changes > 0, run == 0);
-  }
-  const std::string nat = Output({"nft", "list", "table", "ip", "nat"});
-  EXPECT_THAT(nat, HasSubstr("chain KUBE-POSTROUTING"));
-  EXPECT_THAT(nat, HasSubstr("jump KUBE-MARK-MASQ"));
-  EXPECT_THAT(nat, Not(HasSubstr("KUBE-MARK-DROP")));
-}
-
 }  // namespace
 }  // namespace kipt::testing

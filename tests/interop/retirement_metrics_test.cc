@@ -104,28 +104,6 @@ TEST_P(RetirementMetricsTest, TheLogSaysWhyADaemonInAContainerRetiresNothing) {
   EXPECT_EQ(Metric(kRetired), 0);
 }
 
-TEST_P(RetirementMetricsTest, WhoHasGoneClaimsNothingFromTheNextStartOn) {
-  StartWith("retire");
-  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
-  Change({"-t", "nat", "-F", "THIRD-PARTY"});
-  StartWith("retire");
-  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
-  EXPECT_EQ(Retired("ip", "nat", "KUBE-MARK-MASQ"), 2);
-  EXPECT_EQ(Retired("ip", "nat", "KUBE-POSTROUTING"), 4);
-  EXPECT_EQ(Retired("ip", "nat", "POSTROUTING"), 1);
-  EXPECT_EQ(Metric(kRetired), 7);
-  EXPECT_EQ(Metric(kReferences), 0);
-  EXPECT_EQ(Metric(kClaims), 6) << "the canaries";
-}
-
-TEST_P(RetirementMetricsTest, NothingIsRetiredAndNobodyAskedByDefault) {
-  StartWith("keep");
-  EXPECT_EQ(Metric(kRetired), 0);
-  EXPECT_EQ(Metric(kClaims), 0);
-  EXPECT_EQ(Metric(kReferences), 0);
-  EXPECT_EQ(Metric(kStale, "family=\"ip\""), 6);
-}
-
 INSTANTIATE_TEST_SUITE_P(IptablesModes, RetirementMetricsTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
