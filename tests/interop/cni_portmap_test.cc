@@ -268,19 +268,6 @@ TEST_P(CniPortmapTest, ItsConfigurationAloneKeepsTheChainWhenAllPodsAreGone) {
   EXPECT_FALSE(Stands("KUBE-MARK-MASQ")) << "nobody asks for it any more";
 }
 
-TEST_P(CniPortmapTest, OnAFreshNodeTheConfigurationAloneTellsThatTheNextAddWillFail) {
-  StartWithGate(/*cleanup=*/true);
-  const json findings = Findings(/*cleanup=*/true);
-  ASSERT_EQ(findings.size(), 1) << findings;
-  ExpectCniFinding(FindingOf(findings, "CniConfig"),
-                   "there is no nat/KUBE-MARK-MASQ: its next ADD will fail");
-  const ProgramResult added = Portmap("ADD", Pod(1, NewNetns()));
-  EXPECT_EQ(added.exit_code, 1) << added;
-  const json error = json::parse(added.out, nullptr, /*allow_exceptions=*/false);
-  EXPECT_THAT(error["msg"].get<std::string>(),
-              AllOf(HasSubstr("unable to setup DNAT"), HasSubstr("KUBE-MARK-MASQ")));
-}
-
 INSTANTIATE_TEST_SUITE_P(IptablesModes, CniPortmapTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 

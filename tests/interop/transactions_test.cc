@@ -70,13 +70,6 @@ TEST_F(TransactionsTest, LookingChangesNothing) {
   }
 }
 
-TEST_F(TransactionsTest, TakingOverFromAnOldKubeletIsOne) {
-  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_17, {family});
-  Changes();
-  Sync({.ownership_cleanup = false});
-  EXPECT_THAT(Changes(), SizeIs(1));
-}
-
 TEST_F(TransactionsTest, KubeletNeedsManyForWhatWeDoInOne) {
   Kubelet(KubeletForm::k1_27GateOff, {IpFamily::kIpv4});
   EXPECT_GT(Changes().size(), 10U);
