@@ -74,22 +74,6 @@ TEST(SyscallFilterTest, HoldsInThreadsThatWereThereAndThatCome) {
   }
 }
 
-TEST(SyscallFilterTest, LetsOnlyTheOneVariantMakeProcesses) {
-  if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
-    return;
-  }
-  const auto make_a_process = [](bool may_run_programs) -> std::string {
-    if (std::string wrong = Installed(may_run_programs); !wrong.empty()) return wrong;
-    const pid_t child = fork();
-    if (child == 0) _exit(0);
-    if (child < 0) return absl::StrCat("fork: errno ", errno);
-    return waitpid(child, nullptr, 0) == child ? "made" : "made and lost";
-  };
-  EXPECT_EQ(InChild([&] { return make_a_process(true); }), "made");
-  EXPECT_EQ(InChild([&] { return make_a_process(false); }), absl::StrCat("fork: errno ", EPERM));
-}
-
 // What the agent, its libraries and the C library call, whatever the machine. All arguments are -1,
 // which is no address, no descriptor, no process and no option: none of them does anything.
 constexpr char kNeeded[] =

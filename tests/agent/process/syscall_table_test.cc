@@ -256,14 +256,6 @@ TEST_P(SyscallTableTest, HasNoRuleForCallsThatTheMachineDoesNotHave) {
   }
 }
 
-TEST_P(SyscallTableTest, Lets32BitProgramsAskForTheirUsers) {
-  if (!GetParam().bits32) return;
-  for (const char* name : {"getresuid32", "getresgid32", "getgroups32"}) {
-    EXPECT_EQ(Ends(name, {0, 0, 0}), kRefused) << name;
-    EXPECT_EQ(Ends(name, {0, 0, 0}, true), kAllowed) << name;
-  }
-}
-
 // What the C library of that machine calls for what the agent does. The names of 32-bit machines
 // and those that a machine has only under another name are the point.
 TEST_P(SyscallTableTest, LetsTheCLibrarysCallsThrough) {
