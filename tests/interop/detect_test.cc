@@ -29,10 +29,10 @@ class DetectTest : public AgentTest {
   static void Shell(const std::string& script) { MustRun({"/bin/sh", "-ec", script}); }
 
   // kubelet's commands for the hint and its canaries, by one of the two iptables.
-  static void KubeletWith(const std::string& variant, bool hint = true) {
+  static void KubeletWith(const std::string& variant) {
     for (const char* const program : {"iptables", "ip6tables"}) {
       const std::string command = absl::StrCat("/usr/sbin/", program, "-", variant);
-      if (hint) MustRun({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
+      MustRun({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
       for (const char* const table : kIptablesTables) {
         MustRun({command, "-w", "5", "-N", "KUBE-KUBELET-CANARY", "-t", table});
       }
@@ -83,25 +83,6 @@ class DetectTest : public AgentTest {
     }
     return parsed;
   }
-
-  // plan and status name the chain in the mode that is not managed, and change nothing.
-  static void ExpectInOtherMode(const std::string& other, const std::string& chain,
-                                const std::vector<std::string>& flags = {}) {
-    const std::string before = TablesAndModules();
-    for (std::vector<std::string> arguments :
-         std::vector<std::vector<std::string>>{{"plan", "--all"}, {"status"}}) {
-      arguments.insert(arguments.end(), flags.begin(), flags.end());
-      const ProgramResult text = Agent(arguments);
-      EXPECT_THAT(text.out, AllOf(HasSubstr("other iptables mode, " + other),
-                                  HasSubstr(absl::StrCat("  . ", chain, "\n"))))
-          << text;
-      arguments.push_back("--output=json");
-      const Json json = Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false);
-      EXPECT_EQ(json["otherMode"]["iptablesMode"], other);
-      EXPECT_FALSE(json["otherMode"]["chains"].empty());
-    }
-    EXPECT_EQ(TablesAndModules(), before);
-  }
 };
 
 TEST_F(DetectTest, AFreshNodeIsNoneAndGetsNft) {
@@ -151,11 +132,6 @@ TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   EXPECT_EQ(json["families"][0]["evidence"][3]["says"], "nft");
 }
 
-TEST_F(DetectTest, AnOldKubeletsLegacyIsKnownByItsCanary) {
-  KubeletWith("legacy", /*hint=*/false);
-  Detect("legacy", kExitOk);
-}
-
 TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   KubeletWith("legacy");
   KubeletWith("nft");
@@ -172,7 +148,18 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   EXPECT_EQ(TablesAndModules(), before);
   Detect("nft", kExitDifferences, {"--iptables-mode=nft"});
   EXPECT_EQ(Agent({"sync", "--iptables-mode=nft"}).exit_code, kExitOk);
-  ExpectInOtherMode("legacy", "ip mangle KUBE-IPTABLES-HINT", {"--iptables-mode=nft"});
+  // plan and status name the chain in the mode that is not managed.
+  for (std::vector<std::string> arguments :
+       std::vector<std::vector<std::string>>{{"plan", "--all"}, {"status"}}) {
+    arguments.emplace_back("--iptables-mode=nft");
+    EXPECT_THAT(Agent(arguments).out, AllOf(HasSubstr("other iptables mode, legacy"),
+                                            HasSubstr("  . ip mangle KUBE-IPTABLES-HINT\n")));
+    arguments.emplace_back("--output=json");
+    const Json other =
+        Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false)["otherMode"];
+    EXPECT_EQ(other["iptablesMode"], "legacy");
+    EXPECT_FALSE(other["chains"].empty());
+  }
 }
 
 TEST_F(DetectTest, OtherPeoplesRulesTellToo) {

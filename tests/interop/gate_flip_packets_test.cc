@@ -214,12 +214,6 @@ class EffectPacketsTest : public AgentTest {
 
   bool MartiansArrive() { return world_->Reaches(*listener_, kLoopback, kPort); }
 
-  // To the node's own address.
-  bool PacketsPass() {
-    PacketTaker taker(kNodeOutside, kPort);
-    return world_->Reaches(taker, kNodeOutside, kPort);
-  }
-
   void ExpectTruth(const EffectRow& row, IptablesMode mode) {
     SCOPED_TRACE(absl::StrCat(row.name, " ", NameOf(mode)));
     EXPECT_EQ(MartiansArrive(), row.arrives);
@@ -380,70 +374,6 @@ TEST_F(EffectPacketsTest, OfNftExpressionsIsTold) {
     ASSERT_EQ(RunProgram({"nft", "flush", "chain", "ip", "filter", "INPUT"}).exit_code, 0);
   }
   EXPECT_LT(lacking, std::size(kNftRows) / 4);
-}
-
-// ---- in KUBE-FIREWALL, where they keep every packet from the node ----
-
-TEST_F(EffectPacketsTest, WhatDropsEverythingIsReported) {
-  const auto reported = [](const std::string& mode) {
-    const ProgramResult check = Agent({"check", "--iptables-mode=" + mode});
-    return absl::StrContains(check.out, "ForeignDropsEverything");
-  };
-  const char* const dropping[] = {
-      "-A KUBE-FIREWALL -j DROP",
-      "-A KUBE-FIREWALL -j REJECT",
-      ":OUTER - [0:0]\n-A OUTER -p tcp -j DROP\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
-      ":OUTER - [0:0]\n-A OUTER -j REJECT\n-A KUBE-FIREWALL -g OUTER",
-      "-A KUBE-FIREWALL -j NFQUEUE --queue-num 7",
-      ":OUTER - [0:0]\n-A OUTER -j NFQUEUE --queue-balance 7:9\n-A KUBE-FIREWALL -j OUTER",
-  };
-  const char* const not_dropping[] = {
-      "-A KUBE-FIREWALL -p tcp -j REJECT",
-      "-A KUBE-FIREWALL -j NFQUEUE --queue-num 7 --queue-bypass",
-      ":OUTER - [0:0]\n-A OUTER -p udp -j ACCEPT\n-A OUTER -j DROP\n-A KUBE-FIREWALL -j OUTER",
-      ":OUTER - [0:0]\n-A OUTER -p udp -j RETURN\n-A OUTER -j DROP\n-A KUBE-FIREWALL -g OUTER",
-  };
-  for (const char* const rule : {"log drop", "counter name c drop", "meta mark set 1 drop"}) {
-    Sync({});
-    const ProgramResult changed = RunProgram(
-        {"nft", "-f", "-"},
-        absl::StrCat("add counter ip filter c\nadd rule ip filter KUBE-FIREWALL ", rule));
-    ASSERT_EQ(changed.exit_code, 0) << changed;
-    EXPECT_TRUE(reported("nft")) << rule;
-    EXPECT_FALSE(PacketsPass()) << rule;
-    RunProgram({"nft", "flush", "chain", "ip", "filter", "KUBE-FIREWALL"});
-  }
-  for (const IptablesMode mode : kBothModes) {
-    const Iptables iptables = {.mode = mode};
-    const auto judge = [&](const char* rules, bool drops) {
-      SCOPED_TRACE(absl::StrCat(NameOf(mode), ": ", rules));
-      Sync({.iptables = mode});
-      const ProgramResult changed =
-          iptables.Restore(absl::StrCat("*filter\n", rules, "\nCOMMIT\n"));
-      ASSERT_EQ(changed.exit_code, 0) << changed;
-      EXPECT_EQ(reported(NameOf(mode)), drops);
-      EXPECT_NE(PacketsPass(), drops);
-      iptables.Run({"-F"});
-      iptables.Run({"-X"});
-    };
-    for (const char* const rules : dropping) judge(rules, true);
-    for (const char* const rules : not_dropping) judge(rules, false);
-  }
-}
-
-// ---- in nat POSTROUTING, where they end masquerading ----
-
-TEST_F(EffectPacketsTest, WhatEndsMasqueradingIsReported) {
-  for (const std::string rule : {"counter name c accept", "log accept"}) {
-    Sync({.ownership_cleanup = false});
-    const ProgramResult changed =
-        RunProgram({"nft", "-f", "-"},
-                   absl::StrCat("add counter ip nat c\ninsert rule ip nat POSTROUTING ", rule));
-    ASSERT_EQ(changed.exit_code, 0) << changed;
-    EXPECT_THAT(Agent("check", {.ownership_cleanup = false}).out, HasSubstr("ShadowedJump"))
-        << rule;
-    RunProgram({"nft", "flush", "chain", "ip", "nat", "POSTROUTING"});
-  }
 }
 
 }  // namespace
