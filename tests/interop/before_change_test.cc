@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `audit --before=CHANGE` predicts, and what packets and programs then do: on nft and
-// iptables-legacy, with rules that kube-proxy wrote, real iptables, and nft of three releases.
+// iptables-legacy, with rules that kube-proxy wrote, and iptables of three releases.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -292,36 +292,6 @@ TEST_P(ProbeTest, IsPredictedAsTheRealIptablesDoIt) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, ProbeTest, ::testing::ValuesIn(kProbes),
                          [](const auto& row) { return row.param.name; });
-
-class HostTest : public RetireTest {};
-
-TEST_F(HostTest, AnOldNftOfTheHostIsFoundWithoutRunningIt) {
-  const auto audit = [&](const std::string& root) {
-    return Agent({"audit", "--before=kube-proxy-nftables", "--cni-conf-dir=" + cni_dir(),
-                  "--host-root=" + root})
-        .out;
-  };
-  EXPECT_THAT(audit(ChrootDir("bullseye")), HasSubstr("warning NftTooOld"));
-  EXPECT_THAT(audit(ChrootDir("trixie")), Not(HasSubstr("NftTooOld")));
-  const auto old_nft = [](const std::vector<std::string>& command) {
-    std::vector<std::string> program = {"chroot", ChrootDir("bullseye"), "/usr/sbin/nft"};
-    program.insert(program.end(), command.begin(), command.end());
-    return RunProgram(program).exit_code;
-  };
-  // A firewall of the host has a table of its own, and fails to remove it: this nft crashes on
-  // kube-proxy's rules, in another table than it is asked for, too.
-  ASSERT_EQ(RunProgram({"nft", "add", "table", "inet", "fw"}).exit_code, 0);
-  EXPECT_THAT(audit(ChrootDir("bullseye")), HasSubstr("error   NftTooOld"));
-  for (const char* rules : {"kube-proxy-1.31-A-v4", "kube-proxy-1.36-B-v4"}) {
-    EXPECT_EQ(old_nft({"list", "table", "inet", "fw"}), 0);
-    ASSERT_EQ(
-        RunProgram({"nft", "-f", "-"}, Capture(absl::StrCat(rules, ".nftables.input"))).exit_code,
-        0);
-    EXPECT_NE(old_nft({"list", "ruleset"}), 0) << rules;
-    EXPECT_NE(old_nft({"delete", "table", "inet", "fw"}), 0) << rules;
-    ASSERT_EQ(RunProgram({"nft", "delete", "table", "ip", "kube-proxy"}).exit_code, 0);
-  }
-}
 
 }  // namespace
 }  // namespace kipt::testing

