@@ -3,7 +3,6 @@
 // A table that nobody but its owner can write, or that refuses our chain: the other tables of its
 // family are made and repaired all the same.
 #include <cerrno>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,7 +34,13 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
     DaemonTest::SetUp();
     if (HasFatalFailure()) return;
     if (GetParam().iptables == IptablesMode::kLegacy) {
-      ReplaceLegacyProgram();
+      // As where the kernel refuses table nat of IPv4.
+      replaced_ = PutBeforeLegacyPrograms(directory_, R"(
+          if [ $name = iptables-legacy-restore ]; then
+            text=$(cat)
+            case $text in *'*nat'*) echo refused >&2; exit 1;; esac
+            printf '%s\n' "$text" | exec "$dir/real/$name" "$@"
+          fi)");
     } else if (GetParam().refused == "nat") {
       owner_ = std::make_unique<BackgroundProgram>(
           std::vector<std::string>{"/bin/bash", "-c",
@@ -49,28 +54,6 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
               "add table ip filter; add chain ip filter KUBE-FIREWALL { type filter "
               "hook input priority 10; }"});
     }
-  }
-
-  // iptables-legacy whose kernel refuses table nat of IPv4.
-  void ReplaceLegacyProgram() {
-    const std::string program = "/usr/sbin/xtables-legacy-multi";
-    const std::string real = absl::StrCat(directory_.root(), "/real");
-    std::filesystem::copy_file(program, real);
-    directory_.Write("program",
-                     absl::StrCat("#!/bin/sh\n"
-                                  "name=${0##*/}\n"
-                                  "if [ $name = iptables-legacy-restore ]; then\n"
-                                  "  text=$(cat)\n"
-                                  "  case $text in *'*nat'*) echo refused >&2; exit 1;; esac\n"
-                                  "  printf '%s\\n' \"$text\" | exec ",
-                                  real,
-                                  " $name \"$@\"\n"
-                                  "fi\n"
-                                  "exec ",
-                                  real, " $name \"$@\"\n"));
-    const std::string script = directory_.Path("program");
-    std::filesystem::permissions(script, std::filesystem::perms(0755));
-    replaced_ = std::make_unique<InPlaceOf>(script, program);
   }
 
   static AgentSettings Settings() {

@@ -6,20 +6,18 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
 constexpr char kTheirJump[] = "nat: -A THEIRS -p tcp -j KUBE-MARK-MASQ";
 
 // Stands in the way of iptables-legacy-save and -restore, and runs what stands in the file
 // `meanwhile` once: behind the SAVES-th reading of IPv4, or in front of the first restore.
-constexpr char kWrapper[] = R"sh(#!/bin/sh
-name=${0##*/}
-dir=DIRECTORY
+constexpr char kWrapper[] = R"sh(
 meanwhile() {
   [ -e "$dir/meanwhile" ] || return
   mv "$dir/meanwhile" "$dir/done"
@@ -37,7 +35,6 @@ iptables-legacy-restore)
   if [ "$1" = --noflush ]; then meanwhile; fi
   ;;
 esac
-exec "$dir/real/$name" "$@"
 )sh";
 
 struct Moment {
@@ -53,26 +50,6 @@ class RetireRaceTest : public RetireTest, public ::testing::WithParamInterface<M
  protected:
   static Iptables Ip4() { return {.mode = GetParam().mode}; }
 
-  // In the mount namespace that the test has for itself.
-  void PutWrapperInPlace() {
-    namespace fs = std::filesystem;
-    const std::string real = tree().Path("real");
-    tree().Directory("real");
-    std::error_code error;
-    fs::copy_file(kLegacyProgram, real + "/xtables-legacy-multi", error);
-    ASSERT_FALSE(error) << error.message();
-    for (const char* program : {"iptables", "ip6tables"}) {
-      for (const char* suffix : {"", "-save", "-restore"}) {
-        tree().Link(absl::StrCat("real/", program, "-legacy", suffix), "xtables-legacy-multi");
-      }
-    }
-    std::string wrapper = kWrapper;
-    wrapper.replace(wrapper.find("DIRECTORY"), 9, tree().root());
-    wrapper.replace(wrapper.find("SAVES"), 5, std::to_string(GetParam().saves));
-    tree().Write("wrapper", wrapper);
-    fs::permissions(tree().Path("wrapper"), fs::perms(0755), error);
-    Output({"mount", "--bind", tree().Path("wrapper"), kLegacyProgram});
-  }
   // A program that does not care for the lock of iptables.
   void TheyComeMeanwhile() {
     const std::string iptables = GetParam().mode == IptablesMode::kNft
@@ -89,10 +66,11 @@ TEST_P(RetireRaceTest, NothingThatTheyUseIsRemovedAndNextTimeItIsKept) {
   Output({"iptables-legacy", "-t", "mangle", "-N", "UNRELATED"});
   SyncAndKeep(GetParam().mode);
   const Lines before = LinesOf(Ip4());
-  ASSERT_NO_FATAL_FAILURE(PutWrapperInPlace());
+  const auto wrapper = PutBeforeLegacyPrograms(
+      tree(), absl::StrReplaceAll(kWrapper, {{"SAVES", absl::StrCat(GetParam().saves)}}));
   TheyComeMeanwhile();
   const Retired first = SyncAndRetire(GetParam().mode);
-  Output({"umount", kLegacyProgram});
+  wrapper->Undo();
   ASSERT_TRUE(std::filesystem::exists(tree().Path("done"))) << "they never came";
   EXPECT_EQ(FileText(tree().Path("log")), "");
 

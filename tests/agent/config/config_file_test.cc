@@ -110,7 +110,7 @@ TEST(ConfigFileTest, AcceptsAKubeletConfigurationThatKubeletAccepts) {
   }
 }
 
-TEST(ConfigFileTest, WritesOutSharedValuesOfAKubeletConfiguration) {
+TEST(ConfigFileTest, ReadsAKubeletConfigurationHoweverItIsWritten) {
   struct Row {
     const char* name;
     std::string text;
@@ -140,7 +140,12 @@ TEST(ConfigFileTest, WritesOutSharedValuesOfAKubeletConfiguration) {
       {"anything by merging", kubelet + "<<: {iptablesDropBit: 9}\n"},
       {"merged, and overridden", kubelet + "<<: {iptablesDropBit: 8}\niptablesDropBit: 9\n"},
       {"a field's name by alias", kubelet + "x: &n iptablesDropBit\n*n : 9\n"},
-      {"a null", kubelet + "x: &n\niptablesDropBit: *n\n", -1},
+      {"a null by alias", kubelet + "x: &n\niptablesDropBit: *n\n", -1},
+      {"nulls", kubelet + "featureGates:\niptablesDropBit: null\n", -1},
+      {"our own fields", kubelet + "emulatedVersion: [1]\nipFamilies: {a: 1}\n", -1},
+      {"JSON",
+       "{\n\t\"kind\": \"KubeletConfiguration\",\n\t\"apiVersion\": "
+       "\"kubelet.config.k8s.io/v1beta1\",\n\t\"iptablesDropBit\": 9\n}\n"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -148,33 +153,9 @@ TEST(ConfigFileTest, WritesOutSharedValuesOfAKubeletConfiguration) {
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(file->given.iptables_drop_bit.value_or(-1), row.bit);
     EXPECT_EQ(file->feature_gates, row.gates);
+    EXPECT_FALSE(file->given.emulated_version || file->given.ip_families);
     EXPECT_THAT(file->warnings, IsEmpty());
   }
-}
-
-TEST(ConfigFileTest, SkipsOurOwnFieldNamesInAKubeletConfigurationWhateverTheyHold) {
-  const auto file =
-      ParseConfigFile("k.yaml", Kubelet("emulatedVersion: [1]\nipFamilies: {a: 1}\n"));
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->given.emulated_version);
-  EXPECT_FALSE(file->given.ip_families);
-}
-
-TEST(ConfigFileTest, TakesANullFieldOfAKubeletConfigurationForUnset) {
-  const auto file = ParseConfigFile("k.yaml", Kubelet("featureGates:\niptablesDropBit: null\n"));
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_TRUE(file->feature_gates.empty());
-  EXPECT_FALSE(file->given.iptables_drop_bit);
-}
-
-TEST(ConfigFileTest, ReadsAKubeletConfigurationWrittenAsJson) {
-  const auto file = ParseConfigFile("k.json",
-                                    "{\n\t\"kind\": \"KubeletConfiguration\",\n"
-                                    "\t\"apiVersion\": \"kubelet.config.k8s.io/v1beta1\",\n"
-                                    "\t\"iptablesDropBit\": 9\n}\n");
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->given.iptables_drop_bit, 9);
-  EXPECT_EQ(file->lines.at("iptablesDropBit"), 4);
 }
 
 struct BadText {

@@ -152,13 +152,6 @@ TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
   EXPECT_THAT(node.Load(Flags{.ip_families = "ipv4"})->families, ElementsAre(Family::kIPv4));
 }
 
-TEST(ConfigFamiliesTest, TheFlagWinsOverTheFile) {
-  const ConfigFiles node;
-  const auto config = node.Load(Flags{.ip_families = "auto"}, Agent("ipFamilies: ipv4\n"));
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_THAT(config->families, ElementsAre(Family::kIPv4, Family::kIPv6));
-}
-
 // ---- files ----
 
 TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {

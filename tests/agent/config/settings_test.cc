@@ -102,6 +102,7 @@ TEST(SettingsTest, ComeFromTheAgentsOwnFileAndFlagsWinOverIt) {
   const ConfigFiles node;
   const Config defaults = *node.Load(Flags{});
   for (const Row& row : {
+           Row{"ip-families", "ipv4", "auto"},
            Row{"iptables-mode", "legacy", "nft"},
            Row{"iptables-sync-period", "1m30s", "24h0m0s"},
            Row{"watch", "poll", "events"},
