@@ -85,7 +85,7 @@ TEST(RefusedGoDurationTest, IsRefusedWithGosWords) {
   }
 }
 
-TEST(BindAddressTest, OfIPv4IsWhatBindWants) {
+TEST(BindAddressTest, IsWhatBindWants) {
   const auto address = ParseBindAddress("127.0.0.1:10270");
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_EQ(address->family(), AF_INET);
@@ -93,45 +93,36 @@ TEST(BindAddressTest, OfIPv4IsWhatBindWants) {
   const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address->storage);
   EXPECT_EQ(ntohl(ipv4.sin_addr.s_addr), INADDR_LOOPBACK);
   EXPECT_EQ(ntohs(ipv4.sin_port), 10270);
-}
-
-TEST(BindAddressTest, OfIPv6IsWhatBindWants) {
-  const auto address = ParseBindAddress("[::1]:65535");
-  ASSERT_TRUE(address.ok()) << address.status();
-  EXPECT_EQ(address->family(), AF_INET6);
-  ASSERT_EQ(address->size, sizeof(sockaddr_in6));
-  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address->storage);
+  const auto other = ParseBindAddress("[::1]:65535");
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->family(), AF_INET6);
+  ASSERT_EQ(other->size, sizeof(sockaddr_in6));
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(other->storage);
   EXPECT_TRUE(IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr));
   EXPECT_EQ(ntohs(ipv6.sin6_port), 65535);
 }
 
 TEST(BindAddressTest, ThatIsWrongIsRefusedWithAnExample) {
-  struct Row {
-    const char* name;
-    std::string text;
-  };
-  const Row rows[] = {
-      {"nothing", ""},
-      {"no port", "127.0.0.1"},
-      {"an empty port", "127.0.0.1:"},
-      {"no host", ":10270"},
-      {"a port alone", "10270"},
-      {"a name", "localhost:10270"},
-      {"a port that is too large", "127.0.0.1:65536"},
-      {"a port of six digits", "127.0.0.1:000080"},
-      {"a signed port", "127.0.0.1:+1"},
-      {"a name of a port", "127.0.0.1:http"},
-      {"IPv6 without brackets", "::1:80"},
-      {"IPv4 in brackets", "[127.0.0.1]:80"},
-      {"empty brackets", "[]:80"},
-      {"a zone", "[fe80::1%lo]:80"},
-      {"an octal address", "127.0.0.01:80"},
-      {"a zero byte", std::string("127.0.0.1\0:80", 13)},
-  };
-  for (const Row& row : rows) {
-    EXPECT_THAT(ParseBindAddress(row.text),
+  const std::string rows[] = {"",
+                              "127.0.0.1",
+                              "127.0.0.1:",
+                              ":10270",
+                              "10270",
+                              "localhost:10270",
+                              "127.0.0.1:65536",
+                              "127.0.0.1:000080",
+                              "127.0.0.1:+1",
+                              "127.0.0.1:http",
+                              "::1:80",
+                              "[127.0.0.1]:80",
+                              "[]:80",
+                              "[fe80::1%lo]:80",
+                              "127.0.0.01:80",
+                              std::string("127.0.0.1\0:80", 13)};
+  for (const std::string& row : rows) {
+    EXPECT_THAT(ParseBindAddress(row),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[::1]:10270")))
-        << row.name;
+        << row;
   }
 }
 
