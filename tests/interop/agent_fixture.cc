@@ -118,4 +118,20 @@ std::string ChrootDir(const std::string& release) {
   return chroot.string();
 }
 
+std::unique_ptr<InPlaceOf> PutBeforeLegacyPrograms(const TemporaryTree& tree,
+                                                   absl::string_view script) {
+  constexpr char kProgram[] = "/usr/sbin/xtables-legacy-multi";
+  tree.Directory("real");
+  std::filesystem::copy_file(kProgram, tree.Path("real/xtables-legacy-multi"));
+  for (const char* program : {"iptables", "ip6tables"}) {
+    for (const char* suffix : {"", "-save", "-restore"}) {
+      tree.Link(absl::StrCat("real/", program, "-legacy", suffix), "xtables-legacy-multi");
+    }
+  }
+  tree.Write("wrapper", absl::StrCat("#!/bin/sh\nname=${0##*/}\ndir=", tree.root(), "\n", script,
+                                     "\nexec \"$dir/real/$name\" \"$@\"\n"));
+  std::filesystem::permissions(tree.Path("wrapper"), std::filesystem::perms(0755));
+  return std::make_unique<InPlaceOf>(tree.Path("wrapper"), kProgram);
+}
+
 }  // namespace kipt::testing

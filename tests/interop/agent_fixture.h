@@ -4,10 +4,13 @@
 #ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "tests/support/in_place_of.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
@@ -99,6 +102,11 @@ class UserCopy {
   TemporaryFile beside_{""};
   const std::string path_ = beside_.directory() + "/kube-iptables-agent";
 };
+
+// Puts `script` in front of every program of iptables-legacy, in the mount namespace that the test
+// has for itself: the program is "$dir/real/$name" then, and $dir the root of `tree`.
+[[nodiscard]] std::unique_ptr<InPlaceOf> PutBeforeLegacyPrograms(const TemporaryTree& tree,
+                                                                 absl::string_view script);
 
 }  // namespace kipt::testing
 

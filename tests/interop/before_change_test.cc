@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `audit --before=CHANGE` predicts, and what packets and programs then do: on nft and
-// iptables-legacy, with rules that kube-proxy wrote, real iptables, and nft of three releases.
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netfilter/nfnetlink_acct.h>
-#include <netinet/in.h>
-#include <sys/file.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// iptables-legacy, with rules that kube-proxy wrote, and iptables of three releases.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "netlink/attributes.h"
-#include "netlink/socket.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
 #include "tests/support/matchers.h"
@@ -45,12 +34,9 @@ class BeforeChangeTest : public RetireTest, public ::testing::WithParamInterface
   }
 
   // "error ChainUser nat/KUBE-MARK-MASQ": errors and warnings of this audit.
-  std::vector<std::string> Bad(const std::string& change,
-                               const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"audit", "--before=" + change, "--output=json",
-                                          "--cni-conf-dir=" + cni_dir()};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const ProgramResult audit = Agent(arguments);
+  std::vector<std::string> Bad(const std::string& change) const {
+    const ProgramResult audit =
+        Agent({"audit", "--before=" + change, "--output=json", "--cni-conf-dir=" + cni_dir()});
     const Json report = Json::parse(audit.out, nullptr, /*allow_exceptions=*/false);
     EXPECT_FALSE(report.is_discarded()) << audit;
     if (report.is_discarded()) return {};
@@ -73,12 +59,6 @@ constexpr char kUser[] =
     "*nat\n:OWN-PORT - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j OWN-PORT\n"
     "-A OWN-PORT -j KUBE-MARK-MASQ\n"
     "-A OWN-PORT -p tcp -j DNAT --to-destination 10.180.0.3:80\nCOMMIT\n";
-constexpr char kOwnMasquerade[] =
-    "*nat\n:OWN-PORT - [0:0]\n:OWN-OUT - [0:0]\n"
-    "-A PREROUTING -p tcp -m tcp --dport 8080 -j OWN-PORT\n-A POSTROUTING -j OWN-OUT\n"
-    "-A OWN-PORT -p tcp -j DNAT --to-destination 10.180.0.3:80\n"
-    "-A OWN-OUT -d 10.180.0.3/32 -p tcp -m tcp --dport 80 -m conntrack --ctstate DNAT "
-    "-j MASQUERADE\nCOMMIT\n";
 
 // As kube-proxy 1.36 starts in nftables mode: its jumps, then its chains, then its table.
 ProgramResult SwitchToNftables(const Iptables& iptables) {
@@ -119,124 +99,6 @@ TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwa
   without.erase(without.find("-A OWN-PORT -j KUBE"), sizeof("-A OWN-PORT -j KUBE-MARK-MASQ"));
   Load(without);
   EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodUnchanged);
-}
-
-// The packets are masqueraded (above): by kube-proxy's own table, which no iptables shows.
-TEST_P(BeforeChangeTest, TheTableOfNftablesModeActsOnTheMark) {
-  Load("*nat\n:KUBE-MARK-MASQ - [0:0]\n-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n" +
-       std::string(kUser).substr(5));
-  const std::string unheard = "error MarkMasqUnheard nat/KUBE-MARK-MASQ";
-  EXPECT_THAT(Bad("ownership-cleanup"), Contains(unheard));
-  for (const char* minor : {"1.31", "1.33", "1.34", "1.36"}) {
-    SCOPED_TRACE(minor);
-    RunProgram({"nft", "delete", "table", "ip", "kube-proxy"});
-    ASSERT_EQ(RunProgram({"nft", "-f", "-"},
-                         Capture(absl::StrCat("kube-proxy-", minor, "-A-v4.nftables.input")))
-                  .exit_code,
-              0);
-    EXPECT_THAT(Bad("ownership-cleanup"), Not(Contains(unheard)));
-    EXPECT_THAT(Agent({"explain", "nat/KUBE-MARK-MASQ"}).out,
-                AllOf(HasSubstr("chain masquerading of"), HasSubstr("table ip kube-proxy"),
-                      Not(HasSubstr("no rule acts"))));
-  }
-}
-
-TEST_P(BeforeChangeTest, TheRemedyKeepsItMasquerading) {
-  ServiceWorld world;
-  Load(KubeProxySave("1.28", Ip4()));
-  Load(kOwnMasquerade);
-  EXPECT_THAT(Bad("kube-proxy-nftables"), IsEmpty());
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodMasqueraded);
-  const ProgramResult cleaned = SwitchToNftables(Ip4());
-  EXPECT_EQ(cleaned.exit_code, 0) << cleaned;
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodMasqueraded);
-  Ip4().Run({"-t", "nat", "-F"});
-  Ip4().Run({"-t", "nat", "-X"});
-  Load(kOwnMasquerade);
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodMasqueraded);
-}
-
-TEST_P(BeforeChangeTest, AFirewallThatDropsIsFoundAndDropsAfterTheChange) {
-  ServiceWorld world;
-  Load(KubeProxySave("1.28", Ip4()));
-  ASSERT_EQ(Ip4().Run({"-P", "FORWARD", "DROP"}).exit_code, 0);
-  EXPECT_EQ(world.Reaches(kNodePort, kWait), kPodMasqueraded);
-  EXPECT_THAT(Bad("kube-proxy-nftables"), Contains("warning FirewallBypassed filter/KUBE-FORWARD"));
-  SwitchToNftables(Ip4());
-  Ip4().Run({"-D", "FORWARD", "-m", "comment", "--comment", "kubernetes forwarding rules", "-j",
-             "KUBE-FORWARD"});
-  EXPECT_EQ(world.Reaches(kNodePort, absl::Milliseconds(300)), kNobody);
-}
-
-// As kube-proxy does, over netlink.
-bool MakeCounter(const char* name) {
-  const auto socket = netlink::Socket::Open();
-  if (!socket.ok()) return false;
-  netlink::Requests request((*socket)->ReserveSequences(1));
-  request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_NEW, AF_UNSPEC, NLM_F_ACK | NLM_F_CREATE,
-                {{NFACCT_NAME, name}});
-  int error = 0;
-  const absl::Status asked =
-      (*socket)->Ask(request, [&](const netlink::Reply& reply) { error = reply.error_number; });
-  return asked.ok() && error == 0;
-}
-
-void KnockAtLocalhost(uint16_t port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  close(fd);
-}
-
-TEST_P(BeforeChangeTest, OneConnectionOverLocalhostIsEnough) {
-  ServiceWorld world;
-  ASSERT_TRUE(MakeCounter("ct_state_invalid_dropped_pkts"));
-  ASSERT_TRUE(MakeCounter("localhost_nps_accepted_pkts"));
-  Load(Capture("kube-proxy-1.31-A-v4.save"));
-  SetSysctl("ipv4/conf/all/route_localnet", "1");
-  const std::string found = "error LocalhostNodePorts nat/KUBE-NODEPORTS";
-  EXPECT_THAT(Bad("kube-proxy-nftables"), Not(Contains(found)));
-  KnockAtLocalhost(30002);
-  EXPECT_THAT(Bad("kube-proxy-nftables"), Contains(found));
-}
-
-TEST_P(BeforeChangeTest, AFileThatJumpsToAMissingChainIsNotLoadedFromThereOn) {
-  const TemporaryTree host;
-  const std::string saved =
-      "*filter\n-A INPUT -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:OWN - [0:0]\n"
-      "-A OWN -j KUBE-MARK-MASQ\nCOMMIT\n*mangle\n-A INPUT -s 192.0.2.2/32 -j ACCEPT\nCOMMIT\n";
-  host.Write("etc/iptables/rules.v4", saved);
-  const std::string native = "table ip own {\n}\nadd rule ip nat PREROUTING jump KUBE-MARK-MASQ\n";
-  host.Write("etc/nftables.conf", native);
-  for (const char* change : {"kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"}) {
-    EXPECT_THAT(Bad(change, {"--host-root=" + host.root()}),
-                ElementsAre("error SavedRules ", "error SavedRules "))
-        << change;
-  }
-  EXPECT_NE(Ip4().Replace(saved).exit_code, 0);
-  EXPECT_NE(RunProgram({"nft", "-f", "-"}, native).exit_code, 0);
-  const std::string rules = Ip4().Save().out + RunProgram({"nft", "list", "ruleset"}).out;
-  EXPECT_THAT(rules, HasSubstr("-A INPUT -s 192.0.2.1/32 -j DROP"));
-  for (const char* lost : {":OWN", "192.0.2.2", "ip own"}) EXPECT_THAT(rules, Not(HasSubstr(lost)));
-}
-
-TEST_P(BeforeChangeTest, AFileThatNeedsAnObjectOfKubeProxysIsRefusedAtBoot) {
-  for (const char* match : {"-m nfacct --nfacct-name ct_state_invalid_dropped_pkts",
-                            "-m set --match-set KUBE-LOOP-BACK dst,dst,src"}) {
-    const TemporaryTree host;
-    const std::string saved = absl::StrCat("*filter\n:KUBE-FORWARD - [0:0]\n-A KUBE-FORWARD ",
-                                           match, " -j DROP\nCOMMIT\n");
-    host.Write("var/lib/iptables/rules-save", saved);
-    const ProgramResult audit =
-        Agent({"audit", "--cni-conf-dir=" + cni_dir(), "--host-root=" + host.root()});
-    EXPECT_EQ(audit.exit_code, kExitDifferences);
-    EXPECT_THAT(audit.out, HasSubstr("error   SavedRules")) << match;
-    EXPECT_THAT(audit.out, HasSubstr("needs an nfacct object or an ipset")) << match;
-    EXPECT_NE(Ip4().Replace(saved).exit_code, 0) << match;
-  }
 }
 
 // ---- remedies: each is followed to the letter, and ends its finding ----
@@ -430,55 +292,6 @@ TEST_P(ProbeTest, IsPredictedAsTheRealIptablesDoIt) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, ProbeTest, ::testing::ValuesIn(kProbes),
                          [](const auto& row) { return row.param.name; });
-
-class HostTest : public RetireTest {};
-
-TEST_F(HostTest, ALockThatIsHeldForLongIsFound) {
-  ASSERT_EQ(RunProgram({"iptables-legacy", "-N", "OWN"}).exit_code, 0);
-  const int lock = open("/run/xtables.lock", O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
-  ASSERT_EQ(flock(lock, LOCK_EX), 0);
-  EXPECT_THAT(Agent({"audit", "--cni-conf-dir=" + cni_dir()}).out,
-              HasSubstr("warning IptablesProbeFails"));
-  close(lock);
-  EXPECT_THAT(Agent({"audit", "--cni-conf-dir=" + cni_dir()}).out,
-              Not(HasSubstr("IptablesProbeFails")));
-}
-
-TEST_F(HostTest, AnOldKernelIsFound) {
-  const ProgramResult audit =
-      RunProgram({"setarch", "--uname-2.6", AgentProgram(), "audit", "--before=kube-proxy-nftables",
-                  "--cni-conf-dir=" + cni_dir()});
-  EXPECT_EQ(audit.exit_code, kExitDifferences) << audit;
-  EXPECT_THAT(audit.out, HasSubstr("error   KernelTooOld\n"));
-}
-
-TEST_F(HostTest, AnOldNftOfTheHostIsFoundWithoutRunningIt) {
-  const auto audit = [&](const std::string& root) {
-    return Agent({"audit", "--before=kube-proxy-nftables", "--cni-conf-dir=" + cni_dir(),
-                  "--host-root=" + root})
-        .out;
-  };
-  EXPECT_THAT(audit(ChrootDir("bullseye")), HasSubstr("warning NftTooOld"));
-  EXPECT_THAT(audit(ChrootDir("trixie")), Not(HasSubstr("NftTooOld")));
-  const auto old_nft = [](const std::vector<std::string>& command) {
-    std::vector<std::string> program = {"chroot", ChrootDir("bullseye"), "/usr/sbin/nft"};
-    program.insert(program.end(), command.begin(), command.end());
-    return RunProgram(program).exit_code;
-  };
-  // A firewall of the host has a table of its own, and fails to remove it: this nft crashes on
-  // kube-proxy's rules, in another table than it is asked for, too.
-  ASSERT_EQ(RunProgram({"nft", "add", "table", "inet", "fw"}).exit_code, 0);
-  EXPECT_THAT(audit(ChrootDir("bullseye")), HasSubstr("error   NftTooOld"));
-  for (const char* rules : {"kube-proxy-1.31-A-v4", "kube-proxy-1.36-B-v4"}) {
-    EXPECT_EQ(old_nft({"list", "table", "inet", "fw"}), 0);
-    ASSERT_EQ(
-        RunProgram({"nft", "-f", "-"}, Capture(absl::StrCat(rules, ".nftables.input"))).exit_code,
-        0);
-    EXPECT_NE(old_nft({"list", "ruleset"}), 0) << rules;
-    EXPECT_NE(old_nft({"delete", "table", "inet", "fw"}), 0) << rules;
-    ASSERT_EQ(RunProgram({"nft", "delete", "table", "ip", "kube-proxy"}).exit_code, 0);
-  }
-}
 
 }  // namespace
 }  // namespace kipt::testing

@@ -96,7 +96,7 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   }
 
   // As a container runtime calls it.
-  ProgramResult Portmap(const std::string& command, const Pod& pod) const {
+  void Add(const Pod& pod) const {
     json config = plugin_;
     config["cniVersion"] = "1.0.0";
     config["name"] = "podnet";
@@ -104,19 +104,12 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
     config["runtimeConfig"] = {
         {"portMappings",
          {{{"hostPort", pod.host_port()}, {"containerPort", kPodPort}, {"protocol", "udp"}}}}};
-    return RunProgram(
-        {"/usr/bin/env", "CNI_COMMAND=" + command, "CNI_CONTAINERID=" + pod.container_id(),
+    const ProgramResult added = RunProgram(
+        {"/usr/bin/env", "CNI_COMMAND=ADD", "CNI_CONTAINERID=" + pod.container_id(),
          "CNI_NETNS=" + pod.netns().Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni",
          "PATH=" + tree_.Path("bin") + ":/usr/sbin:/usr/bin:/sbin:/bin", "/usr/lib/cni/portmap"},
         config.dump());
-  }
-  void Add(const Pod& pod) const {
-    const ProgramResult added = Portmap("ADD", pod);
     EXPECT_EQ(added.exit_code, 0) << added;
-  }
-  void Delete(const Pod& pod) const {
-    const ProgramResult deleted = Portmap("DEL", pod);
-    EXPECT_EQ(deleted.exit_code, 0) << deleted;
   }
 
   // From 127.0.0.1, which no pod can answer to: the node's address must take its place.
@@ -133,17 +126,13 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
     EXPECT_THAT(taker->received().sources, ElementsAre(Pair(pod.node_address(), kPackets)));
   }
 
-  void StartWithGate(bool cleanup) {
-    WriteGate(file_, cleanup);
+  void StartWithGateOff() {
+    WriteGate(file_, /*cleanup=*/false);
     std::vector<std::string> flags = CommonFlags();
     flags.push_back("--config=" + file_.path());
     flags.push_back("--stale-chains=retire");
     StartOnly(flags);
     ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
-  }
-  void SwitchGateOff() {
-    WriteGate(file_, /*cleanup=*/false);
-    ASSERT_TRUE(WaitUntil([this] { return Stands("KUBE-MARK-DROP"); })) << daemon().Output();
   }
   // And waits until what nobody uses is gone.
   void SwitchGateOn() {
@@ -151,10 +140,7 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
     WriteGate(file_, /*cleanup=*/true);
     ASSERT_TRUE(MetricReaches("kube_iptables_agent_retired_total", retired + 1))
         << daemon().Output();
-    ASSERT_FALSE(Stands("KUBE-MARK-DROP"));
-  }
-  bool Stands(const std::string& chain) const {
-    return iptables_.Run({"-t", "nat", "-S", chain}).exit_code == 0;
+    ASSERT_NE(Iptables{.mode = GetParam()}.Run({"-t", "nat", "-S", "KUBE-MARK-DROP"}).exit_code, 0);
   }
   // In how many families KUBE-MARK-MASQ is claimed so.
   static double MarkMasqClaims(const std::string& kind) {
@@ -163,12 +149,11 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   }
 
   // The findings of an audit that must have some.
-  json Findings(bool cleanup) const {
+  json Findings() const {
     std::vector<std::string> arguments = CommonFlags();
     arguments.insert(arguments.begin(), "audit");
     arguments.push_back("--output=json");
-    arguments.push_back(
-        absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=", cleanup ? "true" : "false"));
+    arguments.emplace_back("--feature-gates=IPTablesOwnershipCleanup=false");
     const ProgramResult audit = Agent(arguments);
     EXPECT_EQ(audit.exit_code, kExitDifferences) << audit;
     return json::parse(audit.out, nullptr, /*allow_exceptions=*/false)["findings"];
@@ -184,33 +169,30 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
     EXPECT_FALSE(found.is_null()) << "no " << id << " in " << findings;
     return found;
   }
-  void ExpectCniFinding(const json& finding, const std::string& consequence) const {
-    EXPECT_EQ(finding["chain"], "nat/KUBE-MARK-MASQ");
-    EXPECT_EQ(finding["severity"], "error");
-    EXPECT_EQ(finding["owner"], "the CNI plugin portmap");
-    EXPECT_EQ(finding["details"], json({tree_.Path(kConflist)}));
-    EXPECT_THAT(finding["consequence"].get<std::string>(), HasSubstr(consequence));
-    EXPECT_THAT(finding["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
-  }
-
   std::vector<std::string> CommonFlags() const {
     return {"--cni-conf-dir=" + tree_.Path("net.d"),
             absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
   }
 
-  const Iptables iptables_ = {.mode = GetParam()};
   const TemporaryFile file_{kConfigHead};
   const TemporaryTree tree_;
   json plugin_;
 };
 
 TEST_P(CniPortmapTest, AuditNamesItByItsFileAndByItsRulesBeforeTheGateIsSwitched) {
-  StartWithGate(/*cleanup=*/false);
+  StartWithGateOff();
   const Pod pod(1, NewNetns());
   Add(pod);
   ExpectMasqueraded(pod);
-  const json findings = Findings(/*cleanup=*/false);
-  ExpectCniFinding(FindingOf(findings, "CniConfig"), "Once IPTablesOwnershipCleanup is on");
+  const json findings = Findings();
+  const json config = FindingOf(findings, "CniConfig");
+  EXPECT_EQ(config["chain"], "nat/KUBE-MARK-MASQ");
+  EXPECT_EQ(config["severity"], "error");
+  EXPECT_EQ(config["owner"], "the CNI plugin portmap");
+  EXPECT_EQ(config["details"], json({tree_.Path(kConflist)}));
+  EXPECT_THAT(config["consequence"].get<std::string>(),
+              HasSubstr("Once IPTablesOwnershipCleanup is on"));
+  EXPECT_THAT(config["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
   const json user = FindingOf(findings, "ChainUser");
   EXPECT_EQ(user["chain"], "nat/KUBE-MARK-MASQ");
   EXPECT_EQ(user["severity"], "error");
@@ -228,7 +210,7 @@ TEST_P(CniPortmapTest, AuditNamesItByItsFileAndByItsRulesBeforeTheGateIsSwitched
 }
 
 TEST_P(CniPortmapTest, GoesOnToWorkWhenTheGateIsSwitchedOnAndWhatIsStaleIsRetired) {
-  StartWithGate(/*cleanup=*/false);
+  StartWithGateOff();
   const Pod first(1, NewNetns());
   Add(first);
   ExpectMasqueraded(first);
@@ -240,45 +222,6 @@ TEST_P(CniPortmapTest, GoesOnToWorkWhenTheGateIsSwitchedOnAndWhatIsStaleIsRetire
   Add(second);
   ExpectMasqueraded(second);
   ExpectMasqueraded(first);
-}
-
-TEST_P(CniPortmapTest, ItsConfigurationAloneKeepsTheChainWhenAllPodsAreGone) {
-  StartWithGate(/*cleanup=*/false);
-  const Pod pod(1, NewNetns());
-  Add(pod);
-  SwitchGateOn();
-  Delete(pod);
-  // Looks at everything anew.
-  SwitchGateOff();
-  SwitchGateOn();
-  EXPECT_EQ(MarkMasqClaims("foreignJump"), 0);
-  EXPECT_EQ(MarkMasqClaims("cniConfig"), 2);
-  std::vector<std::string> retire = CommonFlags();
-  retire.insert(retire.begin(), {"retire", "--yes"});
-  const ProgramResult by_hand = Agent(retire);
-  EXPECT_EQ(by_hand.exit_code, kExitOk) << by_hand;
-  EXPECT_THAT(by_hand.out, HasSubstr(tree_.Path(kConflist)));
-  Add(pod);
-  ExpectMasqueraded(pod);
-
-  Delete(pod);
-  tree_.Remove(kConflist);
-  SwitchGateOff();
-  SwitchGateOn();
-  EXPECT_FALSE(Stands("KUBE-MARK-MASQ")) << "nobody asks for it any more";
-}
-
-TEST_P(CniPortmapTest, OnAFreshNodeTheConfigurationAloneTellsThatTheNextAddWillFail) {
-  StartWithGate(/*cleanup=*/true);
-  const json findings = Findings(/*cleanup=*/true);
-  ASSERT_EQ(findings.size(), 1) << findings;
-  ExpectCniFinding(FindingOf(findings, "CniConfig"),
-                   "there is no nat/KUBE-MARK-MASQ: its next ADD will fail");
-  const ProgramResult added = Portmap("ADD", Pod(1, NewNetns()));
-  EXPECT_EQ(added.exit_code, 1) << added;
-  const json error = json::parse(added.out, nullptr, /*allow_exceptions=*/false);
-  EXPECT_THAT(error["msg"].get<std::string>(),
-              AllOf(HasSubstr("unable to setup DNAT"), HasSubstr("KUBE-MARK-MASQ")));
 }
 
 INSTANTIATE_TEST_SUITE_P(IptablesModes, CniPortmapTest, ::testing::ValuesIn(kBothModes),

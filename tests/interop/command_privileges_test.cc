@@ -165,25 +165,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- the programs of iptables-legacy ----
 
-constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
-
 class ProgramPrivilegesTest : public DaemonTest {
  protected:
-  // In place of iptables-legacy: `script`, and then the program itself. In the mount namespace that
-  // the test has for itself.
-  void PutBefore(const std::string& script) {
-    tree_.Directory("real");
-    fs::copy_file(kLegacyProgram, tree_.Path("real/xtables-legacy-multi"));
-    for (const char* program : {"iptables", "ip6tables"}) {
-      for (const char* suffix : {"", "-save", "-restore"}) {
-        tree_.Link(absl::StrCat("real/", program, "-legacy", suffix), "xtables-legacy-multi");
-      }
-    }
-    tree_.Write("wrapper", absl::StrCat("#!/bin/sh\n", script, "\nexec ", tree_.root(),
-                                        "/real/${0##*/} \"$@\"\n"));
-    fs::permissions(tree_.Path("wrapper"), fs::perms(0755));
-    Output({"mount", "--bind", tree_.Path("wrapper"), kLegacyProgram});
-  }
   const TemporaryTree& tree() const { return tree_; }
 
  private:
@@ -191,8 +174,8 @@ class ProgramPrivilegesTest : public DaemonTest {
 };
 
 TEST_F(ProgramPrivilegesTest, DoNotReachFiles) {
-  PutBefore(absl::StrCat("[ -e ", tree().root(), "/armed ] && echo gone 2>/dev/null >",
-                         tree().root(), "/precious"));
+  const auto wrapper =
+      PutBeforeLegacyPrograms(tree(), "[ -e $dir/armed ] && echo gone 2>/dev/null >$dir/precious");
   tree().Write("precious", "precious");
   Start({.iptables = IptablesMode::kLegacy}, {"--iptables-sync-period=1s"});
   tree().Write("armed", "");
@@ -203,7 +186,8 @@ TEST_F(ProgramPrivilegesTest, DoNotReachFiles) {
 }
 
 TEST_F(ProgramPrivilegesTest, AreFewAtTheFirstLookToo) {
-  PutBefore(absl::StrCat("grep CapEff /proc/self/status 2>/dev/null >>", tree().root(), "/caps"));
+  const auto wrapper =
+      PutBeforeLegacyPrograms(tree(), "grep CapEff /proc/self/status 2>/dev/null >>$dir/caps");
   Start({.iptables = IptablesMode::kLegacy});
   constexpr uint64_t kMost = kAdmin | kRaw | uint64_t{1} << CAP_SETPCAP |
                              uint64_t{1} << CAP_SYS_PTRACE | uint64_t{1} << CAP_SYS_MODULE;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -65,20 +64,6 @@ TEST_F(DaemonFailureTest, ATableThatIsNotHookedKeepsNothingElseFromBeingRepaired
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 2));
   EXPECT_THAT(Output({"nft", "list", "ruleset"}), HasSubstr("chain KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Output({"nft", "list", "table", "ip", "filter"}), Not(HasSubstr("KUBE-FIREWALL")));
-}
-
-TEST_F(DaemonFailureTest, AModeThatCannotBeToldIsNotReadyAndNothingIsWritten) {
-  // Two hints.
-  Output({"iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
-  Output({"iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
-  const std::string before = Output({"nft", "-s", "list", "ruleset"});
-  StartOnly({"--iptables-mode=auto", "--iptables-sync-period=1s"});
-  ASSERT_TRUE(daemon().Prints("ip is failed: cannot tell which iptables this node uses"))
-      << daemon().Output();
-  EXPECT_FALSE(IsReady());
-  EXPECT_EQ(Output({"nft", "-s", "list", "ruleset"}), before);
-  Output({"iptables-legacy", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
-  EXPECT_TRUE(BecomesReady()) << Readyz();
 }
 
 // The mode is decided at start: what it would be now only begins to count with the next one.

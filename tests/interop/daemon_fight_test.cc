@@ -10,8 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
@@ -23,10 +21,6 @@ namespace {
 
 constexpr char kFight[] = "OwnershipFight:";
 constexpr char kIncident[] = "Repaired in";
-const std::vector<std::string> kPostroutingJump = {
-    "POSTROUTING",     "-m", "comment", "--comment", "kubernetes postrouting rules", "-j",
-    "KUBE-POSTROUTING"};
-
 const std::vector<std::string> kInputJump = {"INPUT", "-j", "KUBE-FIREWALL"};
 const std::vector<std::string> kDropMarked = {"KUBE-FIREWALL",
                                               "-m",
@@ -59,16 +53,6 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
     return Loop(absl::StrCat(Program(),
                              " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes "
                              "postrouting rules' -j KUBE-POSTROUTING"));
-  }
-  // Flushes everything, and rests for a moment: the daemon needs a processor, too.
-  static std::unique_ptr<BackgroundProgram> Flusher() {
-    if (GetParam() == IptablesMode::kNft) return Loop("nft flush ruleset; sleep 0.02");
-    std::string commands;
-    for (const char* table : {"mangle", "nat", "filter"}) {
-      absl::StrAppend(&commands, Program(), " -w -t ", table, " -F; ", Program(), " -w -t ", table,
-                      " -X; ");
-    }
-    return Loop(commands + "sleep 0.02");
   }
   // kube-proxy 1.28, which empties KUBE-FIREWALL five times a second.
   static std::unique_ptr<BackgroundProgram> KubeProxy() {
@@ -125,68 +109,6 @@ TEST_P(DaemonFightTest, IsNamedOnceAndDoesNotKeepTheRestFromBeingRepaired) {
   EXPECT_EQ(Metric("kube_iptables_agent_ownership_fights_total"), 1);
 }
 
-// A flush of what is empty already is no commit: nothing tells whether the other process goes on.
-TEST_P(DaemonFightTest, IsNotReadyWhileAFlushInALoopLeavesNothingAndRepairsSoonAfterTheLast) {
-  Start(Settings());
-  auto opponent = Flusher();
-  ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
-  // With waits that double up to a minute, the next would be of 6.4 s.
-  const absl::Time end = absl::Now() + absl::Seconds(7);
-  ASSERT_TRUE(WaitUntil([] { return !IsReady(); }));
-  int ready = 0;
-  while (absl::Now() < end) {
-    ready += IsReady() ? 1 : 0;
-    absl::SleepFor(absl::Milliseconds(50));
-  }
-  EXPECT_EQ(ready, 0) << Readyz() << daemon().Output();
-
-  opponent.reset();
-  const absl::Time last = absl::Now();
-  EXPECT_TRUE(WaitUntil([] { return Has("filter", kInputJump); }));
-  EXPECT_LT(absl::Now() - last, absl::Seconds(2) + kSoon) << daemon().Output();
-  EXPECT_TRUE(WaitUntil([] { return IsReady(); })) << Readyz();
-  EXPECT_LT(absl::Now() - last, absl::Seconds(3) + kSoon) << daemon().Output();
-}
-
-// iptables-legacy names nobody.
-class DaemonBlameTest : public DaemonFightTest {};
-INSTANTIATE_TEST_SUITE_P(Modes, DaemonBlameTest, ::testing::Values(IptablesMode::kNft),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
-// Both write all the time; only one of them touches what is ours.
-TEST_P(DaemonBlameTest, TheOtherProcessIsNamedInEachLineAndABystanderNeverAlone) {
-  Start(Settings());
-  const auto bystander = Loop("nft add table inet bystander; nft delete table inet bystander");
-  const auto opponent = Opponent();
-  ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
-  absl::SleepFor(absl::Seconds(4));
-  int lines = 0;
-  for (const absl::string_view line : absl::StrSplit(daemon().Output(), '\n')) {
-    if (!absl::StrContains(line, kIncident) && !absl::StrContains(line, kFight)) continue;
-    ++lines;
-    EXPECT_THAT(line, HasSubstr("iptables-nft (PID "));
-    if (absl::StrContains(line, "nft add") || absl::StrContains(line, "nft delete")) {
-      EXPECT_THAT(line, HasSubstr("by one of "));
-    }
-  }
-  EXPECT_GT(lines, 12);
-}
-
-class DaemonFightLongTest : public DaemonFightTest {};
-
-TEST_P(DaemonFightLongTest, EndsAfterAMinuteOfQuiet) {
-  Start(Settings(), {"--iptables-sync-period=5s"});
-  auto opponent = Opponent();
-  ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
-  opponent.reset();
-  ASSERT_TRUE(WaitUntil([] { return Has("nat", kPostroutingJump); })) << daemon().Output();
-  EXPECT_THAT(Readyz(), HasSubstr("OwnershipFight"));
-  EXPECT_THAT(daemon().Output(), Not(HasSubstr("has ended after")));
-  ASSERT_TRUE(daemon().Prints("has ended after", 1, absl::Seconds(90))) << daemon().Output();
-  EXPECT_TRUE(WaitUntil([] { return !absl::StrContains(Readyz(), "OwnershipFight"); })) << Readyz();
-  EXPECT_EQ(Metric("kube_iptables_agent_ownership_fights_total"), 1);
-}
-
 TEST_P(DaemonFightTest, KubeProxyThatEmptiesKubeFirewallIsRefilledOnceASecondAndNotFought) {
   Start(Settings());
   auto kube_proxy = KubeProxy();
@@ -216,8 +138,6 @@ TEST_P(DaemonFightTest, KubeProxyThatEmptiesKubeFirewallIsRefilledOnceASecondAnd
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, DaemonFightTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-INSTANTIATE_TEST_SUITE_P(Modes, DaemonFightLongTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace

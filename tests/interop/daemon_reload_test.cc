@@ -59,13 +59,6 @@ TEST_F(DaemonReloadTest, AConfigMapVolumeThatIsSwappedIsUsed) {
   EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
 }
 
-TEST_F(DaemonReloadTest, SighupLoadsTheFileAgain) {
-  StartWithFile();
-  daemon().Signal(SIGHUP);
-  EXPECT_TRUE(daemon().Prints("The configuration (SIGHUP) is unchanged"));
-  EXPECT_TRUE(daemon().Running());
-}
-
 TEST_F(DaemonReloadTest, AWrongFileIsReportedAndTheOldOneStaysInForce) {
   StartWithFile();
   Write("iptablesDropBit: 77\n");
@@ -95,30 +88,6 @@ TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {
   EXPECT_EQ(Agent("plan", {}).exit_code, kExitOk) << "the rules stay";
 }
 
-TEST_F(DaemonReloadTest, FlagsStayAboveTheFile) {
-  Write("");
-  StartWith({"--config=" + file_.path(), "--feature-gates=IPTablesOwnershipCleanup=true"});
-  Write(kLegacyMode);
-  EXPECT_TRUE(daemon().Prints("The configuration (the file has changed) is unchanged"))
-      << daemon().Output();
-  EXPECT_FALSE(IsLegacyMode());
-}
-
-TEST_F(DaemonReloadTest, BackAndForthLeavesWhatWasThereAndTellsItInMetrics) {
-  StartWithFile();
-  EXPECT_EQ(Metric("kubernetes_feature_enabled", "IPTablesOwnershipCleanup"), 1);
-  Write(kLegacyMode);
-  ASSERT_TRUE(BecomesLegacyMode());
-  EXPECT_TRUE(WaitUntil(
-      [] { return Metric("kubernetes_feature_enabled", "IPTablesOwnershipCleanup") == 0; }));
-  Write("");
-  EXPECT_TRUE(daemon().Prints("Using the new configuration", 2));
-  EXPECT_TRUE(MetricReaches("kube_iptables_agent_stale_chains", 1))
-      << "kept, as kubelet keeps them";
-  EXPECT_TRUE(IsLegacyMode());
-  EXPECT_TRUE(IsReady());
-}
-
 class DaemonObserveTest : public DaemonReloadTest {
  protected:
   static std::string Rules() { return RunProgram({"nft", "list", "ruleset"}).out; }
@@ -138,17 +107,6 @@ TEST_F(DaemonObserveTest, TellsWhatItWouldDoAndDoesNothing) {
   EXPECT_GT(Metric("kube_iptables_agent_pending_changes", "family=\"ip\""), 2);
   EXPECT_EQ(Stop(SIGTERM), 0);
   EXPECT_EQ(Rules(), "");
-}
-
-TEST_F(DaemonObserveTest, NoticesDamageAndLeavesIt) {
-  ASSERT_EQ(RunProgram({AgentProgramPath(), "sync"}).exit_code, 0);
-  StartWith({"--observe"});
-  ASSERT_TRUE(MetricReaches("kube_iptables_agent_hint_present", 2));
-  EXPECT_EQ(Metric("kube_iptables_agent_pending_changes"), 0);
-  ASSERT_EQ(RunProgram({"iptables-nft", "-F", "KUBE-FIREWALL"}).exit_code, 0);
-  EXPECT_TRUE(MetricReaches("kube_iptables_agent_pending_changes", 1, "family=\"ip\""));
-  EXPECT_THAT(daemon().Output(), HasSubstr("ip is observed: 1 change is needed"));
-  EXPECT_THAT(RunProgram({"iptables-nft", "-S", "KUBE-FIREWALL"}).out, Not(HasSubstr("localnet")));
 }
 
 TEST_F(DaemonObserveTest, TheFileTurnsItIntoAnAgentThatWritesAndBack) {

@@ -120,16 +120,8 @@ std::vector<Damage> Flushes() {
         R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")",
         R"(nat rule_missing "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN")"},
        LosesRulesOf("nat")},
-      {"FlushOfFilter",
-       Runs({"-t", "filter", "-F"}),
-       {R"(filter jump_missing "-A INPUT -j KUBE-FIREWALL")",
-        R"(filter jump_missing "-A OUTPUT -j KUBE-FIREWALL")",
-        absl::StrCat("filter rule_missing \"-A ", kDropMarkedRule, "\"")},
-       LosesRulesOf("filter")},
       {"FlushAndDeletionOfNat", Both(Runs({"-t", "nat", "-F"}), Runs({"-t", "nat", "-X"})),
        kNatChains, LosesAllOf("nat"), "", /*asleep=*/true},
-      {"FlushAndDeletionOfFilter", Both(Runs({"-F"}), Runs({"-X"})), kFilterChains,
-       LosesAllOf("filter"), "", /*asleep=*/true},
       {"FlushAndDeletionOfMangle",
        Both(Runs({"-t", "mangle", "-F"}), Runs({"-t", "mangle", "-X"})),
        {R"(mangle chain_missing ":KUBE-IPTABLES-HINT")",
@@ -141,8 +133,6 @@ std::vector<Damage> Flushes() {
        Runs({"-F", "KUBE-FIREWALL"}),
        {absl::StrCat("filter rule_missing \"-A ", kDropMarkedRule, "\"")},
        [](Content& content) { std::erase_if(content["filter/KUBE-FIREWALL"], IsForeign); }},
-      {"RestoreOfNatWithoutNoflush", RestoreWhole("nat"), kNatChains, LosesAllOf("nat"),
-       "-restore"},
       {"RestoreOfFilterWithoutNoflush", RestoreWhole("filter"), kFilterChains, LosesAllOf("filter"),
        "-restore"},
   };
@@ -153,11 +143,6 @@ std::vector<Damage> SingleItems() {
       {"DeletionOfTheInputJump",
        Runs({"-D", "INPUT", "-j", "KUBE-FIREWALL"}),
        {R"(filter jump_missing "-A INPUT -j KUBE-FIREWALL")"}},
-      {"DeletionOfThePostroutingJump",
-       Restore("nat", absl::StrCat("-D ", kPostroutingRule, "\n")),
-       {absl::StrCat("nat jump_missing \"-A ", kPostroutingRule, "\"")},
-       LeavesNothing,
-       "-restore"},
       {"DeletionOfTheHint",
        Runs({"-t", "mangle", "-X", "KUBE-IPTABLES-HINT"}),
        {R"(mangle chain_missing ":KUBE-IPTABLES-HINT")"}},
@@ -169,10 +154,6 @@ std::vector<Damage> SingleItems() {
          auto& rules = content["nat/KUBE-MARK-MASQ"];
          rules.insert(rules.begin(), "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x30/0x30");
        }},
-      {"RuleReplacedByOneOfAnotherBit",
-       Runs({"-t", "nat", "-R", "KUBE-MARK-MASQ", "1", "-j", "MARK", "--set-xmark", "0x10/0x10"}),
-       {R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")",
-        R"(nat rule_unwanted "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x10/0x10")"}},
       {"RuleMovedBelowAnAccept",
        Restore("filter", absl::StrCat("-D ", kDropMarkedRule, "\n-A KUBE-FIREWALL -j ACCEPT\n-A ",
                                       kDropMarkedRule, "\n")),
@@ -188,17 +169,9 @@ std::vector<Damage> SingleItems() {
       {"ReturnThatLostItsMatch",
        Runs({"-t", "nat", "-I", "KUBE-POSTROUTING", "-j", "RETURN"}),
        {R"(nat rule_unwanted "-A KUBE-POSTROUTING -j RETURN")"}},
-      {"SecondInputJump",
-       Runs({"-A", "INPUT", "-j", "KUBE-FIREWALL"}),
-       {R"(filter rule_unwanted "-A INPUT -j KUBE-FIREWALL")"}},
       {"SecondPostroutingJump",
        Restore("nat", absl::StrCat("-I ", kPostroutingRule, "\n")),
        {absl::StrCat("nat rule_unwanted \"-A ", kPostroutingRule, "\"")},
-       LeavesNothing,
-       "-restore"},
-      {"SecondDropRule",
-       Restore("filter", absl::StrCat("-A ", kDropMarkedRule, "\n")),
-       {absl::StrCat("filter rule_unwanted \"-A ", kDropMarkedRule, "\"")},
        LeavesNothing,
        "-restore"},
   };
@@ -240,9 +213,6 @@ std::vector<Damage> EveryDamageToLabels() {
                                           R"(filter jump_missing "-A FORWARD -j KUBELET-FIREWALL")",
                                           R"(filter jump_missing "-A OUTPUT -j KUBELET-FIREWALL")"};
   return {
-      {"FlushOfTheSetterOfALabel",
-       Runs({"-t", "nat", "-F", "KUBELET-MARK-MASQ"}),
-       {"nat rule_missing " + mark_masq}},
       {"SetterOfAnotherLabel",
        Runs({"-t", "nat", "-R", "KUBELET-MARK-DROP", "1", "-m", "connlabel", "--label", "20",
              "--set"}),
@@ -256,19 +226,12 @@ std::vector<Damage> EveryDamageToLabels() {
         R"(-j KUBELET-POSTROUTING")"},
        LosesRulesOf("nat")},
       {"DeletionOfTheForwardJump", Runs({"-D", "FORWARD", "-j", "KUBELET-FIREWALL"}), {jumps[1]}},
-      {"SecondForwardJump",
-       Runs({"-A", "FORWARD", "-j", "KUBELET-FIREWALL"}),
-       {R"(filter rule_unwanted "-A FORWARD -j KUBELET-FIREWALL")"}},
       {"DropThatBecameAReturn",
        Runs({"-R", "KUBELET-FIREWALL", "1", "-m", "connlabel", "--label", "21", "-j", "RETURN"}),
        {"filter rule_missing " + drop},
        // Where ours stood.
        Adds("filter/KUBELET-FIREWALL",
             R"(-A KUBELET-FIREWALL -m connlabel --label "21" -j RETURN)")},
-      {"AcceptBeforeTheDrop",
-       Runs({"-I", "KUBELET-FIREWALL", "-j", "ACCEPT"}),
-       {"filter rule_misplaced " + drop},
-       Adds("filter/KUBELET-FIREWALL", "-A KUBELET-FIREWALL -j ACCEPT")},
       {"DeletionOfTheLabelFirewall",
        Restore("filter",
                "-D INPUT -j KUBELET-FIREWALL\n-D FORWARD -j KUBELET-FIREWALL\n"
@@ -277,15 +240,6 @@ std::vector<Damage> EveryDamageToLabels() {
        [](Content& content) {
          ComesFirst(content["filter/INPUT"], "-A INPUT -j KUBELET-FIREWALL");
          ComesFirst(content["filter/OUTPUT"], "-A OUTPUT -j KUBELET-FIREWALL");
-       },
-       "-restore"},
-      {"RestoreOfFilterWithoutNoflushWithLabels",
-       RestoreWhole("filter"),
-       {R"(filter chain_missing ":KUBELET-FIREWALL")", jumps[0], jumps[1], jumps[2]},
-       [](Content& content) {
-         LoseForeignChains(content, "filter");
-         // In cleanup mode IPv6's is somebody else's.
-         if (content["filter/KUBE-FIREWALL"].empty()) content.erase("filter/KUBE-FIREWALL");
        },
        "-restore"},
   };

@@ -29,10 +29,10 @@ class DetectTest : public AgentTest {
   static void Shell(const std::string& script) { MustRun({"/bin/sh", "-ec", script}); }
 
   // kubelet's commands for the hint and its canaries, by one of the two iptables.
-  static void KubeletWith(const std::string& variant, bool hint = true) {
+  static void KubeletWith(const std::string& variant) {
     for (const char* const program : {"iptables", "ip6tables"}) {
       const std::string command = absl::StrCat("/usr/sbin/", program, "-", variant);
-      if (hint) MustRun({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
+      MustRun({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
       for (const char* const table : kIptablesTables) {
         MustRun({command, "-w", "5", "-N", "KUBE-KUBELET-CANARY", "-t", table});
       }
@@ -83,25 +83,6 @@ class DetectTest : public AgentTest {
     }
     return parsed;
   }
-
-  // plan and status name the chain in the mode that is not managed, and change nothing.
-  static void ExpectInOtherMode(const std::string& other, const std::string& chain,
-                                const std::vector<std::string>& flags = {}) {
-    const std::string before = TablesAndModules();
-    for (std::vector<std::string> arguments :
-         std::vector<std::vector<std::string>>{{"plan", "--all"}, {"status"}}) {
-      arguments.insert(arguments.end(), flags.begin(), flags.end());
-      const ProgramResult text = Agent(arguments);
-      EXPECT_THAT(text.out, AllOf(HasSubstr("other iptables mode, " + other),
-                                  HasSubstr(absl::StrCat("  . ", chain, "\n"))))
-          << text;
-      arguments.push_back("--output=json");
-      const Json json = Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false);
-      EXPECT_EQ(json["otherMode"]["iptablesMode"], other);
-      EXPECT_FALSE(json["otherMode"]["chains"].empty());
-    }
-    EXPECT_EQ(TablesAndModules(), before);
-  }
 };
 
 TEST_F(DetectTest, AFreshNodeIsNoneAndGetsNft) {
@@ -144,21 +125,11 @@ TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
   EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
 }
 
-TEST_F(DetectTest, ANodeOfKubeletsNftIsNft) {
-  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_27GateOn, {family});
-  Detect("nft", kExitOk);
-}
-
 TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_19, {family});
   const Json json = Detect("nft", kExitOk);
   EXPECT_EQ(json["families"][0]["evidence"][2]["says"], "none");
   EXPECT_EQ(json["families"][0]["evidence"][3]["says"], "nft");
-}
-
-TEST_F(DetectTest, AnOldKubeletsLegacyIsKnownByItsCanary) {
-  KubeletWith("legacy", /*hint=*/false);
-  Detect("legacy", kExitOk);
 }
 
 TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
@@ -177,7 +148,18 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   EXPECT_EQ(TablesAndModules(), before);
   Detect("nft", kExitDifferences, {"--iptables-mode=nft"});
   EXPECT_EQ(Agent({"sync", "--iptables-mode=nft"}).exit_code, kExitOk);
-  ExpectInOtherMode("legacy", "ip mangle KUBE-IPTABLES-HINT", {"--iptables-mode=nft"});
+  // plan and status name the chain in the mode that is not managed.
+  for (std::vector<std::string> arguments :
+       std::vector<std::vector<std::string>>{{"plan", "--all"}, {"status"}}) {
+    arguments.emplace_back("--iptables-mode=nft");
+    EXPECT_THAT(Agent(arguments).out, AllOf(HasSubstr("other iptables mode, legacy"),
+                                            HasSubstr("  . ip mangle KUBE-IPTABLES-HINT\n")));
+    arguments.emplace_back("--output=json");
+    const Json other =
+        Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false)["otherMode"];
+    EXPECT_EQ(other["iptablesMode"], "legacy");
+    EXPECT_FALSE(other["chains"].empty());
+  }
 }
 
 TEST_F(DetectTest, OtherPeoplesRulesTellToo) {
@@ -202,22 +184,12 @@ struct OtherModeRow {
 const OtherModeRow kOtherModeRows[] = {
     {"a hint", List("-t mangle -N KUBE-IPTABLES-HINT"), true},
     {"a canary", List("-t mangle -N KUBE-KUBELET-CANARY"), true},
-    {"one canary of three", List("-t nat -N KUBE-KUBELET-CANARY"), true},
     {"the drop-mark rule of kubelet",
      List("-N KUBE-FIREWALL",
           "-A KUBE-FIREWALL -m comment --comment 'kubernetes firewall for dropping marked packets' "
           "-m mark --mark 0x8000/0x8000 -j DROP"),
      true},
-    {"the drop mark, another bit",
-     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x100"), true},
-    {"the martian rule without kube-proxy",
-     List("-N KUBE-FIREWALL",
-          "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
-          "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"),
-     true},
     {"a hint, and one in the program's mode", List("-t mangle -N KUBE-IPTABLES-HINT"), true,
-     List("-t mangle -N KUBE-IPTABLES-HINT")},
-    {"a canary, and the hint in the program's mode", List("-t mangle -N KUBE-KUBELET-CANARY"), true,
      List("-t mangle -N KUBE-IPTABLES-HINT")},
     {"kube-proxy 1.27",
      List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-MASQ",
@@ -225,12 +197,6 @@ const OtherModeRow kOtherModeRows[] = {
           "-A KUBE-FIREWALL -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment 'block incoming "
           "localnet connections' -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
           "-I INPUT -j KUBE-FIREWALL")},
-    {"kube-proxy in IPVS mode",
-     List("-t nat -N KUBE-SERVICES", "-t nat -N KUBE-MARK-DROP", "-t nat -N KUBE-FIREWALL",
-          "-t nat -A KUBE-FIREWALL -j KUBE-MARK-DROP")},
-    {"what kube-proxy --cleanup leaves",
-     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000")},
-    {"rules of other programs", List("-t nat -N DOCKER", "-A FORWARD -j ACCEPT")},
 };
 
 // A host whose programs are of `variant`: links, and programs that must not be run.
@@ -299,30 +265,6 @@ TEST_F(DetectTest, KubeletInAnotherModeThanTheHostsProgramIsUnknownForEveryComma
     }
     EXPECT_FALSE(std::filesystem::exists(host.Path("was-run")));
   }
-}
-
-TEST_F(DetectTest, OffTouchesNothingWhateverTheNodeUses) {
-  KubeletWith("legacy");
-  KubeletWith("nft");
-  const std::string before = TablesAndModules();
-  EXPECT_EQ(Agent({"sync", "--make-iptables-util-chains=false"}).exit_code, kExitOk);
-  EXPECT_EQ(TablesAndModules(), before);
-}
-
-// /proc/net is the main thread's; /proc/thread-self/net is ours.
-TEST_F(DetectTest, ANamespaceIsLookedAtFromOutside) {
-  const Netns there = NewNetns();
-  const std::string netns = absl::StrCat("--netns=", there.Path());
-  {
-    const InNetns in(there);
-    KubeletWith("legacy");
-  }
-  const std::string here = TablesAndModules();
-  const ProgramResult result = Agent({"detect", netns});
-  EXPECT_EQ(result.exit_code, kExitOk) << result;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: legacy\n"), HasSubstr("ip6: legacy\n")));
-  EXPECT_EQ(TablesAndModules(), here);
-  Detect("none", kExitOk);
 }
 
 TEST_F(DetectTest, AThreadInAnotherNamespaceThanItsProcessSeesItsOwn) {

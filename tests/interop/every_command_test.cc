@@ -6,7 +6,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,7 +13,6 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -191,12 +189,11 @@ class NodeWithKubeletTest : public DaemonTest {
 
   // --all-netns lists the namespaces of all processes. Here these are the program's own: other
   // tests run at the same time.
-  ProgramResult Call(const Row& row, bool json, std::vector<std::string> under = {}) const {
+  ProgramResult Call(const Row& row, bool json) const {
     std::vector<std::string> argv;
     if (row.arguments.back() == "--all-netns") {
       argv = {"unshare", "--pid", "--fork", "--propagation=unchanged", "--mount-proc", "--"};
     }
-    argv = std::move(argv) + under;
     argv.push_back(AgentProgram());
     for (const std::string& argument : row.arguments) argv.push_back(Filled(argument));
     if (json) argv.push_back("--output=json");
@@ -222,40 +219,6 @@ class NodeWithKubeletTest : public DaemonTest {
       ASSERT_TRUE(json.contains(pointer)) << field << " is missing" << result;
       EXPECT_EQ(json[pointer], value == "MODE" ? Json(mode_) : value) << field << result;
     }
-  }
-
-  // Runs it, and returns the system calls whose new descriptor a program would inherit that another
-  // thread starts meanwhile.
-  std::vector<std::string> CallsWithoutCloexec(const Row& row) const {
-    const TemporaryTree traces;
-    const ProgramResult result =
-        Call(row, /*json=*/false,
-             {"strace", "--seccomp-bpf", "-ff", "-o", traces.Path("of"), "-e",
-              "trace=execve,open,openat,openat2,socket,accept4,dup,pipe,pipe2,eventfd2,epoll_"
-              "create1,inotify_init1,signalfd4,timerfd_create,memfd_create,pidfd_open"});
-    EXPECT_EQ(result.exit_code, row.exit_code) << result;
-    std::vector<std::string> calls;
-    size_t judged = 0;
-    for (const auto& file : std::filesystem::directory_iterator(traces.root())) {
-      // Of a process that becomes another program only what comes before.
-      bool ours = true;
-      std::ifstream lines(file.path());
-      for (std::string line; std::getline(lines, line);) {
-        const bool fails = line.find(" = -1 ") != std::string::npos;
-        if (absl::StartsWith(line, "execve(") && !fails) {
-          ours = absl::StrContains(line, "kube-iptables-agent");
-        } else if (ours && !fails && !absl::StartsWith(line, "+++") &&
-                   !absl::StartsWith(line, "---")) {
-          ++judged;
-          // libcap-ng reads this before main.
-          const bool before_main = absl::StrContains(line, "/proc/sys/kernel/cap_last_cap");
-          if (!before_main && !absl::StrContains(line, "CLOEXEC")) calls.push_back(line);
-        }
-      }
-    }
-    // The dynamic linker's are among them.
-    EXPECT_GT(judged, 5U) << result;
-    return calls;
   }
 
   const std::string& mode() const { return mode_; }
@@ -286,83 +249,12 @@ TEST_P(EveryCommandTest, EndsAsPromisedAndSaysWhatItPromises) {
   }
 }
 
-class EveryDescriptorTest : public NodeWithKubeletTest,
-                            public ::testing::WithParamInterface<IptablesMode> {};
-
-TEST_P(EveryDescriptorTest, IsClosedInTheProgramsThatSomebodyStartsMeanwhile) {
-  ASSERT_NO_FATAL_FAILURE(MakeNode(GetParam()));
-  for (const std::vector<Row>* rows : {&kReading, &kWriting}) {
-    for (const Row& row : *rows) {
-      EXPECT_THAT(CallsWithoutCloexec(row), IsEmpty()) << absl::StrJoin(row.arguments, " ");
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, EveryDescriptorTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
 INSTANTIATE_TEST_SUITE_P(Outputs, EveryCommandTest,
                          ::testing::Combine(::testing::ValuesIn(kBothModes), ::testing::Bool()),
                          [](const auto& row) {
                            return absl::StrCat(TestNameOf(std::get<0>(row.param)),
                                                std::get<1>(row.param) ? "Json" : "Text");
                          });
-
-class InspectionTest : public NodeWithKubeletTest,
-                       public ::testing::WithParamInterface<IptablesMode> {};
-
-TEST_P(InspectionTest, ConfigzIsAConfigurationFileAndFlagzTheCommandLine) {
-  ASSERT_NO_FATAL_FAILURE(MakeNode(GetParam()));
-  const std::vector<std::string> flags = {absl::StrCat("--iptables-mode=", mode()),
-                                          "--iptables-sync-period=2h", "--iptables-drop-bit=13",
-                                          "--feature-gates=IPTablesOwnershipCleanup=false"};
-  StartOnly(flags);
-  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
-
-  const HttpAnswer configz = HttpGet(kMetricsPort, "/configz");
-  EXPECT_EQ(configz.status, 200);
-  const Json json = Json::parse(configz.body, nullptr, /*allow_exceptions=*/false);
-  const Json config = json.is_object() ? json.value("kube-iptables-agent", Json()) : Json();
-  const Json expected = {{"apiVersion", "kube-iptables-agent/v1alpha1"},
-                         {"kind", "KubeIPTablesAgentConfiguration"},
-                         {"emulatedVersion", "1.27"},
-                         {"iptablesMasqueradeBit", 14},
-                         {"iptablesDropBit", 13},
-                         {"iptablesMasqueradeLabel", 114},
-                         {"iptablesDropLabel", 115},
-                         {"ipFamilies", "auto"},
-                         {"iptablesMode", mode()},
-                         {"makeIPTablesUtilChains", true},
-                         {"iptablesSyncPeriod", "2h0m0s"},
-                         {"watch", "events"},
-                         {"observe", false},
-                         {"healthzBindAddress", "127.0.0.1:10270"},
-                         {"metricsBindAddress", "127.0.0.1:10271"},
-                         {"staleChains", "keep"},
-                         {"hintPolicy", "usable"}};
-  for (const auto& [field, value] : expected.items()) {
-    EXPECT_EQ(config.value(field, Json()), value) << field << configz.body;
-  }
-  EXPECT_EQ(config.value(Json::json_pointer("/featureGates/IPTablesOwnershipCleanup"), true),
-            false);
-  EXPECT_TRUE(config.contains("cniConfDir")) << configz.body;
-  // JSON is YAML: as a file it asks for what the daemon has put in place.
-  tree().Write("config.yaml", config.dump());
-  const ProgramResult plan = Agent({"plan", "--config=" + tree().Path("config.yaml")});
-  EXPECT_EQ(plan.exit_code, kExitOk) << plan;
-
-  const HttpAnswer flagz = HttpGet(kMetricsPort, "/flagz");
-  EXPECT_EQ(flagz.status, 200);
-  for (const std::string& line :
-       {absl::StrCat("iptables-mode=", mode()), std::string("iptables-sync-period=2h0m0s"),
-        std::string("iptables-drop-bit=13"), std::string("iptables-masquerade-bit=14"),
-        std::string("feature-gates=IPTablesOwnershipCleanup=false"), std::string("watch=events")}) {
-    EXPECT_THAT(flagz.body, HasSubstr(absl::StrCat("\n", line, "\n")));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, InspectionTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

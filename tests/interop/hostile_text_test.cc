@@ -241,19 +241,6 @@ TEST_P(HostileTextTest, NothingThatAChangeDependsOnIsPrintedUnescaped) {
   Call({"detect", "--capabilities", mode, HostRoot(), "--output=json"}, "\"kernel\"");
 }
 
-// Of the other mode, which is not managed.
-TEST_P(HostileTextTest, NoCommandPrintsTheOtherModesUnescaped) {
-  const std::string other = absl::StrCat(
-      "--iptables-mode=",
-      NameOf(GetParam() == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft));
-  const std::vector<std::string> flags = {other, "--cni-conf-dir=" + cni_.Path("net.d"),
-                                          "--stale-chains=retire"};
-  Call(std::vector<std::string>{"plan", "--all"} + flags, "\\x1b[2J");
-  Call(std::vector<std::string>{"status"} + flags, "");
-  Call(std::vector<std::string>{"sync"} + flags, "\\x1b[2J");
-  Call(std::vector<std::string>{"retire"} + flags, "\\x1b[2J");
-}
-
 TEST_P(HostileTextTest, NoErrorRepeatsAnArgumentUnescaped) {
   const std::string hostile = HostileComment();
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{

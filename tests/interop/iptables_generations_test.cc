@@ -4,16 +4,22 @@
 // has 1.8.7, Debian 12 (this machine) 1.8.9, Debian 13 1.8.11.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -27,6 +33,10 @@ constexpr GenerationRow kGenerations[] = {
     {"Iptables1_8_7", "bullseye", "v1.8.7 (nf_tables)"},
     {"Iptables1_8_11", "trixie", "v1.8.11 (nf_tables)"},
 };
+
+// Of Debian, this machine's own among them.
+constexpr const char* kReleases[] = {"bullseye", "", "trixie"};
+std::string NameOfRelease(const std::string& release) { return release.empty() ? "Own" : release; }
 
 constexpr AgentSettings Legacy(KubeletBits bits = {}) { return {false, bits}; }
 
@@ -75,26 +85,6 @@ TEST_P(IptablesGenerationsTest, ReadsOurRulesAsItsOwn) {
   }
 }
 
-TEST_P(IptablesGenerationsTest, FindsEachOfKubeletsRulesAfterOurs) {
-  Sync(Legacy());
-  for (const IpFamily family : kBothFamilies) {
-    for (const KubeletStep& step : KubeletSequence(KubeletForm::k1_27GateOff, family)) {
-      if (step.rule.empty()) continue;
-      const ProgramResult result = Theirs(family).Run(CheckArguments(step));
-      EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
-    }
-    EXPECT_EQ(Kubelet(KubeletForm::k1_27GateOff, Theirs(family)).rules_added, 0);
-    EXPECT_THAT(SavedRules::Of({family}).DoubledRules(), IsEmpty());
-  }
-}
-
-TEST_P(IptablesGenerationsTest, ReadsOurCleanupModeAsItsOwn) {
-  Sync({.ownership_cleanup = true});
-  for (const IpFamily family : kBothFamilies) {
-    EXPECT_EQ(Kubelet(KubeletForm::k1_27GateOn, Theirs(family)).rules_added, 0);
-  }
-}
-
 // iptables-legacy of the other generation, by -S: its save would want a /proc in the chroot.
 TEST_P(IptablesGenerationsTest, ReadsOurRulesInLegacyTablesAsThisMachinesDoes) {
   AgentSettings settings = Legacy();
@@ -123,47 +113,143 @@ TEST_P(IptablesGenerationsTest, WroteWhatWeReadAsDone) {
   }
 }
 
-TEST_P(IptablesGenerationsTest, WroteAnOldKubeletsRulesAndWeDoubleNothing) {
-  for (const KubeletForm form : {KubeletForm::k1_17, KubeletForm::k1_24}) {
-    const Netns netns = NewNetns();
-    const Netns fresh = NewNetns();
-    for (const IpFamily family : kBothFamilies) {
-      SavedRules expected;
-      {
-        const InNetns in(fresh);
-        Sync(Legacy());
-        expected = SavedRules::Of({family});
+INSTANTIATE_TEST_SUITE_P(Releases, IptablesGenerationsTest, ::testing::ValuesIn(kGenerations),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+// ---- the chains of ConnLabelMarking, as nft and as legacy ----
+
+// What the gate makes, written out by hand: -C takes the words, -S prints `text`.
+struct LabelRule {
+  const char* table;
+  const char* chain;
+  std::vector<std::string> words;
+  const char* text;
+};
+const LabelRule kLabelRules[] = {
+    {"nat", "KUBELET-MARK-MASQ", List("-m", "connlabel", "--label", "114", "--set"),
+     "-m connlabel --label \"114\" --set"},
+    {"nat", "KUBELET-MARK-DROP", List("-m", "connlabel", "--label", "115", "--set"),
+     "-m connlabel --label \"115\" --set"},
+    {"nat", "KUBELET-POSTROUTING",
+     List("-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"),
+     "-m connlabel --label \"114\" -j MASQUERADE --random-fully"},
+    {"filter", "KUBELET-FIREWALL", List("-m", "connlabel", "--label", "115", "-j", "DROP"),
+     "-m connlabel --label \"115\" -j DROP"},
+    {"nat", "POSTROUTING",
+     List("-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"),
+     "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING"},
+    {"filter", "INPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "FORWARD", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+    {"filter", "OUTPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
+};
+
+bool IsOurChain(const LabelRule& rule) { return absl::StartsWith(rule.chain, "KUBELET-"); }
+
+class ConnLabelGenerationsTest
+    : public AgentTest,
+      public ::testing::WithParamInterface<std::tuple<const char*, IptablesMode, bool>> {
+ protected:
+  static IptablesMode Mode() { return std::get<1>(GetParam()); }
+  static Iptables Of(const std::string& release, IpFamily family) {
+    return {family, release.empty() ? "" : ChrootDir(release), Mode()};
+  }
+  static Iptables Theirs(IpFamily family) { return Of(std::get<0>(GetParam()), family); }
+
+  // `sync` or `plan` with the gate on must end with 0.
+  static void ExpectWell(const std::string& command) {
+    const ProgramResult result =
+        Agent({command, absl::StrCat("--iptables-mode=", NameOf(Mode())),
+               absl::StrCat("--feature-gates=ConnLabelMarking=true,IPTablesOwnershipCleanup=",
+                            std::get<2>(GetParam()) ? "true" : "false")});
+    EXPECT_EQ(result.exit_code, kExitOk) << result;
+  }
+
+  // Legacy iptables in a chroot has one lock for all tests that run at once.
+  static ProgramResult Run(const Iptables& iptables, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"-w", "30"});
+    return iptables.Run(arguments);
+  }
+
+  // The rules of one chain, from "-A CHAIN".
+  static std::vector<std::string> Listed(const Iptables& iptables, const LabelRule& rule) {
+    const ProgramResult result = Run(iptables, {"-t", rule.table, "-S", rule.chain});
+    EXPECT_EQ(result.exit_code, 0) << result;
+    std::vector<std::string> lines;
+    for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
+      // 1.8.7 ends the line of --set with a space.
+      const std::string text(absl::StripTrailingAsciiWhitespace(line));
+      if (absl::StartsWith(text, "-A ")) lines.push_back(text);
+    }
+    return lines;
+  }
+};
+
+TEST_P(ConnLabelGenerationsTest, ListsAndChecksEachRuleThatWeMade) {
+  ExpectWell("sync");
+  for (const IpFamily family : kBothFamilies) {
+    const Iptables theirs = Theirs(family);
+    for (const LabelRule& rule : kLabelRules) {
+      SCOPED_TRACE(absl::StrCat(NameOf(family), " ", rule.table, " ", rule.chain));
+      const std::vector<std::string> listed = Listed(theirs, rule);
+      const std::string line = absl::StrCat("-A ", rule.chain, " ", rule.text);
+      EXPECT_EQ(std::count(listed.begin(), listed.end(), line), 1) << absl::StrJoin(listed, "\n");
+      if (IsOurChain(rule)) {
+        EXPECT_EQ(listed.size(), 1U) << absl::StrJoin(listed, "\n");
       }
-      const InNetns in(netns);
-      Kubelet(form, Theirs(family));
-      Sync(Legacy());
-      EXPECT_EQ(SavedRules::Of({family}), expected);
-      ExpectNothingPlanned(Legacy());
+      std::vector<std::string> check = {"-t", rule.table, "-C", rule.chain};
+      check.insert(check.end(), rule.words.begin(), rule.words.end());
+      const ProgramResult found = Run(theirs, check);
+      EXPECT_EQ(found.exit_code, 0) << found;
+      check.insert(check.end(), {"-s", "10.0.0.1"});
+      EXPECT_NE(Run(theirs, check).exit_code, 0) << "it takes any rule for this one";
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Releases, IptablesGenerationsTest, ::testing::ValuesIn(kGenerations),
-                         [](const auto& row) { return std::string(row.param.name); });
+TEST_P(ConnLabelGenerationsTest, SavesWhatEachRestoresAndWeTakeForInPlace) {
+  ExpectWell("sync");
+  std::vector<std::string> saved;
+  for (const IpFamily family : kBothFamilies) {
+    std::string text;
+    // A save of all tables would want a /proc in the chroot, in legacy.
+    for (const char* table : kIptablesTables) {
+      const ProgramResult result = Theirs(family).Save(table);
+      EXPECT_EQ(result.exit_code, 0) << result;
+      absl::StrAppend(&text, result.out);
+    }
+    EXPECT_THAT(text, HasSubstr("connlabel --label \"114\" --set"));
+    saved.push_back(text);
+  }
+  for (const char* other : kReleases) {
+    SCOPED_TRACE(absl::StrCat("restored by ", NameOfRelease(other)));
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    for (const IpFamily family : kBothFamilies) {
+      const ProgramResult restored =
+          Of(other, family).Replace(saved[family == IpFamily::kIpv4 ? 0 : 1]);
+      EXPECT_EQ(restored.exit_code, 0) << restored;
+    }
+    ExpectWell("plan");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Releases, ConnLabelGenerationsTest,
+                         ::testing::Combine(::testing::ValuesIn(kReleases),
+                                            ::testing::ValuesIn(kBothModes), ::testing::Bool()),
+                         [](const auto& row) {
+                           return absl::StrCat(NameOfRelease(std::get<0>(row.param)),
+                                               TestNameOf(std::get<1>(row.param)),
+                                               std::get<2>(row.param) ? "Cleanup" : "Kubelet");
+                         });
 
 class OldReaderTest : public AgentTest {
  protected:
   static constexpr char kDropAll[] =
       "-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" "
       "-j DROP";
-  static constexpr char kReturnAll[] = "-A KUBE-POSTROUTING -j RETURN";
   const Iptables old_{IpFamily::kIpv4, ChrootDir("bullseye")};
   const Iptables own_{IpFamily::kIpv4};
 };
-
-// Why the agent writes the old form of the mark match: 1.8.9 and later write a form that 1.8.7
-// reads as no match at all, without a word.
-TEST_F(OldReaderTest, RulesThat189WroteAreReadWrongBy187) {
-  Kubelet(KubeletForm::k1_27GateOff, own_);
-  const SavedRules read = SavedRules::Parse(old_.Save().out);
-  EXPECT_THAT(read.Rules("filter", "KUBE-FIREWALL"), Contains(kDropAll));
-  EXPECT_THAT(read.Rules("nat", "KUBE-POSTROUTING"), Contains(kReturnAll));
-}
 
 // kubernetes #112477: a container's older iptables saves and restores the host's rules.
 TEST_F(OldReaderTest, WhatItsSaveAndRestoreDestroyedIsRepaired) {
@@ -258,14 +344,6 @@ TEST_P(SavedByNftTest, CopiesOfOurRulesAreReplaced) {
   }
 }
 
-TEST_P(SavedByNftTest, TheWrongMartianRuleIsReplacedInCleanupModeToo) {
-  LoadCopies(/*ours=*/false);
-  const AgentSettings cleanup = {.ownership_cleanup = true};
-  Agent("sync", cleanup);
-  EXPECT_THAT(Firewall().out, HasSubstr("! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"));
-  EXPECT_EQ(Firewall().exit_code, 0) << "nothing native is left";
-}
-
 TEST_P(SavedByNftTest, CopiesThatKubeProxyKeepsStayAndOneFindingNamesTheCause) {
   LoadCopies(/*ours=*/false, /*kube_proxy=*/true);
   for (const char* command : {"plan", "sync", "plan"}) {
@@ -310,10 +388,8 @@ TEST_P(SavedByNftTest, SimilarRulesOfAnAdministratorStay) {
   for (const auto& [chain, rule] : rows) EXPECT_THAT(left, HasSubstr("\t" + rule + "\n"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Releases, SavedByNftTest, ::testing::Values("bullseye", "", "trixie"),
-                         [](const auto& row) {
-                           return *row.param == '\0' ? "Own" : std::string(row.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(Releases, SavedByNftTest, ::testing::ValuesIn(kReleases),
+                         [](const auto& row) { return NameOfRelease(row.param); });
 
 TEST_F(OldReaderTest, ARuleThatIptablesCannotListIsAFindingOfPlanAndAudit) {
   Sync(Legacy());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node on which a kubelet of some generation has already been at work.
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -74,22 +73,6 @@ TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
   ExpectNothingPlanned(cleanup);
 }
 
-TEST_P(KubeletTakeoverTest, EachKubeletRuleIsFoundAfterASyncOfEitherMode) {
-  for (const bool ownership_cleanup : {true, false}) {
-    Sync(Settings(ownership_cleanup));
-    for (const IpFamily family : kBothFamilies) {
-      for (const KubeletStep& step : KubeletSequence(Form(), family)) {
-        // The superseded masquerade rule of 1.17 gives way to its three successors.
-        const bool superseded =
-            Form() == KubeletForm::k1_17 && !ownership_cleanup && step.chain == "KUBE-POSTROUTING";
-        if (step.rule.empty() || superseded) continue;
-        const ProgramResult result = Of(family).Run(CheckArguments(step));
-        EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
-      }
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(ModeForms, KubeletTakeoverTest,
                          ::testing::Combine(::testing::ValuesIn(kBothModes),
                                             ::testing::ValuesIn(kForms)),
@@ -99,14 +82,10 @@ INSTANTIATE_TEST_SUITE_P(ModeForms, KubeletTakeoverTest,
 
 class DriftTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  static AgentSettings Settings(bool ownership_cleanup, KubeletBits bits = {}) {
-    return {.ownership_cleanup = ownership_cleanup, .bits = bits, .iptables = GetParam()};
+  static AgentSettings Settings(bool ownership_cleanup) {
+    return {.ownership_cleanup = ownership_cleanup, .iptables = GetParam()};
   }
   const Iptables ipv4_{.family = IpFamily::kIpv4, .mode = GetParam()};
-  void Iptables4(const std::vector<std::string>& arguments) {
-    const ProgramResult result = ipv4_.Run(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
 };
 
 TEST_P(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
@@ -118,54 +97,6 @@ TEST_P(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
                           "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0",
                           "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic "
                           "requiring SNAT\" -j MASQUERADE --random-fully"));
-}
-
-TEST_P(DriftTest, EachDeletedRuleAndChainIsPlannedAndComesBack) {
-  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
-  Sync(legacy);
-  const SavedRules whole = SavedRules::Of(ipv4_);
-  const std::vector<std::vector<std::vector<std::string>>> damages = {
-      {{"-D", "INPUT", "-j", "KUBE-FIREWALL"}},
-      {{"-F", "KUBE-FIREWALL"}},
-      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "1"}},
-      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "2"}},
-      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "3"}},
-      {{"-t", "nat", "-F", "KUBE-MARK-MASQ"}, {"-t", "nat", "-X", "KUBE-MARK-MASQ"}},
-      {{"-t", "mangle", "-X", "KUBE-IPTABLES-HINT"}},
-      {{"-t", "nat", "-F"}, {"-t", "nat", "-X"}},
-  };
-  for (const auto& damage : damages) {
-    SCOPED_TRACE(::testing::PrintToString(damage));
-    for (const auto& command : damage) Iptables4(command);
-    EXPECT_EQ(Agent("plan", legacy).exit_code, kExitDifferences);
-    Sync(legacy);
-    EXPECT_EQ(SavedRules::Of(ipv4_), whole);
-  }
-}
-
-TEST_P(DriftTest, ASecondCopyOfARuleIsRemoved) {
-  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
-  Sync(legacy);
-  const SavedRules once = SavedRules::Of(ipv4_);
-  Iptables4({"-A", "INPUT", "-j", "KUBE-FIREWALL"});
-  Iptables4({"-t", "nat", "-A", "KUBE-MARK-MASQ", "-j", "MARK", "--or-mark", "0x4000"});
-  EXPECT_THAT(SavedRules::Of(ipv4_).DoubledRules(), SizeIs(2));
-  Sync(legacy);
-  EXPECT_EQ(SavedRules::Of(ipv4_), once);
-}
-
-TEST_P(DriftTest, OtherBitsReplaceTheOldOnes) {
-  Sync(Settings(/*ownership_cleanup=*/false));
-  const AgentSettings other = Settings(/*ownership_cleanup=*/false, {20, 21});
-  Sync(other);
-  const Netns fresh = NewNetns();
-  const SavedRules changed = SavedRules::Of(ipv4_);
-  {
-    const InNetns in(fresh);
-    Sync(other);
-    EXPECT_EQ(changed, SavedRules::Of(ipv4_));
-  }
-  ExpectNothingPlanned(other);
 }
 
 TEST_P(DriftTest, FlippingTheGateForthAndBackLosesNothing) {

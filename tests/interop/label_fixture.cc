@@ -15,25 +15,6 @@ const char* Text(bool on) { return on ? "true" : "false"; }
 
 Iptables Of(IptablesMode mode, IpFamily family) { return {.family = family, .mode = mode}; }
 
-// "[PACKETS:BYTES] -A ..." lines of both families that contain each of `parts`.
-std::vector<std::string> CountedLines(IptablesMode mode, const std::string& table,
-                                      const std::vector<std::string>& parts) {
-  std::vector<std::string> lines;
-  for (const char* const program : {"iptables", "ip6tables"}) {
-    const ProgramResult saved =
-        RunProgram({absl::StrCat(program, "-", NameOf(mode), "-save"), "-c", "-t", table});
-    EXPECT_EQ(saved.exit_code, 0) << saved;
-    for (absl::string_view line : absl::StrSplit(saved.out, '\n')) {
-      if (!absl::StartsWith(line, "[")) continue;
-      if (std::all_of(parts.begin(), parts.end(),
-                      [&](const std::string& part) { return absl::StrContains(line, part); })) {
-        lines.emplace_back(line);
-      }
-    }
-  }
-  return lines;
-}
-
 }  // namespace
 
 std::string Gates::Text() const {
@@ -46,22 +27,10 @@ std::string Gates::Yaml() const {
                       ", ConnLabelMarking: ", kipt::testing::Text(labels), "}");
 }
 
-ProgramResult LabelTest::AgentWith(const std::string& command, Gates gates,
-                                   const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {command, "--feature-gates=" + gates.Text(),
-                                        absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return Agent(std::move(arguments));
-}
-
 void LabelTest::SyncWith(Gates gates) {
-  const ProgramResult result = AgentWith("sync", gates);
+  const ProgramResult result = Agent({"sync", "--feature-gates=" + gates.Text(),
+                                      absl::StrCat("--iptables-mode=", NameOf(GetParam()))});
   ASSERT_EQ(result.exit_code, kExitOk) << result;
-}
-
-void LabelTest::ExpectNothingPlannedWith(Gates gates) {
-  const ProgramResult result = AgentWith("plan", gates);
-  EXPECT_EQ(result.exit_code, kExitOk) << result;
 }
 
 void LabelTest::Load(const std::string& text) {
@@ -78,34 +47,37 @@ void LabelTest::Change(const std::vector<std::string>& arguments) {
   }
 }
 
-std::string LabelTest::Component(absl::string_view name, absl::string_view masquerade,
-                                 absl::string_view drop, uint16_t masqueraded_port,
-                                 uint16_t dropped_port) {
-  std::string text = absl::StrCat("*nat\n:", name, " - [0:0]\n-A PREROUTING -j ", name,
-                                  "\n-A OUTPUT -j ", name, "\n");
+std::string LabelTest::Component(absl::string_view masquerade, absl::string_view drop) {
+  std::string text =
+      "*nat\n:COMPONENT - [0:0]\n-A PREROUTING -j COMPONENT\n-A OUTPUT -j COMPONENT\n";
   for (const char* const protocol : {"udp", "tcp"}) {
-    const std::string rule = absl::StrCat("-A ", name, " -p ", protocol, " --dport ");
-    absl::StrAppend(&text, rule, masqueraded_port, " -j ", masquerade, "\n");
-    absl::StrAppend(&text, rule, dropped_port, " -j ", drop, "\n");
+    const std::string rule = absl::StrCat("-A COMPONENT -p ", protocol, " --dport ");
+    absl::StrAppend(&text, rule, kMasqueradedPort, " -j ", masquerade, "\n");
+    absl::StrAppend(&text, rule, kDroppedPort, " -j ", drop, "\n");
   }
   return text + "COMMIT\n";
 }
 
 uint64_t LabelTest::Packets(const std::string& table, const std::vector<std::string>& parts) {
-  const std::vector<std::string> lines = CountedLines(GetParam(), table, parts);
-  EXPECT_FALSE(lines.empty()) << "no such rule in " << table;
   uint64_t packets = 0;
-  for (const std::string& line : lines) {
-    packets += std::strtoull(line.c_str() + 1, nullptr, /*base=*/10);
+  bool found = false;
+  for (const char* const program : {"iptables", "ip6tables"}) {
+    const ProgramResult saved =
+        RunProgram({absl::StrCat(program, "-", NameOf(GetParam()), "-save"), "-c", "-t", table});
+    EXPECT_EQ(saved.exit_code, 0) << saved;
+    // "[PACKETS:BYTES] -A ..."
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(saved.out, '\n'))) {
+      if (!absl::StartsWith(line, "[")) continue;
+      if (!std::all_of(parts.begin(), parts.end(),
+                       [&](const std::string& part) { return absl::StrContains(line, part); })) {
+        continue;
+      }
+      found = true;
+      packets += std::strtoull(line.c_str() + 1, nullptr, /*base=*/10);
+    }
   }
+  EXPECT_TRUE(found) << "no such rule in " << table;
   return packets;
-}
-
-std::vector<std::string> LabelTest::Rules(const std::string& table,
-                                          const std::vector<std::string>& parts) {
-  std::vector<std::string> rules = CountedLines(GetParam(), table, parts);
-  for (std::string& rule : rules) rule.erase(0, rule.find("-A "));
-  return rules;
 }
 
 }  // namespace kipt::testing

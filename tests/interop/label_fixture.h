@@ -33,28 +33,19 @@ struct Gates {
 
 class LabelTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  // `command` in both families.
-  static ProgramResult AgentWith(const std::string& command, Gates gates,
-                                 const std::vector<std::string>& more = {});
   static void SyncWith(Gates gates);
-  static void ExpectNothingPlannedWith(Gates gates);
 
   // Input of iptables-restore --noflush, which must be taken, in both families.
   static void Load(const std::string& text);
   // One command, which must succeed, in both families.
   static void Change(const std::vector<std::string>& arguments);
 
-  // A chain `name` for new connections, those of the node too, that jumps to `masquerade` for one
-  // port and to `drop` for the other.
-  static std::string Component(absl::string_view name, absl::string_view masquerade,
-                               absl::string_view drop, uint16_t masqueraded_port = kMasqueradedPort,
-                               uint16_t dropped_port = kDroppedPort);
+  // A chain COMPONENT for new connections, those of the node too, that jumps to `masquerade` for
+  // one port and to `drop` for the other.
+  static std::string Component(absl::string_view masquerade, absl::string_view drop);
 
   // Packets of all rules of `table` whose text contains each of `parts`, in both families.
   static uint64_t Packets(const std::string& table, const std::vector<std::string>& parts);
-  // Rules of `table` that contain each of `parts`, in both families and without counters.
-  static std::vector<std::string> Rules(const std::string& table,
-                                        const std::vector<std::string>& parts);
 };
 
 }  // namespace kipt::testing

@@ -17,15 +17,12 @@
 #include "tests/interop/label_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/interop/tunnel_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
 // Both families, UDP and TCP.
 constexpr uint64_t kCallsOfAWay = 4;
-// A SYN that was not answered is sent again after a second.
-constexpr absl::Duration kSentAgainByThen = absl::Milliseconds(1300);
 
 class LabelPacketsTest : public LabelTest {
  protected:
@@ -38,21 +35,10 @@ class LabelPacketsTest : public LabelTest {
     }
   }
 
-  void Label(bool cleanup) const {
-    SyncWith({.cleanup = cleanup, .labels = true});
-    Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
+  void Label() const {
+    SyncWith({.cleanup = true, .labels = true});
+    Load(Component("KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
   }
-  // `end`: --dport, or --sport for what answers.
-  static std::string ForPlainPort(const char* table, const char* chain, const char* rest) {
-    std::string text = absl::StrCat("*", table, "\n");
-    for (const char* const protocol : {"udp", "tcp"}) {
-      absl::StrAppend(&text, "-A ", chain, " -p ", protocol, " --dport ", kPlainPort, " ", rest,
-                      "\n");
-    }
-    return text + "COMMIT\n";
-  }
-  static uint64_t Labelled(const char* chain) { return Packets("nat", {"-A COMPONENT", chain}); }
-  static uint64_t DroppedByLabel() { return Packets("filter", {"-A KUBELET-FIREWALL"}); }
 
   std::optional<TunnelWorld> world_;
 };
@@ -60,7 +46,7 @@ class LabelPacketsTest : public LabelTest {
 TEST_P(LabelPacketsTest, LabelledConnectionsAreMasqueradedOrDroppedOnEveryWay) {
   for (const bool cleanup : {true, false}) {
     SyncWith({.cleanup = cleanup, .labels = true});
-    if (cleanup) Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
+    if (cleanup) Load(Component("KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
     EXPECT_EQ(world_->Ask(kAllWays, kMasqueradedPort, kPatience),
               TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort));
     EXPECT_EQ(world_->Ask(kAllWays, kDroppedPort, kDroppedByThen),
@@ -68,12 +54,12 @@ TEST_P(LabelPacketsTest, LabelledConnectionsAreMasqueradedOrDroppedOnEveryWay) {
     EXPECT_EQ(world_->Ask(kAllWays, kPlainPort, kPatience),
               TunnelWorld::Unchanged(kAllWays, kPlainPort));
   }
-  EXPECT_EQ(DroppedByLabel(), 2 * kAllWays.size() * kCallsOfAWay);
+  EXPECT_EQ(Packets("filter", {"-A KUBELET-FIREWALL"}), 2 * kAllWays.size() * kCallsOfAWay);
 }
 
 // An answer that comes has been translated back. nat sees the first packet alone.
 TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst) {
-  Label(/*cleanup=*/true);
+  Label();
   // All stay open: a later call from the port of a closed one would belong to its connection.
   std::vector<std::map<std::string, EchoCall>> all_calls;
   for (const auto& [port, expected] :
@@ -82,7 +68,7 @@ TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst
     auto& calls = all_calls.emplace_back(world_->Open(kAllWays, port));
     for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), expected) << i;
   }
-  EXPECT_EQ(Labelled("KUBELET-MARK-MASQ"), kAllWays.size() * kCallsOfAWay);
+  EXPECT_EQ(Packets("nat", {"-A COMPONENT", "KUBELET-MARK-MASQ"}), kAllWays.size() * kCallsOfAWay);
   // The rules are gone, the connections go on as they began; new ones do not.
   auto calls = world_->Open(kAllWays, kMasqueradedPort);
   const Answers masqueraded = TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort);
@@ -91,45 +77,6 @@ TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst
   EXPECT_EQ(EchoCall::AskAll(calls, kPatience), masqueraded);
   EXPECT_EQ(world_->Ask(kAllWays, kMasqueradedPort, kPatience),
             TunnelWorld::Unchanged(kAllWays, kMasqueradedPort));
-}
-
-// What is dropped leaves no connection behind: each packet is a first one, and labelled anew.
-TEST_P(LabelPacketsTest, EachPacketOfADroppedConnectionIsDropped) {
-  Label(/*cleanup=*/true);
-  const Answers nothing = TunnelWorld::Nothing(kAllWays, kDroppedPort);
-  auto calls = world_->Open(kAllWays, kDroppedPort);
-  EXPECT_EQ(EchoCall::AskAll(calls, kDroppedByThen), nothing);
-  EXPECT_EQ(EchoCall::AskAll(calls, kSentAgainByThen), nothing);
-  // Two datagrams, or a SYN that was sent again, or more where the machine is slow.
-  EXPECT_GE(DroppedByLabel(), 2 * kAllWays.size() * kCallsOfAWay);
-  EXPECT_EQ(Labelled("KUBELET-MARK-DROP"), DroppedByLabel());
-  // Without the rule the same ones come through: TCP's SYN is sent again, UDP's program asks again.
-  Change({"-t", "nat", "-F", "COMPONENT"});
-  EXPECT_EQ(EchoCall::AskAll(calls, kPatience), TunnelWorld::Unchanged(kAllWays, kDroppedPort));
-}
-
-// A label that another table's rule sets reaches a connection in the middle of its life, which a
-// jump from nat does not, and stays.
-TEST_P(LabelPacketsTest, AConnectionLabelledInTheMiddleIsDroppedFromThenOnAndNoOther) {
-  Label(/*cleanup=*/true);
-  const std::vector<Way> ways = {Way::kToNode, Way::kForwarded, Way::kTunnelled};
-  const Answers unchanged = TunnelWorld::Unchanged(ways, kPlainPort);
-  const Answers nothing = TunnelWorld::Nothing(ways, kPlainPort);
-  auto before = world_->Open(ways, kPlainPort);
-  auto labelled = world_->Open(ways, kPlainPort);
-  ASSERT_EQ(EchoCall::AskAll(before, kPatience), unchanged);
-  ASSERT_EQ(EchoCall::AskAll(labelled, kPatience), unchanged);
-
-  Load(ForPlainPort("nat", "COMPONENT", "-j KUBELET-MARK-DROP"));
-  EXPECT_EQ(EchoCall::AskAll(labelled, kPatience), unchanged) << "nat does not see them any more";
-  Change({"-t", "nat", "-F", "COMPONENT"});
-
-  Load(ForPlainPort("mangle", "PREROUTING", "-m connlabel --label 115 --set"));
-  EXPECT_EQ(EchoCall::AskAll(labelled, kDroppedByThen), nothing);
-  Change({"-t", "mangle", "-F", "PREROUTING"});
-  EXPECT_EQ(EchoCall::AskAll(labelled, kDroppedByThen), nothing) << "the label stays";
-  EXPECT_EQ(EchoCall::AskAll(before, kPatience), unchanged);
-  EXPECT_EQ(world_->Ask(ways, kPlainPort, kPatience), unchanged);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, LabelPacketsTest, ::testing::ValuesIn(kBothModes),
@@ -219,17 +166,7 @@ class LabelFlipPacketsTest : public LabelTest {
              (on || !firewall_goes || !Stands("filter", "KUBELET-FIREWALL"));
     })) << on;
   }
-  void FlipBySync(bool on, const char* stale_chains) const {
-    const ProgramResult result = AgentWith(
-        "sync", {.cleanup = true, .labels = on},
-        {absl::StrCat("--stale-chains=", stale_chains), "--cni-conf-dir=" + no_cni_.root()});
-    ASSERT_EQ(result.exit_code, kExitOk) << result;
-  }
 
-  static void AddComponent(const std::string& masquerade, const std::string& drop) {
-    Load(Component("COMPONENT", masquerade, drop));
-  }
-  static void AddComponentThatJumps() { AddComponent("KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"); }
   static void RemoveComponent() {
     Load(
         "*nat\n-D PREROUTING -j COMPONENT\n-D OUTPUT -j COMPONENT\n-F COMPONENT\n-X COMPONENT\n"
@@ -276,7 +213,7 @@ TEST_P(LabelFlipPacketsTest, TheDaemonDropsWhatIsLabelledWheneverTheGateIsOn) {
   StartDaemonWithGateOn();
   StartSending();
   for (int i = 0; i < kFlips && !HasFatalFailure(); ++i) {
-    AddComponentThatJumps();
+    Load(Component("KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
     ExpectLabelsAct(Watch());
     RemoveComponent();
     FlipDaemon(/*on=*/false, /*firewall_goes=*/true);
@@ -289,7 +226,7 @@ TEST_P(LabelFlipPacketsTest, TheDaemonDropsWhatIsLabelledWheneverTheGateIsOn) {
 // Whose jump keeps the chain that labels, and so the one that acts on the label.
 TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   StartDaemonWithGateOn();
-  AddComponent("RETURN", "KUBELET-MARK-DROP");
+  Load(Component("RETURN", "KUBELET-MARK-DROP"));
   StartSending();
   absl::SleepFor(kOnTheWay);
   const uint64_t before = Witnessed().at("drop_left");
@@ -300,47 +237,6 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
     FlipDaemon(/*on=*/true, /*firewall_goes=*/false);
   }
   EXPECT_EQ(Witnessed().at("drop_left"), before);
-  ExpectNoPlainPacketWasLost();
-}
-
-// The same of one that needs no chain for labelling.
-TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentSetsTheLabelsItself) {
-  StartDaemonWithGateOn();
-  Load(
-      "*nat\n:SETS-114 - [0:0]\n:SETS-115 - [0:0]\n-A SETS-114 -m connlabel --label 114 --set\n"
-      "-A SETS-115 -m connlabel --label 115 --set\nCOMMIT\n");
-  AddComponent("SETS-114", "SETS-115");
-  StartSending();
-  absl::SleepFor(kOnTheWay);
-  const Counters before = Witnessed();
-  EXPECT_EQ(before.size(), 7U);
-  for (int i = 0; i < kFlips && !HasFatalFailure(); ++i) {
-    FlipDaemon(/*on=*/false, /*firewall_goes=*/false);
-    ExpectLabelsAct(Watch());
-    FlipDaemon(/*on=*/true, /*firewall_goes=*/false);
-  }
-  const Counters after = Witnessed();
-  EXPECT_EQ(after.at("drop_left"), before.at("drop_left"));
-  EXPECT_EQ(after.at("left_as_it_came"), before.at("left_as_it_came"));
-  ExpectNoPlainPacketWasLost();
-}
-
-// --stale-chains=keep, the default.
-TEST_P(LabelFlipPacketsTest, SyncLetsNothingThroughWhereStaleChainsAreKept) {
-  FlipBySync(/*on=*/true, "keep");
-  AddComponentThatJumps();
-  StartSending();
-  absl::SleepFor(kOnTheWay);
-  const Counters before = Witnessed();
-  EXPECT_EQ(before.size(), 7U);
-  for (int i = 0; i < kFlips && !HasFatalFailure(); ++i) {
-    FlipBySync(/*on=*/false, "keep");
-    ExpectLabelsAct(Watch());
-    FlipBySync(/*on=*/true, "keep");
-  }
-  const Counters after = Witnessed();
-  EXPECT_EQ(after.at("drop_left"), before.at("drop_left"));
-  EXPECT_EQ(after.at("left_as_it_came"), before.at("left_as_it_came"));
   ExpectNoPlainPacketWasLost();
 }
 

@@ -22,7 +22,6 @@
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
 #include "tests/support/matchers.h"
-#include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
@@ -61,29 +60,9 @@ class MarksTest : public RetireTest, public ::testing::WithParamInterface<Iptabl
   static void Ip(const std::string& arguments) {
     Output(absl::StrSplit(absl::StrCat("ip ", arguments), ' '));
   }
-  static ProgramResult Marks(std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"marks", Mode()});
-    return Agent(more);
-  }
 };
 INSTANTIATE_TEST_SUITE_P(Modes, MarksTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
-
-TEST_P(MarksTest, TheMapShowsKubeletAndChangesNothing) {
-  Sync({.ownership_cleanup = false, .iptables = GetParam()});
-  const std::string before = TablesAndModules();
-  const ProgramResult text = Marks();
-  EXPECT_EQ(text.exit_code, kExitOk) << text;
-  EXPECT_THAT(text.out, HasSubstr(absl::StrCat("  ", NameOf(GetParam()), " ip nat: kubelet")));
-  EXPECT_THAT(text.out, HasSubstr("sW.. .... .... ...."));
-  EXPECT_THAT(text.out, HasSubstr("drop: no other program uses it"));
-  const ProgramResult svg = Marks({"--output=svg"});
-  EXPECT_EQ(svg.exit_code, kExitOk) << svg;
-  EXPECT_THAT(svg.out, StartsWith("<svg "));
-  EXPECT_EQ(TablesAndModules(), before);
-  const ProgramResult json = Marks({"--output=json"});
-  EXPECT_EQ(Json::parse(json.out)["bits"].size(), 32U);
-}
 
 // A program that clears bits on the way, and what then becomes of packets that kubelet's chains
 // mark.
@@ -152,7 +131,7 @@ TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrorsAsPacketsShow) {
     EXPECT_EQ(world.Reaches(kHostPort, kWait), row.masquerades ? kPodMasqueraded : kPodUnchanged);
     EXPECT_EQ(world.Reaches(dropped, row.drops ? absl::Milliseconds(100) : kWait),
               row.drops ? kNobody : kHost);
-    const Json verdicts = Json::parse(Marks({"--output=json"}).out)["verdicts"];
+    const Json verdicts = Json::parse(Agent({"marks", Mode(), "--output=json"}).out)["verdicts"];
     EXPECT_EQ(verdicts[0]["severity"], row.masquerades ? "info" : "error") << verdicts;
     EXPECT_EQ(verdicts[1]["severity"], row.drops ? "info" : "error") << verdicts;
     // Also by a program that does no harm there.
@@ -169,6 +148,14 @@ TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrorsAsPacketsShow) {
     iptables(absl::StrReplaceAll(row.rule, {{"-A", "-D"}}));
     for (const char* family : {"ip", "inet"}) RunProgram({"nft", "delete", "table", family, "own"});
   }
+}
+
+// It writes the whole mark, from a table with base chains only.
+TEST_P(MarksTest, AnAuditNamesWgQuickAsTheProgramThatMaySetOurBits) {
+  LeaveResidue(GetParam());
+  Output({"/usr/sbin/nft", "-f", KIPT_OWNERS_DIR "/wg-quick-1.0.20210914.nft"});
+  EXPECT_THAT(Agent({"audit", Mode()}).out,
+              HasSubstr("rules of wg-quick in table wg-quick-wg0 may set any mark"));
 }
 
 // A routing rule for a mark shows that something marks so, though no rule does: what drops and
@@ -219,19 +206,6 @@ TEST_P(MarksTest, ADaemonThatAReloadSwitchesToRetireKeepsWhatActsOnMarks) {
   EXPECT_TRUE(WaitUntil([] {
     return !LinesOf({.mode = GetParam()}).contains("nat: :KUBE-POSTROUTING -");
   })) << daemon().Output();
-}
-
-TEST_P(MarksTest, AUserNamespacesOwnNetworkIsRead) {
-  const ProgramResult result =
-      RunProgram({"unshare", "--user", "--map-root-user", "--net", "--", AgentProgram(), "marks"});
-  EXPECT_EQ(result.exit_code, kExitOk) << result;
-  EXPECT_THAT(result.out, HasSubstr("drop: no other program uses it"));
-  EXPECT_THAT(result.out, Not(HasSubstr("not seen")));
-}
-
-TEST_P(MarksTest, PicturesAreForMarksAlone) {
-  EXPECT_EQ(Agent({"audit", "--output=svg"}).exit_code, kExitUsage);
-  EXPECT_EQ(Marks({"--output=dot"}).exit_code, kExitUsage);
 }
 
 }  // namespace

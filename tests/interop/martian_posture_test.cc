@@ -73,21 +73,6 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
   }
 
-  // The rules as this agent makes them, before the daemon runs.
-  void SyncFirst() { Sync({.iptables = GetParam()}); }
-
-  // A packet of the neighbour comes to the node's 127.0.0.1, and everything says so.
-  void ExpectOpen(const std::string& why = kWhy) {
-    listener_->Forget();
-    SendMartians(100);
-    EXPECT_GT(listener_->received().packets, 0) << "the node is not open";
-    EXPECT_TRUE(BecomesExposed(true)) << Readyz();
-    EXPECT_THAT(Readyz(), HasSubstr(why));
-    EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
-    const ProgramResult status =
-        Agent({"status", absl::StrCat("--iptables-mode=", NameOf(GetParam()))});
-    EXPECT_THAT(status.out, HasSubstr("martian packets: EXPOSED: ")) << status;
-  }
   void ExpectClosed() {
     EXPECT_TRUE(BecomesExposed(false)) << Readyz();
     listener_->Forget();
@@ -113,34 +98,9 @@ TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilSomebodyPutsOneThere
 
   // A kubelet, or kube-proxy: the mode is off, the rule is not ours.
   Kubelet(KubeletForm::k1_27GateOn, iptables_);
-  ASSERT_TRUE(BecomesExposed(false)) << Readyz();
+  ExpectClosed();
   EXPECT_TRUE(told_.IsTold("STATUS=in place")) << told_.Told();
   EXPECT_THAT(Statusz(), Not(HasSubstr("EXPOSED")));
-  listener_->Forget();
-  SendMartians(100);
-  EXPECT_EQ(listener_->received().packets, 0);
-}
-
-TEST_P(MartianPostureTest, AnotherProgramsRuleKeepsNeighboursOutAsLongAsItIsThere) {
-  StartWith({"--make-iptables-util-chains=false"});
-  ExpectOpen();
-  Change({"-t", "raw", "-A", "PREROUTING", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
-  ExpectClosed();
-  EXPECT_THAT(Statusz(), HasSubstr("no rule of kubelet's; dropped by chain PREROUTING of table ip "
-                                   "raw, 0 dropped since the start, route_localnet is 1"));
-  EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
-  Change({"-t", "raw", "-F"});
-  ExpectOpen();
-}
-
-TEST_P(MartianPostureTest, WithoutRouteLocalnetNoRuleIsNeeded) {
-  SetSysctl("ipv4/conf/outside/route_localnet", "0");
-  StartWith({"--make-iptables-util-chains=false"});
-  ASSERT_TRUE(BecomesReady());
-  EXPECT_EQ(Metric(kExposed), 0);
-  EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
-  SetSysctl("ipv4/conf/outside/route_localnet", "1");
-  EXPECT_TRUE(BecomesExposed(true)) << "it is looked at again";
 }
 
 TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
@@ -157,16 +117,6 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
   Change({"-D", "INPUT", "-j", "ACCEPT"});
   EXPECT_TRUE(BecomesExposed(false)) << Readyz();
-}
-
-TEST_P(MartianPostureTest, InterfacesToComeInheritWhatOpensThem) {
-  SetSysctl("ipv4/conf/outside/route_localnet", "0");
-  SetSysctl("ipv4/conf/default/route_localnet", "1");
-  StartWith({"--make-iptables-util-chains=false"});
-  EXPECT_TRUE(BecomesExposed(true)) << Readyz();
-  EXPECT_THAT(Readyz(), HasSubstr("route_localnet is 1 for default"));
-  Output({"/usr/sbin/ip", "link", "add", "late", "type", "veth", "peer", "name", "later"});
-  EXPECT_EQ(FileText("/proc/sys/net/ipv4/conf/late/route_localnet"), "1\n") << "it is true";
 }
 
 TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
@@ -186,7 +136,11 @@ TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   ExpectClosed();
   rename("outside", "lo");
   SetSysctl("ipv4/conf/lo/route_localnet", "1");
-  ExpectOpen("route_localnet is 1 for lo");
+  EXPECT_TRUE(BecomesExposed(true)) << Readyz();
+  EXPECT_THAT(Readyz(), HasSubstr("route_localnet is 1 for lo"));
+  listener_->Forget();
+  SendMartians(100);
+  EXPECT_GT(listener_->received().packets, 0) << "it is true";
   // It drops this node's own packets, and none of that neighbour.
   Change({"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
   const std::string mode = absl::StrCat("--iptables-mode=", NameOf(iptables_.mode));
@@ -207,53 +161,12 @@ TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew
   EXPECT_EQ(listener_->received().packets, 0);
 }
 
-TEST_P(MartianPostureTest, CountsWhatWasDroppedByARuleThatAnotherWriterMadeAnew) {
-  StartWith({});
-  ASSERT_TRUE(BecomesReady()) << Readyz();
-  const uint64_t before = SendMartians(200);
-  EXPECT_TRUE(CountsDropped(before));
-  // As kube-proxy does on each sync: the chain is emptied and filled in one commit.
-  const double looks = Metric("kube_iptables_agent_syncs_total");
-  const ProgramResult restored = iptables_.Restore(
-      "*filter\n:KUBE-FIREWALL - [0:0]\n"
-      "-A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" "
-      "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT "
-      "-j DROP\nCOMMIT\n");
-  ASSERT_EQ(restored.exit_code, 0) << restored;
-  ASSERT_TRUE(MetricReaches("kube_iptables_agent_syncs_total", looks + 1));
-  const uint64_t after = SendMartians(600);
-  EXPECT_TRUE(CountsDropped(before + after));
-}
-
 // Only nft has tables that sleep.
-class DormantTableTest : public MartianPostureTest {
- protected:
-  static void Sleep() {
-    Output({"/usr/sbin/nft", "add", "table", "ip", "filter", "{ flags dormant; }"});
-  }
-};
-
-TEST_P(DormantTableTest, IsPlannedAndWokenBySync) {
-  SyncFirst();
-  Sleep();
-  const ProgramResult plan = Agent("plan", {});
-  EXPECT_EQ(plan.exit_code, kExitDifferences) << plan;
-  EXPECT_THAT(plan.out, HasSubstr("nft add table ip filter"));
-  EXPECT_THAT(plan.out, HasSubstr("TableDormant"));
-  const std::string rules =
-      Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"});
-  const ProgramResult sync = Agent("sync", {});
-  EXPECT_EQ(sync.exit_code, kExitOk) << sync;
-  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}),
-              Not(HasSubstr("dormant")));
-  EXPECT_EQ(Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"}), rules);
-  ExpectNothingPlanned({});
-}
-
+class DormantTableTest : public MartianPostureTest {};
 TEST_P(DormantTableTest, IsWokenByTheDaemon) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
-  Sleep();
+  Output({"/usr/sbin/nft", "add", "table", "ip", "filter", "{ flags dormant; }"});
   ASSERT_TRUE(WaitUntil([] {
     return Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}).find("dormant") ==
            std::string::npos;
@@ -262,44 +175,6 @@ TEST_P(DormantTableTest, IsWokenByTheDaemon) {
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total", "kind=\"table_dormant\""), 1);
 }
 
-TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
-  const BackgroundProgram owner(
-      {"/bin/bash", "-c",
-       "exec nft -i < <(echo 'add table ip filter { flags dormant; flags owner; }'; "
-       "exec tail --pid=$$ -f /dev/null)"});
-  ASSERT_TRUE(WaitUntil([] {
-    return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "filter"}).exit_code == 0;
-  })) << owner.Output();
-  StartWith({});
-  ExpectOpen();
-  EXPECT_THAT(Readyz(), HasSubstr("ip failed"));
-  const ProgramResult status = Agent("status", {});
-  EXPECT_THAT(status.out, HasSubstr("another program owns it")) << status;
-  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), HasSubstr("dormant"));
-}
-
-// nft 1.0.6 lists `! --ctstate RELATED,ESTABLISHED,DNAT` as `ct status dnat`, among others.
-class SavedByNftTest : public MartianPostureTest {};
-TEST_P(SavedByNftTest, TheWrongCopyOfTheRuleIsReplacedAsPacketsShow) {
-  SyncFirst();
-  Change({"-t", "nat", "-A", "PREROUTING", "-p", "udp", "--dport", "4002", "-j", "DNAT", "--to",
-          absl::StrCat("127.0.0.1:", kPort)});
-  const TemporaryFile saved(Output({"/usr/sbin/nft", "list", "ruleset"}));
-  Output({"/usr/sbin/nft", "flush", "ruleset"});
-  Output({"/usr/sbin/nft", "-f", saved.path()});
-  const auto arrives = [this](uint32_t address, uint16_t port) {
-    return world_->Reaches(*listener_, address, port);
-  };
-  EXPECT_TRUE(arrives(kLoopback, kPort)) << "the copy is right: this test shows nothing";
-  EXPECT_FALSE(arrives(kNodeOutside, 4002));
-  // The DNAT is another program's, native now: iptables cannot list its table.
-  EXPECT_EQ(Agent("sync", {.iptables = GetParam()}).exit_code, kExitDifferences);
-  EXPECT_FALSE(arrives(kLoopback, kPort));
-  EXPECT_TRUE(arrives(kNodeOutside, 4002)) << iptables_.Run({"-S"}).out;
-}
-
-INSTANTIATE_TEST_SUITE_P(IptablesModes, SavedByNftTest, ::testing::Values(IptablesMode::kNft),
-                         [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, DormantTableTest, ::testing::Values(IptablesMode::kNft),
                          [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, MartianPostureTest, ::testing::ValuesIn(kBothModes),

@@ -160,53 +160,6 @@ TEST_F(NativeTableTest, ATableOfItsNameThatAnotherProcessOwnsIsReportedAndLeftTo
   EXPECT_EQ(listener_->received().packets, 0);
 }
 
-struct Foreign {
-  std::string name;
-  std::string commands;
-  // A martian packet passes with it.
-  bool opens = true;
-};
-void PrintTo(const Foreign& row, std::ostream* out) { *out << row.name; }
-
-class ForeignInNativeTableTest : public NativeTableTest,
-                                 public ::testing::WithParamInterface<Foreign> {};
-
-TEST_P(ForeignInNativeTableTest, IsFoundAtTheUpgradeAndGoneAfterIt) {
-  PutTableOfV070();
-  Nft(GetParam().commands);
-  StartSending();
-  EXPECT_TRUE(MoreArrive());
-  if (GetParam().opens) {
-    EXPECT_TRUE(OnePasses()) << "the foreign rules do nothing";
-  }
-  StartWith();
-  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
-  EXPECT_EQ(WithoutHandles(Table()), TableAsItMustBe());
-  // What was on its way.
-  EXPECT_TRUE(MoreArrive());
-  listener_->Forget();
-  EXPECT_TRUE(MoreArrive());
-  EXPECT_EQ(listener_->received().packets, 0);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Rules, ForeignInNativeTableTest,
-    ::testing::Values(
-        Foreign{"AnAcceptAboveTheDrops", "insert rule ip kube-iptables-agent input accept"},
-        Foreign{"AJumpToAChainThatAccepts",
-                "add chain ip kube-iptables-agent mine\n"
-                "add rule ip kube-iptables-agent mine accept\n"
-                "insert rule ip kube-iptables-agent input jump mine"},
-        Foreign{"NoRules", "flush table ip kube-iptables-agent"},
-        Foreign{"ATableThatSleeps", "add table ip kube-iptables-agent { flags dormant; }"},
-        Foreign{"ASet", "add set ip kube-iptables-agent mine { type ipv4_addr; }",
-                /*opens=*/false},
-        Foreign{"AChainThatDropsWhatIsForwarded",
-                "add chain ip kube-iptables-agent mine { type filter hook forward priority 0; "
-                "policy drop; }",
-                /*opens=*/false}),
-    [](const auto& row) { return row.param.name; });
-
 // ---- the earlier version's table ----
 
 struct Upgrade {

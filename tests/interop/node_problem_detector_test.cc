@@ -106,12 +106,6 @@ TEST_F(NodeProblemDetectorTest, WhatADaemonRepairsIsNoProblem) {
   }
 }
 
-TEST_F(NodeProblemDetectorTest, AnEmptyNodeIsAProblemUnlessItIsOnlyObserved) {
-  EXPECT_EQ(Invoke().status, kProblem);
-  EXPECT_EQ(Invoke({"--observe"}).status, kOk);
-  EXPECT_THAT(Invoke({"--observe"}).message, HasSubstr("not made (observe)"));
-}
-
 TEST_F(NodeProblemDetectorTest, ALongHostileReasonIsOnePlainLine) {
   Output({"nft", "add table ip filter; add chain ip filter INPUT"});
   const Condition problem = Invoke();
@@ -152,12 +146,6 @@ TEST_F(NodeProblemDetectorTest, AnAnswerThatCannotBeWrittenIsUnknown) {
   const ProgramResult unwritten = RunProgram(
       {"/bin/sh", "-c", absl::StrCat(AgentProgram(), " check --output=npd >/dev/full; echo $?")});
   EXPECT_EQ(unwritten.out, "2\n") << unwritten;
-}
-
-TEST_F(NodeProblemDetectorTest, OnlyCheckHasThisFormat) {
-  const ProgramResult plan = Agent({"plan", "--output=npd"});
-  EXPECT_EQ(plan.exit_code, kExitUsage);
-  EXPECT_THAT(plan.err, HasSubstr("--output=npd belongs to the command check"));
 }
 
 }  // namespace

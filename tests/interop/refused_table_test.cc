@@ -3,12 +3,10 @@
 // A table that nobody but its owner can write, or that refuses our chain: the other tables of its
 // family are made and repaired all the same.
 #include <cerrno>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/in_place_of.h"
 #include "tests/support/matchers.h"
@@ -36,7 +34,13 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
     DaemonTest::SetUp();
     if (HasFatalFailure()) return;
     if (GetParam().iptables == IptablesMode::kLegacy) {
-      ReplaceLegacyProgram();
+      // As where the kernel refuses table nat of IPv4.
+      replaced_ = PutBeforeLegacyPrograms(directory_, R"(
+          if [ $name = iptables-legacy-restore ]; then
+            text=$(cat)
+            case $text in *'*nat'*) echo refused >&2; exit 1;; esac
+            printf '%s\n' "$text" | exec "$dir/real/$name" "$@"
+          fi)");
     } else if (GetParam().refused == "nat") {
       owner_ = std::make_unique<BackgroundProgram>(
           std::vector<std::string>{"/bin/bash", "-c",
@@ -50,28 +54,6 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
               "add table ip filter; add chain ip filter KUBE-FIREWALL { type filter "
               "hook input priority 10; }"});
     }
-  }
-
-  // iptables-legacy whose kernel refuses table nat of IPv4.
-  void ReplaceLegacyProgram() {
-    const std::string program = "/usr/sbin/xtables-legacy-multi";
-    const std::string real = absl::StrCat(directory_.root(), "/real");
-    std::filesystem::copy_file(program, real);
-    directory_.Write("program",
-                     absl::StrCat("#!/bin/sh\n"
-                                  "name=${0##*/}\n"
-                                  "if [ $name = iptables-legacy-restore ]; then\n"
-                                  "  text=$(cat)\n"
-                                  "  case $text in *'*nat'*) echo refused >&2; exit 1;; esac\n"
-                                  "  printf '%s\\n' \"$text\" | exec ",
-                                  real,
-                                  " $name \"$@\"\n"
-                                  "fi\n"
-                                  "exec ",
-                                  real, " $name \"$@\"\n"));
-    const std::string script = directory_.Path("program");
-    std::filesystem::permissions(script, std::filesystem::perms(0755));
-    replaced_ = std::make_unique<InPlaceOf>(script, program);
   }
 
   static AgentSettings Settings() {
@@ -148,11 +130,6 @@ auto NamesTheGuard() {
 class WriteRefusedTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
   static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
-  static void ForeignCommit(int number) {
-    const Iptables ipv4 = {.mode = GetParam()};
-    const std::string chain = absl::StrCat("FOREIGN-", number);
-    EXPECT_EQ(ipv4.Run({"-t", "nat", "-N", chain}).exit_code, 0);
-  }
   void StartRefused(WriteGuard& guard) {
     StartOnly(Settings().Flags());
     ASSERT_TRUE(daemon().Prints("ip is failed: WriteRefused: ")) << daemon().Output();
@@ -176,36 +153,6 @@ TEST_P(WriteRefusedTest, ADaemonReportsItOnceAndWritesWhenItMay) {
   });
 }
 
-TEST_P(WriteRefusedTest, ChangesByOthersMakeNeitherItsLogNorItsAttemptsAFlood) {
-  WriteGuard guard;
-  WithWriteGuard(guard, [&] {
-    StartRefused(guard);
-    // Long enough for waits of a second and more.
-    absl::SleepFor(absl::Seconds(3));
-    const int before = guard.refused;
-    for (int i = 0; i < 60; ++i) ForeignCommit(i);
-    // A round of attempts has at most one for both families, each family and each table twice.
-    EXPECT_LE(guard.refused - before, 4 * 15);
-    EXPECT_EQ(CountOf("is failed: WriteRefused", daemon().Output()), 2) << daemon().Output();
-    EXPECT_LE(CountOf("\n", daemon().Output()), 25) << daemon().Output();
-  });
-}
-
-TEST_P(WriteRefusedTest, AFlushThatMustNotBeRepairedIsReportedAndRepairedLater) {
-  WriteGuard guard;
-  guard.refuses = false;
-  WithWriteGuard(guard, [&] {
-    Start(Settings());
-    guard.refuses = true;
-    const Iptables ipv4 = {.mode = GetParam()};
-    EXPECT_EQ(ipv4.Run({"-t", "nat", "-F", "POSTROUTING"}).exit_code, 0);
-    ASSERT_TRUE(daemon().Prints("ip is failed: WriteRefused: ")) << daemon().Output();
-    EXPECT_FALSE(IsReady());
-    guard.refuses = false;
-    EXPECT_TRUE(BecomesReady()) << Readyz();
-  });
-}
-
 TEST_P(WriteRefusedTest, ASyncEndsWithAnErrorThatNamesTheGuard) {
   for (const int error : {EPERM, EACCES}) {
     WriteGuard guard;
@@ -221,45 +168,6 @@ TEST_P(WriteRefusedTest, ASyncEndsWithAnErrorThatNamesTheGuard) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, WriteRefusedTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& test) { return TestNameOf(test.param); });
-
-class ReadRefusedTest : public DaemonTest {};
-
-// A rougher guard: a system call filter knows no messages.
-TEST_F(ReadRefusedTest, AGuardThatRefusesQuestionsTooIsTheSameFinding) {
-  WriteGuard guard;
-  guard.reads_too = true;
-  WithWriteGuard(guard, [&] {
-    StartOnly({"--iptables-mode=nft"});
-    ASSERT_TRUE(daemon().Prints("ip is failed: WriteRefused: ")) << daemon().Output();
-    EXPECT_THAT(Readyz(), NamesTheGuard());
-    EXPECT_TRUE(MetricReaches(kFinding, 2, kRefused));
-    absl::SleepFor(absl::Seconds(2));
-    EXPECT_LE(CountOf("\n", daemon().Output()), 20) << daemon().Output();
-    guard.reads_too = false;
-    guard.refuses = false;
-    EXPECT_TRUE(BecomesReady()) << Readyz();
-    EXPECT_EQ(Metric(kFinding, kRefused), 0);
-  });
-}
-
-class MissingCapabilityTest : public AgentTest,
-                              public ::testing::WithParamInterface<IptablesMode> {};
-
-TEST_P(MissingCapabilityTest, WithoutTheCapabilityThatIsWhatIsReported) {
-  const AgentSettings settings = {.iptables = GetParam()};
-  std::vector<std::string> argv = {"/usr/bin/setpriv", "--inh-caps=-all",
-                                   "--bounding-set=-net_admin", AgentProgram(), "sync"};
-  for (const std::string& flag : settings.Flags()) argv.push_back(flag);
-  // A table that exists has to be read.
-  Output({"iptables-legacy", "-t", "nat", "-N", "FOREIGN"});
-  const ProgramResult sync = RunProgram(argv);
-  EXPECT_EQ(sync.exit_code, kExitFailed) << sync;
-  EXPECT_THAT(sync.err, AllOf(HasSubstr("CAP_NET_ADMIN"), Not(HasSubstr("security module"))));
-  EXPECT_THAT(sync.out, Not(HasSubstr("WriteRefused")));
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, MissingCapabilityTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& test) { return TestNameOf(test.param); });
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
-// use stays as it is found, and the rest goes.
+// use stays as it is found, and the rest goes. The same of the chains of ConnLabelMarking, once
+// that gate is off.
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/matchers.h"
@@ -23,11 +25,13 @@ enum class By {
 
 struct Claimant {
   const char* name;
-  // Commands; or a file, and one more in the sub-folder of the network "pods".
+  // Commands; or a file.
   std::vector<std::string> does;
   // Of kubelet's nat: what it keeps, and why.
   Kept keeps = {};
   By by = By::kManaged;
+  // Of the chains of labels, and not of kubelet's.
+  bool of_labels = false;
 };
 
 // "acts on what is marked", and the chain that marks.
@@ -36,10 +40,6 @@ Kept Masquerade(const std::string& why) {
 }
 Kept Drop(const std::string& why) {
   return {{"ip nat KUBE-MARK-DROP", {why}}, {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}};
-}
-Kept Both(Kept a, const Kept& b) {
-  a.insert(b.begin(), b.end());
-  return a;
 }
 // Its IPv6 namesake is claimed, too.
 Kept OfBothFamilies(const Kept& kept) {
@@ -51,15 +51,11 @@ Kept OfBothFamilies(const Kept& kept) {
   return both;
 }
 
-constexpr char kConflist[] = R"({
-  "cniVersion": "0.3.1",
-  "name": "net",
-  "plugins": [
-    {"type": "bridge"},
-    {"type": "portmap", "capabilities": {"portMappings": true},
-     "externalSetMarkChain": "KUBE-MARK-MASQ"}
-  ]
-})";
+std::string Conflist(const std::string& chain) {
+  return absl::StrCat(R"({"cniVersion": "0.3.1", "name": "net", "plugins": [{"type": "bridge"},
+  {"type": "portmap", "externalSetMarkChain": ")",
+                      chain, R"("}]})");
+}
 
 const Claimant kClaimants[] = {
     {"AForeignJumpToTheMasqueradeMark",
@@ -67,8 +63,6 @@ const Claimant kClaimants[] = {
      Masquerade("foreignJump")},
     {"AForeignJumpToTheDropMark",
      List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -g KUBE-MARK-DROP"), Drop("foreignJump")},
-    {"ABaseChainThatJumpsToTheMasqueradeMark",
-     List("-t nat -A PREROUTING -p tcp -j KUBE-MARK-MASQ"), Masquerade("foreignJump")},
     {"AnotherJumpToPostrouting",
      List("-t nat -A POSTROUTING -o eth9 -j KUBE-POSTROUTING"),
      {{"ip nat KUBE-POSTROUTING", {"foreignJump"}}}},
@@ -86,19 +80,6 @@ const Claimant kClaimants[] = {
           "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"),
      {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
      By::kOther},
-    {"AJumpOfTheOtherModeToItsOwnMasqueradeMark",
-     List("-t nat -N KUBE-MARK-MASQ", "-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000",
-          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
-     By::kOther},
-    {"AMarkingChainOfTheOtherModeThatNobodyJumpsTo",
-     List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000"),
-     {},
-     By::kOther},
-    {"ARuleThatSetsTheDropBitInTheMasqueradeMark",
-     List("-t nat -A KUBE-MARK-MASQ -j MARK --or-mark 0x8000",
-          "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-MASQ"),
-     Both(Masquerade("foreignJump"), {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}})},
     {"ARuleOfNftablesThatSetsTheMasqueradeBit",
      List("add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"),
      {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
@@ -109,14 +90,8 @@ const Claimant kClaimants[] = {
      OfBothFamilies({{"ip nat KUBE-POSTROUTING", {"markedPackets"}},
                      {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}}),
      By::kNft},
-    {"ACniConfigurationThatNamesTheChain", List(kConflist), OfBothFamilies(Masquerade("cniConfig")),
-     By::kCni},
-    {"ACniConfigurationInTheNetworksOwnSubFolder",
-     List(R"({"cniVersion": "1.1.0", "name": "pods"})",
-          R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})"),
+    {"ACniConfigurationThatNamesTheChain", List(Conflist("KUBE-MARK-MASQ")),
      OfBothFamilies(Masquerade("cniConfig")), By::kCni},
-    {"ACniConfigurationThatCannotBeUnderstood", List("{"),
-     OfBothFamilies(Both(Masquerade("cniConfig"), Drop("cniConfig"))), By::kCni},
     {"WhatKubeProxysCleanupLeft",
      List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
           "-t filter -N KUBE-PROXY-CANARY"),
@@ -126,8 +101,40 @@ const Claimant kClaimants[] = {
       {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
     {"ARuleThatSetsAnotherBit",
      List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000")},
-    {"ARuleThatClearsTheBits",
-     List("-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff")},
+    // ---- of labels ----
+    {"NobodyOfLabels", List(), {}, By::kManaged, true},
+    {"AForeignJumpToTheMasqueradeLabel",
+     List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
+     {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
+      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}},
+     By::kManaged,
+     true},
+    {"AForeignRuleInTheChainOfALabel",
+     List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
+     {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
+      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}},
+     By::kManaged,
+     true},
+    {"AForeignRuleThatSetsTheDropLabel",
+     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 --set"),
+     {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}},
+     By::kManaged,
+     true},
+    {"ARuleThatSetsAnotherLabel",
+     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set"),
+     {},
+     By::kManaged,
+     true},
+    {"ARuleOfNftablesThatMaySetAnyLabel",
+     List("add table ip mine", "add chain ip mine c", "add rule ip mine c ct label set 3"),
+     {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
+      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}},
+     By::kNft,
+     true},
+    {"ACniConfigurationThatNamesTheChainOfALabel", List(Conflist("KUBELET-MARK-MASQ")),
+     OfBothFamilies({{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
+                     {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}),
+     By::kCni, true},
 };
 
 class RetireClaimsTest : public RetireTest,
@@ -138,7 +145,6 @@ class RetireClaimsTest : public RetireTest,
   void Claim(const Claimant& claimant) {
     if (claimant.by == By::kCni) {
       tree().Write("net.d/10-net.conflist", claimant.does[0]);
-      if (claimant.does.size() > 1) tree().Write("net.d/pods/20-portmap.conf", claimant.does[1]);
       return;
     }
     for (const std::string& command : claimant.does) {
@@ -153,11 +159,44 @@ class RetireClaimsTest : public RetireTest,
   }
 };
 
+// Whether a line of kubelet's stays: if its chain does; the rules of filter's by themselves.
+bool Stays(const std::string& line, const std::string& family, const Kept& keeps) {
+  const auto kept = [&](const std::string& name) {
+    return keeps.count(absl::StrCat(family, " ", name)) != 0;
+  };
+  for (const std::string chain : {"-MARK-MASQ", "-MARK-DROP", "-POSTROUTING"}) {
+    for (const std::string owner : {"KUBE", "KUBELET"}) {
+      if (absl::StrContains(line, owner + chain)) return kept("nat " + owner + chain);
+    }
+  }
+  if (absl::StrContains(line, "KUBELET-FIREWALL")) return kept("filter KUBELET-FIREWALL");
+  if (absl::StrContains(line, "dropping marked")) return kept("filter KUBE-FIREWALL rule");
+  return kept("filter KUBE-FIREWALL");
+}
+
+// Four chains, a rule in each, and four jumps; and what was put among them.
+Lines OfLabels(Lines lines) {
+  std::erase_if(lines, [](const std::string& line) {
+    return !absl::StrContains(line, " KUBELET-") && !absl::StrContains(line, ":KUBELET-");
+  });
+  std::erase_if(lines, [](const std::string& line) { return absl::StrContains(line, "MINE"); });
+  EXPECT_GE(lines.size(), 12U);
+  return lines;
+}
+
 TEST_P(RetireClaimsTest, KeepsWhatItUsesAndNothingElse) {
+  constexpr char kGateOn[] = "--feature-gates=ConnLabelMarking=true";
   const Claimant& claimant = std::get<0>(GetParam());
-  LeaveResidue(Mode());
-  Claim(claimant);
-  SyncAndKeep(Mode());
+  if (claimant.of_labels) {
+    // While the gate is on nothing of it is stale.
+    SyncAndRetire(Mode(), {kGateOn});
+    Claim(claimant);
+    EXPECT_EQ(SyncAndRetire(Mode(), {kGateOn}).all_changes, 0);
+  } else {
+    LeaveResidue(Mode());
+    Claim(claimant);
+    SyncAndKeep(Mode());
+  }
   std::map<IpFamily, Lines> before;
   for (const IpFamily family : kBothFamilies) {
     before[family] = LinesOf({.family = family, .mode = Mode()});
@@ -167,24 +206,13 @@ TEST_P(RetireClaimsTest, KeepsWhatItUsesAndNothingElse) {
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
   EXPECT_EQ(retired.kept, claimant.keeps) << retired.result;
   for (const IpFamily family : kBothFamilies) {
-    const bool six = family == IpFamily::kIpv6;
-    const Iptables iptables = {.family = family, .mode = Mode()};
-    // A line of kubelet's stays if its chain does; the rules of filter's by themselves.
-    const auto kept = [&](const std::string& name) {
-      return claimant.keeps.count(absl::StrCat(six ? "ip6 " : "ip ", name)) != 0;
-    };
-    Lines expected = WholeResidue(family);
-    std::erase_if(expected, [&](const std::string& line) {
-      for (const std::string chain : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING"}) {
-        if (line.find(chain) != std::string::npos) return kept(absl::StrCat("nat ", chain));
-      }
-      if (line.find("dropping marked") != std::string::npos) {
-        return kept("filter KUBE-FIREWALL rule");
-      }
-      return kept("filter KUBE-FIREWALL");
-    });
-    EXPECT_EQ(Without(before[family], LinesOf(iptables)), expected) << (six ? "IPv6" : "IPv4");
-    EXPECT_THAT(Without(LinesOf(iptables), before[family]), IsEmpty());
+    const std::string name = family == IpFamily::kIpv4 ? "ip" : "ip6";
+    const Lines after = LinesOf({.family = family, .mode = Mode()});
+    Lines expected = claimant.of_labels ? OfLabels(before[family]) : WholeResidue(family);
+    std::erase_if(expected,
+                  [&](const std::string& line) { return Stays(line, name, claimant.keeps); });
+    EXPECT_EQ(Without(before[family], after), expected) << name;
+    EXPECT_THAT(Without(after, before[family]), IsEmpty());
   }
   EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
 }
@@ -196,153 +224,6 @@ INSTANTIATE_TEST_SUITE_P(All, RetireClaimsTest,
                            return absl::StrCat(std::get<0>(row.param).name,
                                                TestNameOf(std::get<1>(row.param)));
                          });
-
-// ---- The gate ConnLabelMarking is turned off: its chains are removed, except those in use ----
-
-constexpr char kGateOn[] = "--feature-gates=ConnLabelMarking=true";
-
-struct User {
-  const char* name;
-  // The program, behind "iptables-nft" or "iptables-legacy" of the managed mode where it starts
-  // with "-t".
-  std::vector<std::string> does = {};
-  Kept keeps = {};
-  // A CNI configuration's text.
-  const char* conflist = nullptr;
-};
-
-const char* const kLabelConflist = R"({"cniVersion": "0.3.1", "name": "net", "plugins": [
-  {"type": "portmap", "externalSetMarkChain": "KUBELET-MARK-MASQ"}]})";
-
-const User kUsers[] = {
-    {"Nobody"},
-    {"AForeignJumpToMasquerade",
-     List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
-     {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
-      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
-    {"AForeignGotoToDrop",
-     List("-t nat -A PREROUTING -s 10.0.0.0/8 -g KUBELET-MARK-DROP"),
-     {{"ip nat KUBELET-MARK-DROP", {"foreignJump"}},
-      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"AForeignRuleInTheChain",
-     List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
-     {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
-      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}},
-    {"AForeignRuleThatSetsTheDropLabel",
-     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 --set"),
-     {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"ARuleThatSetsAnotherLabel",
-     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 50 --set")},
-    {"ARuleThatTestsTheLabel",
-     List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 -j ACCEPT")},
-    {"ARuleOfNftablesThatMaySetAnyLabel",
-     List("nft add table ip mine", "nft add chain ip mine c",
-          "nft add rule ip mine c ct label set 3"),
-     {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
-      {"ip filter KUBELET-FIREWALL", {"labelledPackets"}}}},
-    {"ARuleThatSetsMarks", List("-t mangle -A PREROUTING -j MARK --or-mark 0xffffffff")},
-    {"KubeProxysChains", List("-t nat -N KUBE-SERVICES", "-t filter -N KUBE-SERVICES")},
-    {"ACniConfigurationThatNamesTheChain",
-     List(),
-     {{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
-      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}},
-      {"ip6 nat KUBELET-MARK-MASQ", {"cniConfig"}},
-      {"ip6 nat KUBELET-POSTROUTING", {"labelledPackets"}}},
-     kLabelConflist},
-};
-
-// "nat: -A POSTROUTING ... -j KUBELET-POSTROUTING".
-Lines LabelLines(const Iptables& iptables) {
-  Lines lines = LinesOf(iptables);
-  std::erase_if(lines, [](const std::string& line) {
-    return line.find("KUBELET-") == std::string::npos || line.find("MINE") != std::string::npos ||
-           line.find("KUBE-KUBELET-") != std::string::npos;
-  });
-  return lines;
-}
-
-class RetireLabelsTest : public RetireTest,
-                         public ::testing::WithParamInterface<std::tuple<User, IptablesMode>> {
- protected:
-  static IptablesMode Mode() { return std::get<1>(GetParam()); }
-
-  void Use(const User& user) const {
-    if (user.conflist != nullptr) tree().Write("net.d/10-net.conflist", user.conflist);
-    for (const std::string& command : user.does) {
-      const bool iptables = command[0] == '-';
-      Output({"sh", "-c",
-              iptables ? absl::StrCat("iptables-", NameOf(Mode()), " ", command) : command});
-    }
-  }
-};
-
-TEST_P(RetireLabelsTest, KeepsWhatIsUsedAndNothingElse) {
-  const User& user = std::get<0>(GetParam());
-  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(Mode()));
-  const ProgramResult made = Agent({"sync", mode, kGateOn});
-  ASSERT_EQ(made.exit_code, kExitOk) << made;
-  Use(user);
-  std::map<IpFamily, Lines> before;
-  for (const IpFamily family : kBothFamilies) {
-    before[family] = LabelLines({.family = family, .mode = Mode()});
-    // Four chains, a rule in each, and four jumps; and what was put among them.
-    EXPECT_GE(before[family].size(), 12U);
-  }
-  // While the gate is on nothing of it is stale.
-  EXPECT_EQ(SyncAndRetire(Mode(), {kGateOn}).all_changes, 0);
-
-  const Retired retired = SyncAndRetire(Mode());
-  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_EQ(retired.kept, user.keeps) << retired.result;
-  for (const IpFamily family : kBothFamilies) {
-    const std::string prefix = family == IpFamily::kIpv4 ? "ip " : "ip6 ";
-    Lines expected = before[family];
-    std::erase_if(expected, [&](const std::string& line) {
-      for (const char* chain : {"nat KUBELET-MARK-MASQ", "nat KUBELET-MARK-DROP",
-                                "nat KUBELET-POSTROUTING", "filter KUBELET-FIREWALL"}) {
-        const std::string name = std::string(chain).substr(std::string(chain).find(' ') + 1);
-        if (line.find(name) != std::string::npos) {
-          return user.keeps.count(absl::StrCat(prefix, chain)) == 0;
-        }
-      }
-      return false;
-    });
-    EXPECT_EQ(LabelLines({.family = family, .mode = Mode()}), expected) << prefix;
-  }
-  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, RetireLabelsTest,
-                         ::testing::Combine(::testing::ValuesIn(kUsers),
-                                            ::testing::ValuesIn(kBothModes)),
-                         [](const auto& row) {
-                           return absl::StrCat(std::get<0>(row.param).name,
-                                               TestNameOf(std::get<1>(row.param)));
-                         });
-
-class RetireLabelsByHandTest : public RetireTest,
-                               public ::testing::WithParamInterface<IptablesMode> {};
-
-TEST_P(RetireLabelsByHandTest, TakesAllOfThemInBothFamiliesAndLegacyModeToo) {
-  const std::string mode = absl::StrCat("--iptables-mode=", NameOf(GetParam()));
-  const std::string legacy = "IPTablesOwnershipCleanup=false";
-  const ProgramResult made = Agent({"sync", mode, absl::StrCat(kGateOn, ",", legacy),
-                                    "--iptables-masquerade-label=0", "--iptables-drop-label=127"});
-  ASSERT_EQ(made.exit_code, kExitOk) << made;
-  const std::string gates = absl::StrCat("--feature-gates=", legacy);
-  const Retired retired = RunRetire(GetParam(), {"--yes", gates});
-  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_THAT(retired.kept, IsEmpty());
-  EXPECT_EQ(retired.changes, 2 * 12);
-  for (const IpFamily family : kBothFamilies) {
-    EXPECT_THAT(LabelLines({.family = family, .mode = GetParam()}), IsEmpty());
-  }
-  const ProgramResult left = Agent({"plan", mode, gates});
-  EXPECT_EQ(left.exit_code, kExitOk) << left;
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, RetireLabelsByHandTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

@@ -241,7 +241,8 @@ void RetireTest::AddThirdParty(IptablesMode mode) {
     const ProgramResult result = Iptables{.family = family, .mode = mode}.Restore(
         "*filter\n:THIRD - [0:0]\n-A INPUT -p tcp -m tcp --dport 22 -j THIRD\n"
         "-A THIRD -m mark --mark 0x2000/0x2000 -j ACCEPT\nCOMMIT\n"
-        "*nat\n:THIRD-NAT - [0:0]\n-A POSTROUTING -p udp -j THIRD-NAT\n"
+        "*nat\n:THIRD-NAT - [0:0]\n:KUBE-MARK-MASQ-2 - [0:0]\n:KUBELET-POSTROUTING- - [0:0]\n"
+        "-A POSTROUTING -p udp -j THIRD-NAT\n"
         "-A THIRD-NAT -j MARK --set-xmark 0x2000/0x2000\n-A THIRD-NAT -j MASQUERADE\nCOMMIT\n");
     EXPECT_EQ(result.exit_code, 0) << result;
   }

@@ -68,7 +68,7 @@ class RetireTest : public DaemonTest {
 
   // kubelet 1.24, both families.
   static void LeaveResidue(IptablesMode mode);
-  // Somebody's rules that have nothing to do with kubelet.
+  // Somebody's rules and chains that have nothing to do with kubelet, whatever they are called.
   static void AddThirdParty(IptablesMode mode);
 
   const std::string& cni_dir() const { return cni_dir_; }

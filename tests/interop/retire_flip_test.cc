@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
 #include "tests/support/matchers.h"
@@ -67,8 +66,6 @@ class FlipTest : public RetireTest {
  private:
   TemporaryFile file_{absl::StrCat(kConfigHead, kGateOff)};
 };
-
-// ---- packets ----
 
 // What kube-proxy is when the gate goes on. Afterwards it has services in every case.
 enum class AtTheFlip { kServes, kIdles, kIsNotThere };
@@ -199,111 +196,6 @@ INSTANTIATE_TEST_SUITE_P(All, PacketFlipTest, ::testing::ValuesIn(FlipCases()),
                                kAtTheFlipNames[static_cast<size_t>(row.param.at_the_flip)],
                                TestNameOf(row.param.mode));
                          });
-
-// ---- marks of the other iptables mode ----
-
-// A packet has one mark, whichever mode sets it; and what acted on it in the mode that sets it is
-// gone.
-class OtherModeMarksTest : public RetireTest, public ::testing::WithParamInterface<IptablesMode> {
- protected:
-  static IptablesMode Managed() { return GetParam(); }
-  static Iptables Other() {
-    return {.mode = Managed() == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft};
-  }
-  static void MustRun(const std::vector<std::string>& arguments) {
-    const ProgramResult result = Other().Run(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
-};
-
-TEST_P(OtherModeMarksTest, WhatIsMarkedThereIsStillDroppedAndMasqueraded) {
-  ServiceWorld world;
-  LeaveResidue(Other().mode);
-  LeaveResidue(Managed());
-  MustRun(
-      {"-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "30001", "-j", "KUBE-MARK-DROP"});
-  const ProgramResult port = Other().Restore(
-      "*nat\n:CNI-DN-TEST - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j CNI-DN-TEST\n"
-      "-A CNI-DN-TEST -j KUBE-MARK-MASQ\n"
-      "-A CNI-DN-TEST -p tcp -j DNAT --to-destination 10.180.0.3:80\nCOMMIT\n");
-  EXPECT_EQ(port.exit_code, 0) << port;
-  MustRun({"-F"});
-  MustRun({"-X"});
-  MustRun({"-t", "nat", "-F", "KUBE-POSTROUTING"});
-  const auto expect_acted_on = [&world](const char* when) {
-    EXPECT_EQ(world.Reaches(kLocalNodePort, kSilence), kNobody) << when;
-    EXPECT_EQ(world.Reaches(kHostPort, kPatience), kPodMasqueraded) << when;
-  };
-  expect_acted_on("before");
-  EXPECT_EQ(SyncAndRetire(Managed()).result.exit_code, kExitOk);
-  expect_acted_on("after the policy");
-  EXPECT_EQ(RunRetire(Managed(), {"--yes"}).result.exit_code, kExitOk);
-  expect_acted_on("after the command");
-  // With whoever set the marks, what acts on them goes.
-  MustRun({"-t", "nat", "-F", "PREROUTING"});
-  MustRun({"-t", "nat", "-F", "CNI-DN-TEST"});
-  EXPECT_EQ(SyncAndRetire(Managed()).result.exit_code, kExitOk);
-  EXPECT_EQ(LinesOf({.mode = Managed()}).count("nat: :KUBE-POSTROUTING -"), 0U);
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, OtherModeMarksTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
-// ---- at the same time ----
-
-struct RaceCase {
-  const char* version;
-  IptablesMode mode;
-  int delay_ms;
-};
-
-class RaceFlipTest : public FlipTest, public ::testing::WithParamInterface<RaceCase> {};
-
-TEST_P(RaceFlipTest, AKubeProxyThatStartsWhileTheGateGoesOnFindsAllOrNothing) {
-  const auto& [version, mode, delay_ms] = GetParam();
-  const Iptables ip4 = {.mode = mode};
-  AddThirdParty(mode);
-  const Lines third_party = LinesOf(ip4);
-  StartDaemon(mode);
-  WriteConfig("");
-  absl::SleepFor(absl::Milliseconds(delay_ms));
-  const ProgramResult proxy =
-      RunProgram({KIPT_KUBE_PROXY_LIKE, NameOf(mode), KIPT_KUBE_PROXY_INPUTS, version, "never"});
-  EXPECT_EQ(proxy.exit_code, 0) << proxy;
-  EXPECT_TRUE(daemon().Prints("Using the new configuration (the file has changed)"));
-  ASSERT_TRUE(Settles(mode)) << daemon().Output();
-
-  const Lines lines = LinesOf(ip4);
-  EXPECT_THAT(Without(third_party, lines), IsEmpty());
-  EXPECT_THAT(Without(LinesIn(KubeProxySave(version, ip4)), lines), IsEmpty()) << "kube-proxy's";
-  const Lines drops = DropResidue();
-  // The rule that marks, and the one that drops what is marked.
-  size_t standing = 0;
-  for (const std::string& line : drops) {
-    if (absl::StrContains(line, " -A ")) standing += lines.count(line);
-  }
-  if (version == std::string("1.24")) {
-    EXPECT_TRUE(standing == 0 || standing == 2) << standing << daemon().Output();
-  } else {
-    EXPECT_EQ(standing, 0U) << daemon().Output();
-  }
-  EXPECT_TRUE(IsReady()) << Readyz();
-}
-
-std::vector<RaceCase> RaceCases() {
-  std::vector<RaceCase> cases;
-  for (const IptablesMode mode : kBothModes) {
-    for (const char* version : {"1.24", "1.28"}) {
-      for (const int delay_ms : {0, 100, 130}) cases.push_back({version, mode, delay_ms});
-    }
-  }
-  return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, RaceFlipTest, ::testing::ValuesIn(RaceCases()), [](const auto& row) {
-  return absl::StrCat("KubeProxy1_", row.param.version + 2, TestNameOf(row.param.mode), "After",
-                      row.param.delay_ms, "Ms");
-});
 
 }  // namespace
 }  // namespace kipt::testing

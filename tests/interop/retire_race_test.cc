@@ -6,20 +6,18 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
 constexpr char kTheirJump[] = "nat: -A THEIRS -p tcp -j KUBE-MARK-MASQ";
 
 // Stands in the way of iptables-legacy-save and -restore, and runs what stands in the file
 // `meanwhile` once: behind the SAVES-th reading of IPv4, or in front of the first restore.
-constexpr char kWrapper[] = R"sh(#!/bin/sh
-name=${0##*/}
-dir=DIRECTORY
+constexpr char kWrapper[] = R"sh(
 meanwhile() {
   [ -e "$dir/meanwhile" ] || return
   mv "$dir/meanwhile" "$dir/done"
@@ -37,7 +35,6 @@ iptables-legacy-restore)
   if [ "$1" = --noflush ]; then meanwhile; fi
   ;;
 esac
-exec "$dir/real/$name" "$@"
 )sh";
 
 struct Moment {
@@ -53,26 +50,6 @@ class RetireRaceTest : public RetireTest, public ::testing::WithParamInterface<M
  protected:
   static Iptables Ip4() { return {.mode = GetParam().mode}; }
 
-  // In the mount namespace that the test has for itself.
-  void PutWrapperInPlace() {
-    namespace fs = std::filesystem;
-    const std::string real = tree().Path("real");
-    tree().Directory("real");
-    std::error_code error;
-    fs::copy_file(kLegacyProgram, real + "/xtables-legacy-multi", error);
-    ASSERT_FALSE(error) << error.message();
-    for (const char* program : {"iptables", "ip6tables"}) {
-      for (const char* suffix : {"", "-save", "-restore"}) {
-        tree().Link(absl::StrCat("real/", program, "-legacy", suffix), "xtables-legacy-multi");
-      }
-    }
-    std::string wrapper = kWrapper;
-    wrapper.replace(wrapper.find("DIRECTORY"), 9, tree().root());
-    wrapper.replace(wrapper.find("SAVES"), 5, std::to_string(GetParam().saves));
-    tree().Write("wrapper", wrapper);
-    fs::permissions(tree().Path("wrapper"), fs::perms(0755), error);
-    Output({"mount", "--bind", tree().Path("wrapper"), kLegacyProgram});
-  }
   // A program that does not care for the lock of iptables.
   void TheyComeMeanwhile() {
     const std::string iptables = GetParam().mode == IptablesMode::kNft
@@ -89,10 +66,11 @@ TEST_P(RetireRaceTest, NothingThatTheyUseIsRemovedAndNextTimeItIsKept) {
   Output({"iptables-legacy", "-t", "mangle", "-N", "UNRELATED"});
   SyncAndKeep(GetParam().mode);
   const Lines before = LinesOf(Ip4());
-  ASSERT_NO_FATAL_FAILURE(PutWrapperInPlace());
+  const auto wrapper = PutBeforeLegacyPrograms(
+      tree(), absl::StrReplaceAll(kWrapper, {{"SAVES", absl::StrCat(GetParam().saves)}}));
   TheyComeMeanwhile();
   const Retired first = SyncAndRetire(GetParam().mode);
-  Output({"umount", kLegacyProgram});
+  wrapper->Undo();
   ASSERT_TRUE(std::filesystem::exists(tree().Path("done"))) << "they never came";
   EXPECT_EQ(FileText(tree().Path("log")), "");
 
@@ -129,27 +107,6 @@ const Moment kMoments[] = {
 
 INSTANTIATE_TEST_SUITE_P(Moments, RetireRaceTest, ::testing::ValuesIn(kMoments),
                          [](const auto& row) { return std::string(row.param.name); });
-
-class RetireHiddenJumpTest : public RetireTest {};
-
-// No rule that anybody lists names the chain: the kernel alone knows.
-TEST_F(RetireHiddenJumpTest, WhatAVerdictMapJumpsToStaysWithAllThatActsOnIt) {
-  LeaveResidue(IptablesMode::kNft);
-  SyncAndKeep(IptablesMode::kNft);
-  Output({"nft", "add rule ip nat POSTROUTING tcp dport vmap { 80 : jump KUBE-MARK-MASQ }"});
-  for (int run = 0; run < 2; ++run) {
-    const Retired retired = SyncAndRetire(IptablesMode::kNft);
-    EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-    EXPECT_EQ(retired.kept, (Kept{{"ip nat KUBE-MARK-MASQ", {"foreignJump"}},
-                                  {"ip nat KUBE-POSTROUTING", {"markedPackets"}}}));
-    EXPECT_THAT(retired.result.out, HasSubstr("the kernel reports that it is in use"));
-    EXPECT_EQ(retired.all_changes > 0, run == 0);
-  }
-  const std::string nat = Output({"nft", "list", "table", "ip", "nat"});
-  EXPECT_THAT(nat, HasSubstr("chain KUBE-POSTROUTING"));
-  EXPECT_THAT(nat, HasSubstr("jump KUBE-MARK-MASQ"));
-  EXPECT_THAT(nat, Not(HasSubstr("KUBE-MARK-DROP")));
-}
 
 }  // namespace
 }  // namespace kipt::testing

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/matchers.h"
 
@@ -25,7 +24,7 @@ struct Ruleset {
   const char* name = "";
   const char* version = "";  // as KubeProxySave takes it; empty: none
   Generation generation = Generation::kNeedsNothing;
-  // Does not make KUBE-MARK-DROP, so that nothing of nat loads where it is not.
+  // Does not make KUBE-MARK-DROP, without which nothing of nat loads.
   bool needs_drop_chain = false;
   // Empties IPv4's KUBE-FIREWALL, and the rule that drops what is marked goes with it.
   bool empties_firewall = false;
@@ -64,12 +63,11 @@ enum class Order {
   kProxyThenKubelet,      // before the gate flips, kube-proxy the first to write
   kKubeletThenProxy,      // between what kubelet left and the agent's first sync
   kBetweenFlipAndRetire,  // the gate has flipped, what is stale still stands
-  kAfterTheFlip,          // what is stale is gone already
 };
 constexpr Order kOrders[] = {Order::kProxyThenKubelet, Order::kKubeletThenProxy,
-                             Order::kBetweenFlipAndRetire, Order::kAfterTheFlip};
+                             Order::kBetweenFlipAndRetire};
 constexpr const char* kOrderNames[] = {"ProxyThenKubelet", "KubeletThenProxy",
-                                       "BetweenFlipAndRetire", "AfterTheFlip"};
+                                       "BetweenFlipAndRetire"};
 
 class RetireRulesetsTest
     : public RetireTest,
@@ -96,7 +94,7 @@ class RetireRulesetsTest
 
 // What of what stands goes.
 Lines RetireRulesetsTest::Goes(IpFamily family) {
-  if (When() == Order::kAfterTheFlip || Row().generation == Generation::kNeedsDropMark) return {};
+  if (Row().generation == Generation::kNeedsDropMark) return {};
   if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);
   Lines goes = DropResidue();
   const bool emptied = Row().empties_firewall && When() != Order::kProxyThenKubelet;
@@ -119,16 +117,13 @@ Kept RetireRulesetsTest::Stays(bool surveyed) {
     kept[family + "nat KUBE-MARK-MASQ"] = masq;
     kept[family + "nat KUBE-POSTROUTING"] = postrouting;
     const bool drop_mark = Row().generation == Generation::kNeedsDropMark;
-    const bool residue = When() != Order::kAfterTheFlip;
     if (drop_mark) kept[family + "nat KUBE-MARK-DROP"] = {"kubeProxy"};
-    if (drop_mark && residue) {
-      kept[family + "filter KUBE-FIREWALL rule"] = {"kubeProxy", "markedPackets"};
-    }
+    const std::set<std::string> firewall = drop_mark
+                                               ? std::set<std::string>{"kubeProxy", "markedPackets"}
+                                               : std::set<std::string>{"kubeProxy"};
+    if (drop_mark) kept[family + "filter KUBE-FIREWALL rule"] = firewall;
     // The chain of IPv4 is wanted.
-    if (!six) continue;
-    if (drop_mark && residue) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy", "markedPackets"};
-    if (!drop_mark && residue) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy"};
-    if (!residue && Row().empties_firewall) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy"};
+    if (six) kept["ip6 filter KUBE-FIREWALL"] = firewall;
   }
   return kept;
 }
@@ -148,18 +143,6 @@ void RetireRulesetsTest::Prepare() {
     SyncAndKeep(Mode());
     Load();
   }
-  if (When() != Order::kAfterTheFlip) return;
-  EXPECT_GT(SyncAndRetire(Mode()).changes, 0);
-  for (const IpFamily family : kBothFamilies) {
-    if (!Row().needs_drop_chain) continue;
-    // As on a fresh node; its operators are told so by `audit`, and by kube-proxy.
-    const std::string save = KubeProxySave(Row().version, Of(family));
-    const std::string text = absl::StrReplaceAll(save, {{":KUBE-MARK-DROP - [0:0]\n", ""}});
-    const ProgramResult refused = Of(family).Restore(OverWhatStands(text, Of(family)));
-    EXPECT_EQ(refused.exit_code == 0, family == IpFamily::kIpv6) << refused;
-    Of(family).Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
-  }
-  Load();
 }
 
 TEST_P(RetireRulesetsTest, ExactlyWhatNobodyClaimsGoes) {

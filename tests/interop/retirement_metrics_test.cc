@@ -35,10 +35,6 @@ class RetirementMetricsTest : public DaemonTest,
     const ProgramResult result = Iptables{.mode = GetParam()}.Run(arguments);
     ASSERT_EQ(result.exit_code, 0) << result;
   }
-  void StartWith(const std::string& stale_chains) {
-    Start({.iptables = GetParam()},
-          {"--stale-chains=" + stale_chains, "--cni-conf-dir=" + no_cni_.root()});
-  }
   // Of retired_total: ip or ip6, TABLE, CHAIN.
   static double Retired(const std::string& family, const std::string& table,
                         const std::string& chain) {
@@ -50,12 +46,11 @@ class RetirementMetricsTest : public DaemonTest,
     return Metric(kClaims, absl::StrCat("{chain=\"", chain, "\",claim=\"", claim, "\",family=\"",
                                         family, "\""));
   }
-
-  const TemporaryTree no_cni_;
 };
 
-TEST_P(RetirementMetricsTest, TellWhatWentWhatIsClaimedAndHowManyRulesOfOthersThereAre) {
-  StartWith("retire");
+TEST_P(RetirementMetricsTest, AndTheLogTellWhatWentWhatIsClaimedAndHowManyRulesOfOthersThereAre) {
+  const TemporaryTree no_cni;
+  Start({.iptables = GetParam()}, {"--stale-chains=retire", "--cni-conf-dir=" + no_cni.root()});
   ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
   // Of each chain its rules, and the chain.
   EXPECT_EQ(Retired("ip", "nat", "KUBE-MARK-DROP"), 2);
@@ -79,17 +74,13 @@ TEST_P(RetirementMetricsTest, TellWhatWentWhatIsClaimedAndHowManyRulesOfOthersTh
   EXPECT_EQ(Metric(kStale, "family=\"ip6\""), 3);
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nobody damaged anything";
   EXPECT_TRUE(IsReady()) << "what is kept is no fault";
-}
 
-TEST_P(RetirementMetricsTest, TheLogSaysOnceWhatIsKeptForWhom) {
-  StartWith("retire");
-  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
   const std::string mode = absl::StrCat("Stale in iptables ", NameOf(GetParam()));
   EXPECT_TRUE(daemon().Prints(mode + ", and kept: foreignJump (2): ip nat KUBE-MARK-MASQ"))
       << daemon().Output();
   EXPECT_THAT(daemon().Output(), HasSubstr("; markedPackets (1): ip nat KUBE-POSTROUTING"));
   EXPECT_THAT(daemon().Output(), HasSubstr("; liveKubelet (6): "));
-  EXPECT_FALSE(daemon().Prints(mode, 2, absl::Seconds(1)));
+  EXPECT_FALSE(daemon().Prints(mode, 2, absl::Seconds(1))) << "said once";
 }
 
 // Whose CNI configurations cannot be read, because they are the host's.
@@ -102,28 +93,6 @@ TEST_P(RetirementMetricsTest, TheLogSaysWhyADaemonInAContainerRetiresNothing) {
                       "in a container (another pid namespace); give --host-root"))
       << daemon().Output();
   EXPECT_EQ(Metric(kRetired), 0);
-}
-
-TEST_P(RetirementMetricsTest, WhoHasGoneClaimsNothingFromTheNextStartOn) {
-  StartWith("retire");
-  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
-  Change({"-t", "nat", "-F", "THIRD-PARTY"});
-  StartWith("retire");
-  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
-  EXPECT_EQ(Retired("ip", "nat", "KUBE-MARK-MASQ"), 2);
-  EXPECT_EQ(Retired("ip", "nat", "KUBE-POSTROUTING"), 4);
-  EXPECT_EQ(Retired("ip", "nat", "POSTROUTING"), 1);
-  EXPECT_EQ(Metric(kRetired), 7);
-  EXPECT_EQ(Metric(kReferences), 0);
-  EXPECT_EQ(Metric(kClaims), 6) << "the canaries";
-}
-
-TEST_P(RetirementMetricsTest, NothingIsRetiredAndNobodyAskedByDefault) {
-  StartWith("keep");
-  EXPECT_EQ(Metric(kRetired), 0);
-  EXPECT_EQ(Metric(kClaims), 0);
-  EXPECT_EQ(Metric(kReferences), 0);
-  EXPECT_EQ(Metric(kStale, "family=\"ip\""), 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(IptablesModes, RetirementMetricsTest, ::testing::ValuesIn(kBothModes),

@@ -70,13 +70,6 @@ TEST_F(TransactionsTest, LookingChangesNothing) {
   }
 }
 
-TEST_F(TransactionsTest, TakingOverFromAnOldKubeletIsOne) {
-  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_17, {family});
-  Changes();
-  Sync({.ownership_cleanup = false});
-  EXPECT_THAT(Changes(), SizeIs(1));
-}
-
 TEST_F(TransactionsTest, KubeletNeedsManyForWhatWeDoInOne) {
   Kubelet(KubeletForm::k1_27GateOff, {IpFamily::kIpv4});
   EXPECT_GT(Changes().size(), 10U);
@@ -112,28 +105,6 @@ TEST_F(TransactionsTest, SyncEndsRightWhileAnotherProgramKeepsWriting) {
   EXPECT_EQ(raced, 3);
   EXPECT_EQ(writers_failed, 0);
   ExpectNothingPlanned(legacy);
-}
-
-// Several agents see the same damage and mend it at the same moment: each plan is only good for the
-// generation it was made on, or the rules would be added several times.
-TEST_F(TransactionsTest, SyncsAtTheSameTimeDoubleNothing) {
-  const AgentSettings legacy = {.ownership_cleanup = false};
-  Sync(legacy);
-  std::vector<SavedRules> whole;
-  for (const IpFamily family : kBothFamilies) whole.push_back(SavedRules::Of({family}));
-  for (int round = 0; round < 40; ++round) {
-    Output({"/usr/sbin/nft", "flush", "ruleset"});
-    std::vector<std::thread> agents;
-    std::atomic<int> failed = 0;
-    for (int i = 0; i < 4; ++i) {
-      agents.emplace_back([&] { failed += Agent("sync", legacy).exit_code != kExitOk; });
-    }
-    for (std::thread& agent : agents) agent.join();
-    EXPECT_EQ(failed, 0);
-    for (size_t i = 0; i < whole.size(); ++i) {
-      ASSERT_EQ(SavedRules::Of({kBothFamilies[i]}), whole[i]) << "round " << round;
-    }
-  }
 }
 
 }  // namespace

@@ -87,29 +87,10 @@ TEST(AgentCompletionTest, SaysOfEveryFlagWithNamedValuesWhichTheyAre) {
   }
 }
 
-TEST(AgentCompletionTest, OffersKubeletsChainsToExplain) {
-  const CompletionSpec spec = AgentCompletion();
-  for (const CompletionCommand& command : spec.commands) {
-    if (command.name != "explain") continue;
-    EXPECT_THAT(command.argument_values.words,
-                AllOf(Contains("nat/KUBE-MARK-MASQ"), Contains("filter/KUBE-FIREWALL"),
-                      Contains("mangle/KUBE-IPTABLES-HINT")));
-  }
-}
-
 TEST(CompletionTest, RefusesAShellThatItDoesNotKnow) {
   const auto script = Completion(AgentCompletion(), "fish");
   EXPECT_EQ(script.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(script.status().message(), AllOf(HasSubstr("\"fish\""), HasSubstr("bash and zsh")));
-}
-
-TEST(CompletionTest, IsWrittenByTheCommand) {
-  const auto line = ParseCommandLine({"completion", "zsh"});
-  ASSERT_TRUE(line.ok()) << line.status();
-  EXPECT_EQ(line->command, Command::kCompletion);
-  EXPECT_EQ(line->argument, "zsh");
-  EXPECT_THAT(ParseCommandLine({"completion"}).status().message(),
-              HasSubstr("needs bash|zsh after it, as in completion bash"));
 }
 
 // ---- the manual page, of the same description ----
@@ -161,18 +142,13 @@ void PrintTo(const Case& row, std::ostream* out) { *out << row.name << " \"" << 
 // Readline replaces what follows the last equals sign or colon, zsh whole words and parts of lists.
 const Case kCases[] = {
     {"ACommand", "kube-iptables-agent pl", List("plan"), List("plan")},
-    {"ACommandBehindAFlagAndItsValue", "kube-iptables-agent --output json ga", List("gates"),
-     List("gates")},
     {"NoCommandTwice", "kube-iptables-agent plan sy", List(), List()},
     {"AFlag", "kube-iptables-agent plan --ou", List("--output="), List("--output")},
-    {"AFlagOfItsCommand", "kube-iptables-agent audit --al", List("--all-netns", "--allow="),
-     List("--all-netns", "--allow")},
     {"NoFlagOfAnotherCommand", "kube-iptables-agent status --al", List(), List()},
     {"AValueBehindAnEqualsSign", "kube-iptables-agent --stale-chains=", List("keep", "retire"),
      List("keep", "retire")},
     {"AValueInTheNextWord", "kube-iptables-agent plan --iptables-mode le", List("legacy"),
      List("legacy")},
-    {"ABoolean", "kube-iptables-agent retire --yes=", List("true", "false"), List("true", "false")},
     {"ABooleanTakesNoWord", "kube-iptables-agent --observe pla", List("plan"), List("plan")},
     {"ALaterOneOfAList", "kube-iptables-agent --ip-families=ipv4,ipv",
      List("ipv4,ipv4", "ipv4,ipv6"), List("ipv6")},
@@ -181,22 +157,13 @@ const Case kCases[] = {
      List("IPTablesOwnershipCleanup=true", "IPTablesOwnershipCleanup=false")},
     {"AGatesValue", "kube-iptables-agent --feature-gates=IPTablesOwnershipCleanup=t", List("true"),
      List("IPTablesOwnershipCleanup=true")},
-    {"AnArgument", "kube-iptables-agent explain filter/KUBE-F", List("filter/KUBE-FIREWALL"),
-     List("filter/KUBE-FIREWALL")},
     {"OneArgumentOnly", "kube-iptables-agent explain nat/KUBE-MARK-MASQ nat/", List(), List()},
     {"AFile", "kube-iptables-agent --config=/etc/os-rel", List("/etc/os-release"),
      List("os-release")},
     {"ADirectory", "kube-iptables-agent --host-root /usr/sb", List("/usr/sbin"), List("sbin")},
-    {"OurGate", "kube-iptables-agent --feature-gates=Conn",
-     List("ConnLabelMarking=true", "ConnLabelMarking=false"),
-     List("ConnLabelMarking=true", "ConnLabelMarking=false")},
     {"OurChain", "kube-iptables-agent explain nat/KUBELET-P", List("nat/KUBELET-POSTROUTING"),
      List("nat/KUBELET-POSTROUTING")},
-    {"ALabelFlag", "kube-iptables-agent --iptables-drop-l", List("--iptables-drop-label="),
-     List("--iptables-drop-label")},
     {"NothingForANumber", "kube-iptables-agent --iptables-drop-bit=", List(), List()},
-    {"NothingForAnUnknownFlag", "kube-iptables-agent --nope=pl", List(), List()},
-    {"NothingForALabel", "kube-iptables-agent --iptables-drop-label=", List(), List()},
 };
 
 class ShellsTest : public ::testing::TestWithParam<Case> {

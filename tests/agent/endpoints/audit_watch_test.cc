@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
 
@@ -143,14 +142,6 @@ TEST_F(AuditWatchTest, RepeatsATornAuditAndCountsIt) {
   EXPECT_TRUE(Ends(1));
   ASSERT_EQ(failures_.size(), 2U);
   EXPECT_TRUE(absl::IsAborted(failures_[0]));
-}
-
-TEST_F(AuditWatchTest, ZeroEndsAudits) {
-  ASSERT_THAT(watch_->Set(absl::Milliseconds(20), [](const auto&) { return NodeAudit(); }), IsOk());
-  ASSERT_TRUE(Ends(1));
-  ASSERT_THAT(watch_->Set(absl::ZeroDuration(), [](const auto&) { return NodeAudit(); }), IsOk());
-  const size_t before = done_;
-  EXPECT_FALSE(Ends(before + 1, absl::Milliseconds(200)));
 }
 
 TEST_F(AuditWatchTest, ZeroCancelsTheAuditThatRuns) {

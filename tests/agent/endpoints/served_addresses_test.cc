@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "agent/endpoints/endpoints.h"
@@ -143,14 +142,6 @@ TEST_F(ServedAddressesTest, EachAddressAnswersWithItsOwnHandlerAndIsOpenedOnce) 
   EXPECT_THAT(TakeNotices(), IsEmpty());
 }
 
-TEST_F(ServedAddressesTest, WhereEveryAddressAnswersNoTimerIsMade) {
-  Make({{"127.0.0.1:0", "one"}});
-  served_->Listen({});
-  EndTheLoop();
-  served_->Serve();
-  EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith(kListening)));
-}
-
 TEST_F(ServedAddressesTest, AnAddressInUseIsReportedOnceAndServedWithinFiveSecondsOfBeingFree) {
   Socket first = ListeningSocket();
   Socket second = ListeningSocket();
@@ -253,18 +244,6 @@ TEST_F(ServedAddressesTest, WithoutATimerItReportsThatNothingIsRetried) {
   served_->Serve();
   EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith("warning: Addresses are not retried: cannot "
                                                     "make a timer: ")));
-}
-
-TEST_F(ServedAddressesTest, OneTimerIsMadeHoweverOftenAnAddressFails) {
-  const Socket used = ListeningSocket();
-  Make({{used.address, "one"}});
-  served_->Listen({});
-  served_->Serve();
-  TakeNotices();
-  EndTheLoop();
-  served_->Serve();
-  EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith("warning: Addresses are not retried: cannot "
-                                                    "set a timer: ")));
 }
 
 }  // namespace

@@ -61,16 +61,6 @@ TEST_F(RecordFileTest, TheLastTenOutliveTheProcessInAFileThatNeverGrows) {
   EXPECT_EQ((*Open())->earlier(), *records);
 }
 
-TEST_F(RecordFileTest, ManyAtOnceLeaveTheLastOnes) {
-  std::vector<std::string> many;
-  for (int i = 0; i < 10000; ++i) many.push_back(absl::StrCat("number ", i));
-  Add(many);
-  const auto records = ReadRecords(path_);
-  ASSERT_THAT(records, IsOk());
-  EXPECT_THAT(*records, SizeIs(RecordFile::kRecords));
-  EXPECT_EQ(records->front(), "number 9999");
-}
-
 TEST_F(RecordFileTest, ATornRecordIsLostAlone) {
   Add({"first", "second", "third"});
   const std::string whole = Content();
@@ -117,11 +107,6 @@ TEST_F(RecordFileTest, WhatHoldsSomethingElseIsLeftAlone) {
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
   EXPECT_FALSE(Open().ok());
-}
-
-TEST_F(RecordFileTest, AMissingDirectoryIsAnErrorOfItsOwn) {
-  EXPECT_THAT(RecordFile::Open("/none/incidents", nullptr).status(),
-              StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(RecordFileTest, TwoProcessesDoNotShareAFile) {

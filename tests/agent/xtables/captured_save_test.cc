@@ -77,29 +77,6 @@ TEST_P(CapturedSaveTest, ComesBackLineByLine) {
   EXPECT_GT(ours, 0U);
 }
 
-// The ones that decide about adoption and about order.
-TEST_P(CapturedSaveTest, ReadsTheRulesThatAreOursToo) {
-  const absl::StatusOr<Chains> chains = ParseSave(family_, text_);
-  ASSERT_THAT(chains, IsOk());
-  for (const char* name : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING", "POSTROUTING"}) {
-    const auto found = chains->find(Nat(name, family_));
-    if (found == chains->end()) continue;
-    for (const ObservedRule& rule : found->second.rules) {
-      EXPECT_NE(rule.rule(), nullptr) << name << ": " << ToString(family_, rule);
-    }
-  }
-  for (const auto& [id, chain] : *chains) {
-    EXPECT_EQ(chain.hooked, !absl::StartsWith(id.name, "KUBE-")) << id.name;
-    for (const ObservedRule& rule : chain.rules) {
-      const std::string line = ToString(family_, rule);
-      const std::string* jump = JumpTarget(rule);
-      EXPECT_EQ(jump != nullptr, absl::StrContains(line, "-j KUBE-")) << line;
-      EXPECT_TRUE(jump == nullptr || absl::EndsWith(line, "-j " + *jump)) << line;
-      EXPECT_EQ(MayDecide(rule), absl::StrContains(line, "-j ")) << line;
-    }
-  }
-}
-
 std::vector<std::string> CapturedSaves() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {

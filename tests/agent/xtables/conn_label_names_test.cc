@@ -4,7 +4,6 @@
 // iptables itself.
 #include "agent/xtables/conn_label_names.h"
 
-#include <sys/stat.h>
 
 #include <cstddef>
 #include <string>
@@ -83,42 +82,6 @@ TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorThatSaysWhatToDo) {
   // For a test that runs as root, who may read everything.
   tree.Link("connlabel.conf", path);
   EXPECT_THAT(ReadConnLabelNames(path), fails("symbolic links", "make it readable"));
-}
-
-TEST(ConnLabelNamesTest, AFileThatNamesNothingForbidsLabels) {
-  const TemporaryTree tree;
-  const std::string path = tree.Path("connlabel.conf");
-  for (const std::string text : {"", "\n", "# 114 masq\n", "masq\n", "114\n", "114 under_score\n",
-                                 "1024 above\n", "-1 below\n", "4294967297 a\n"}) {
-    tree.Write("connlabel.conf", text);
-    EXPECT_THAT(ConnLabelNamesProblem(path),
-                AllOf(HasSubstr(path), HasSubstr("names no connection label"),
-                      HasSubstr("add a name"), HasSubstr("or remove the file")))
-        << text;
-  }
-  for (const std::string text :
-       {"0 unused\n", "# none\n\nx\n5 a", "1024 above\n5 a\n", "1000 above\n"}) {
-    tree.Write("connlabel.conf", text);
-    EXPECT_EQ(ConnLabelNamesProblem(path), "") << text;
-  }
-}
-
-TEST(ConnLabelNamesTest, WhatElseForbidsLabelsIsWhatWouldKeepUsFromReadingThem) {
-  const TemporaryTree tree;
-  const std::string path = tree.Path("connlabel.conf");
-  tree.Write("connlabel.conf", OfSize(kLargest));
-  EXPECT_EQ(ConnLabelNamesProblem(path), "");
-  tree.Write("connlabel.conf", OfSize(kLargest + 1));
-  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("64 KiB"));
-  tree.Remove("connlabel.conf");
-  tree.Directory("connlabel.conf");
-  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("Is a directory"));
-  tree.Remove("connlabel.conf");
-  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("names no connection label"));
-  tree.Remove("connlabel.conf");
-  tree.Link("connlabel.conf", path);
-  EXPECT_EQ(ConnLabelNamesProblem(path), "") << "iptables cannot open it either: it prints numbers";
 }
 
 TEST(ConnLabelNamesTest, PutsNumbersInPlaceOfNames) {
@@ -206,21 +169,6 @@ TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
     EXPECT_EQ(text.status(), row.named ? unreadable : absl::OkStatus()) << row.rule;
     EXPECT_EQ(text.value_or(saved), saved);
   }
-}
-
-TEST(ConnLabelNamesTest, MakesOurRulesOutOfNamedOnes) {
-  const std::string saved = "*nat\n:X - [0:0]\n-A X -m connlabel --label \"masq\" --set\nCOMMIT\n";
-  const netlink::ChainId chain{netlink::Family::kIPv4, netlink::Table::kNat, "X"};
-  const auto named = ParseSave(netlink::Family::kIPv4, saved);
-  ASSERT_THAT(named, IsOk());
-  EXPECT_EQ(named->at(chain).rules[0].rule(), nullptr);
-  const auto numbered = ParseSave(netlink::Family::kIPv4,
-                                  *WithConnLabelNumbers(saved, ConnLabelNames{{"masq", 114}}));
-  ASSERT_THAT(numbered, IsOk());
-  ASSERT_NE(numbered->at(chain).rules[0].rule(), nullptr);
-  EXPECT_EQ(*numbered->at(chain).rules[0].rule(),
-            (netlink::Rule{.conn_label = netlink::ConnLabelMatch{.label = 114, .set = true},
-                           .target = netlink::NoTarget{}}));
 }
 
 // An iptables-legacy-save that prints what it is told.

@@ -29,10 +29,8 @@ using netlink::CreateChain;
 using netlink::Family;
 using netlink::RuleCounters;
 using netlink::Survey;
-using netlink::SurveyRule;
 using netlink::Table;
 using netlink::TableId;
-using netlink::Transaction;
 
 using LegacyGenerationsTest = OpenLegacyFixture;
 
@@ -66,12 +64,6 @@ TEST_F(LegacyGenerationsTest, AfterAWriteTheSameReadIsNoBasisForAnotherTable) {
   const ChainId in_nat{Family::kIPv4, Table::kNat, "USER"};
   EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
               StatusIs(absl::StatusCode::kAborted));
-}
-
-TEST_F(LegacyGenerationsTest, NothingIsRunWhereTheChainIsThereAlready) {
-  Saves("iptables", kFilterWithUser);
-  EXPECT_THAT(backend_->Apply(CreateUser(*backend_)), IsOk());
-  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
 TEST_F(LegacyGenerationsTest, ATableThatIsPrintedTwiceIsNotRead) {
@@ -186,17 +178,6 @@ TEST_F(LegacySurveyTest, HasAllTablesOfBothFamilies) {
   EXPECT_EQ(TextOf(ip6[0], "ip6"), "-d fd00::1/128 -j DROP");
 }
 
-// raw and security hold nothing of ours, but marks may be set there.
-TEST_F(LegacySurveyTest, LooksWhereOnlyRawExists) {
-  Saves("iptables", "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j TRACE\nCOMMIT\n");
-  TableNames("ip", "raw\n");
-  const Survey survey = Take(*backend_);
-  EXPECT_THAT(survey.tables, UnorderedElementsAre(Key(TableId{"ip", "raw"})));
-  EXPECT_EQ(Read(*backend_, {kUser, kUser6}).generation, survey.generation);
-  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")),
-              Each(Field(&agent::CommandRequest::arguments, ElementsAre("-c"))));
-}
-
 TEST_F(LegacySurveyTest, FailsWhereAFamilyCannotBeRead) {
   Saves("iptables", kSave);
   Saves("ip6tables", "*filter\n");
@@ -222,22 +203,6 @@ TEST_F(LegacySurveyTest, ListsTheChainsOfAFamilyWithItsOwnProgram) {
   ASSERT_THAT(requests, SizeIs(1));
   EXPECT_EQ(requests[0].deadline, absl::Seconds(7));
   EXPECT_THAT(requests[0].environment, Contains(HasSubstr("PATH=")));
-}
-
-TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
-  Open("1.8.9");
-  Saves("iptables", "");
-  EXPECT_THAT(*agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()), IsEmpty());
-  runner_.On(Program("iptables", "save"), Exits(1, "no such table"));
-  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
-              StatusIs(absl::StatusCode::kUnknown,
-                       AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));
-  runner_.On(Program("iptables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
-  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
-              StatusIs(absl::StatusCode::kDeadlineExceeded));
-  unlink(Program("iptables", "save").c_str());
-  EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()),
-              StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/reconciler.h"
-#include "agent/policy/policy.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
@@ -23,8 +21,6 @@
 namespace kipt::testing::iptables_legacy_labels_test {
 namespace {
 
-using agent::CommandRequest;
-using agent::CommandResult;
 using netlink::Rule;
 
 using LegacyLabelsTest = OpenLegacyFixture;
@@ -148,33 +144,6 @@ TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
                                       netlink::AddRule{.chain = chain, .rule = rule}}});
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(netlink::MissingExtension(status), std::nullopt);
-}
-
-// Both programs refuse whatever has a label, and nothing else.
-TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
-  int refused = 0;
-  int taken = 0;
-  for (const std::string base : {"iptables", "ip6tables"}) {
-    runner_.On(Program(base, "restore"),
-               [&](const CommandRequest& request) -> absl::StatusOr<CommandResult> {
-                 const bool labels = request.input.find("connlabel") != std::string::npos;
-                 ++(labels ? refused : taken);
-                 if (!labels) return CommandResult{};
-                 return CommandResult{.exit_code = 1, .output = "", .errors = kNoModule};
-               });
-    runner_.On(
-        Program(base, "restore"), "--version",
-        Answers({.exit_code = 0, .output = base + "-restore v1.8.9 (legacy)\n", .errors = ""}));
-  }
-  const agent::SyncReport report =
-      agent::Reconciler(backend_.get(), agent::SteadyClock())
-          .Sync(Wanting(agent::Mode::kLegacy, netlink::kFamilies, {}, agent::ConnLabels{}));
-  EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_FALSE(report.labels_refused.ok());
-  EXPECT_EQ(refused, 2);
-  EXPECT_EQ(taken, 2);
-  ASSERT_THAT(report.plan.diff.findings, SizeIs(1));
-  EXPECT_EQ(report.plan.diff.findings[0].condition, agent::Condition::kConnLabelsImpossible);
 }
 
 }  // namespace

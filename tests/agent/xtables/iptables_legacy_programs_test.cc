@@ -35,18 +35,13 @@ TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
       {"before variants", "iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
       {"four numbers", "ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
       {"no variant in the first version that names one", "iptables v1.8.0\n", {{{1, 8, 0}, ""}}},
-      {"one number", "iptables v1\n"},
-      {"five numbers", "iptables v1.4.19.1.2\n"},
       {"no v", "iptables 1.8.9 (legacy)\n"},
       {"one word more", "iptables v1.8.9 (legacy) more\n"},
       {"two numbers", "iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
       {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}},
       {"nothing"},
       {"no version", "iptables: unknown option\n"},
-      {"no number", "iptables vX.8.9 (legacy)\n"},
       {"negative", "iptables v1.-8.9 (legacy)\n"},
-      {"open bracket", "iptables v1.8.9 (legacy\n"},
-      {"more words", "iptables v1.8.9 (legacy) and more\n"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -129,12 +124,6 @@ TEST_F(FindLegacyProgramsTest, TakesTheProgramsThatAreCalledLegacyFirst) {
   EXPECT_EQ(found->version, (IptablesVersion{1, 8, 9}));
 }
 
-TEST_F(FindLegacyProgramsTest, TakesIptablesItselfWhereThatIsLegacy) {
-  InstallStem("iptables", "iptables-restore v1.8.4 (legacy)\n", "");
-  ASSERT_THAT(Find(), IsOk());
-  EXPECT_EQ(Find()->restore, directory_ + "/iptables-restore");
-}
-
 TEST_F(FindLegacyProgramsTest, AsksIptablesWhereItsRestoreKnowsNoVersion) {
   InstallStem("iptables", "", "iptables v1.6.1\n");
   ASSERT_THAT(Find(), IsOk());
@@ -155,12 +144,6 @@ TEST_F(FindLegacyProgramsTest, SaysWhereItLookedAndWhatItFoundInstead) {
     runner_.On(directory_ + "/" + name, Fails(absl::DeadlineExceededError("it hangs")));
   }
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("(found: it hangs)")));
-}
-
-TEST_F(FindLegacyProgramsTest, SaysOnlyWhereItLookedWhereNothingIs) {
-  const auto found = Find();
-  ASSERT_FALSE(found.ok());
-  EXPECT_THAT(std::string(found.status().message()), Not(HasSubstr("found:")));
 }
 
 TEST_F(FindLegacyProgramsTest, AsksForTheVersionForALimitedTimeAndOutput) {
@@ -211,15 +194,6 @@ TEST_F(FindLegacyProgramsTest, PassesOverWhatCannotBeExecuted) {
   EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2})) << "the others may not be executed";
   ASSERT_EQ(chmod((directory_ + "/iptables-legacy-restore").c_str(), 0755), 0);
   EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2})) << "one of the others may not be executed";
-}
-
-TEST_F(FindLegacyProgramsTest, PassesOverAProgramThatHangsOrPrintsGarbage) {
-  tree_.Directory("none");
-  InstallStem("none/iptables", "garbage\n", "garbage\n");
-  InstallStem("iptables", "iptables-restore v1.6.2\n", "");
-  runner_.On(directory_ + "/none/iptables", Fails(absl::DeadlineExceededError("hangs")));
-  ASSERT_THAT(Find(), IsOk());
-  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2}));
 }
 
 }  // namespace

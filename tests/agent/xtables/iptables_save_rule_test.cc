@@ -3,7 +3,6 @@
 // Single rules of a save: their words, which ones are Rules, and what is known of the others.
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,19 +13,10 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::ConnLabelMatch;
-using netlink::CtStateMatch;
-using netlink::Drop;
 using netlink::Family;
-using netlink::Jump;
-using netlink::MarkMatch;
-using netlink::Masquerade;
 using netlink::NoTarget;
 using netlink::OpaqueRule;
-using netlink::PrefixMatch;
-using netlink::Return;
 using netlink::Rule;
-using netlink::SetMark;
 
 // User chains OTHER, LOG and those that nft lets have a verdict's name, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
@@ -37,16 +27,7 @@ std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
   return ParseSavedRule(family, chains, text);
 }
 
-PrefixMatch Match(Family family, const char* prefix, bool negated = false) {
-  return PrefixMatch{.prefix = *netlink::ParsePrefix(family, prefix), .negated = negated};
-}
-
-Rule With(netlink::Target target) {
-  Rule rule;
-  rule.target = std::move(target);
-  return rule;
-}
-
+// A Rule comes back as it was spelled, but for what has several spellings.
 TEST(SaveRuleTest, ReadsWhatIsInTheVocabulary) {
   constexpr Family k4 = Family::kIPv4;
   constexpr Family k6 = Family::kIPv6;
@@ -54,95 +35,54 @@ TEST(SaveRuleTest, ReadsWhatIsInTheVocabulary) {
     std::string name;
     Family family;
     std::string text;
-    Rule rule;
+    std::string shown = text;
   };
-  const CtStateMatch states{
-      .states = netlink::kCtRelated | netlink::kCtEstablished | netlink::kCtDnat, .negated = true};
+  const std::string longest(255, 'c');
   const std::vector<Row> rows = {
-      {"drop", k4, "-j DROP", With(Drop{})},
-      {"return", k4, "-j RETURN", With(Return{})},
-      {"jump", k4, "-j OTHER", With(Jump{"OTHER"})},
-      {"chain of an extension's name", k4, "-j LOG", With(Jump{"LOG"})},
-      {"mark", k4, "-j MARK --set-xmark 0x4000/0x0", With(SetMark{0x4000, 0})},
-      {"whole mark", k4, "-j MARK --set-xmark 0x1/0xffffffff", With(SetMark{.value = 1})},
-      {"masquerade", k4, "-j MASQUERADE", With(Masquerade{false})},
-      {"masquerade at random", k6, "-j MASQUERADE --random-fully", With(Masquerade{true})},
-      {"source", k4, "-s 10.0.0.0/8 -j DROP",
-       Rule{.source = Match(k4, "10.0.0.0/8"), .target = Drop{}}},
-      {"not destination", k6, "! -d fd00::/64 -j DROP",
-       Rule{.destination = Match(k6, "fd00::/64", true), .target = Drop{}}},
-      {"no host", k4, "! -s 0.0.0.0/0 -j DROP",
-       Rule{.source = Match(k4, "0.0.0.0/0", true), .target = Drop{}}},
-      {"bare address", k6, "-s ::1 -j DROP",
-       Rule{.source = Match(k6, "::1/128"), .target = Drop{}}},
-      {"other spelling of an address", k6, "-s fd00:0:0::0/16 -j DROP",
-       Rule{.source = Match(k6, "fd00::/16"), .target = Drop{}}},
-      {"comment", k4, "-m comment --comment word -j DROP",
-       Rule{.comment = "word", .target = Drop{}}},
-      {"quoted comment", k4, R"(-m comment --comment "a \"b\" \\ \'c" -j DROP)",
-       Rule{.comment = R"(a "b" \ 'c)", .target = Drop{}}},
-      {"comment like a target", k4, "-m comment --comment -j -j OTHER",
-       Rule{.comment = "-j", .target = Jump{"OTHER"}}},
-      {"comment like a rule", k4, R"(-m comment --comment "-j DROP" -j OTHER)",
-       Rule{.comment = "-j DROP", .target = Jump{"OTHER"}}},
-      {"longest comment", k4, "-m comment --comment " + std::string(255, 'c') + " -j DROP",
-       Rule{.comment = std::string(255, 'c'), .target = Drop{}}},
-      {"mark without a mask", k4, "-m mark --mark 0x7 -j DROP",
-       Rule{.mark = MarkMatch{.value = 7}, .target = Drop{}}},
-      {"not mark", k4, "-m mark ! --mark 0x4000/0x4000 -j RETURN",
-       Rule{.mark = MarkMatch{0x4000, 0x4000, true}, .target = Return{}}},
-      {"states", k4, "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-       Rule{.ct_state = states, .target = Drop{}}},
+      {"drop", k4, "-j DROP"},
+      {"return", k4, "-j RETURN"},
+      {"jump", k4, "-j OTHER"},
+      {"chain of an extension's name", k4, "-j LOG"},
+      {"mark", k4, "-j MARK --set-xmark 0x4000/0x0"},
+      {"masquerade", k4, "-j MASQUERADE"},
+      {"masquerade at random", k6, "-j MASQUERADE --random-fully"},
+      {"source", k4, "-s 10.0.0.0/8 -j DROP"},
+      {"not destination", k6, "! -d fd00::/64 -j DROP"},
+      {"bare address", k6, "-s ::1 -j DROP", "-s ::1/128 -j DROP"},
+      {"other spelling of an address", k6, "-s fd00:0:0::0/16 -j DROP", "-s fd00::/16 -j DROP"},
+      {"comment", k4, "-m comment --comment word -j DROP"},
+      {"quoted comment", k4, R"(-m comment --comment "a \"b\" \\ \'c" -j DROP)"},
+      {"comment like a target", k4, "-m comment --comment -j -j OTHER"},
+      {"comment like a rule", k4, R"(-m comment --comment "-j DROP" -j OTHER)"},
+      {"longest comment", k4, "-m comment --comment " + longest + " -j DROP"},
+      {"mark without a mask", k4, "-m mark --mark 0x7 -j DROP"},
+      {"not mark", k4, "-m mark ! --mark 0x4000/0x4000 -j RETURN"},
+      {"states", k4, "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
       {"states in another order", k4, "-m conntrack ! --ctstate DNAT,ESTABLISHED,RELATED -j DROP",
-       Rule{.ct_state = states, .target = Drop{}}},
+       "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
       {"every state", k4,
-       "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP",
-       Rule{.ct_state = CtStateMatch{.states = 0x1cf}, .target = Drop{}}},
-      {"label", k4, "-m connlabel --label \"0\" -j DROP",
-       Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}},
-      {"not label", k6, "-m connlabel ! --label \"127\" -j MASQUERADE --random-fully",
-       Rule{.conn_label = ConnLabelMatch{.label = 127, .negated = true},
-            .target = Masquerade{true}}},
-      {"set label", k4, "-m connlabel --label \"114\" --set",
-       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}}},
+       "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP"},
+      {"label", k4, "-m connlabel --label \"0\" -j DROP"},
+      {"set label", k4, "-m connlabel --label \"114\" --set"},
       // iptables-nft-save 1.8.7 prints a space at the end.
       {"set label, by an old program", k4, "-m connlabel --label \"114\" --set ",
-       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}}},
+       "-m connlabel --label \"114\" --set"},
       {"set label on some", k4,
-       "-s 10.0.0.0/8 -m comment --comment -j -m connlabel ! --label \"1\" --set",
-       Rule{.source = Match(k4, "10.0.0.0/8"),
-            .comment = "-j",
-            .conn_label = ConnLabelMatch{.label = 1, .set = true, .negated = true},
-            .target = NoTarget{}}},
-      {"set label, and a target", k4, "-m connlabel --label \"1\" --set -j OTHER",
-       Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = Jump{"OTHER"}}},
-      {"everything", k4,
-       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment c -m mark --mark 0x1 -m conntrack "
-       "--ctstate NEW -j DROP",
-       Rule{.source = Match(k4, "127.0.0.0/8", true),
-            .destination = Match(k4, "127.0.0.0/8"),
-            .comment = "c",
-            .mark = MarkMatch{.value = 1},
-            .ct_state = CtStateMatch{.states = netlink::kCtNew},
-            .target = Drop{}}},
+       "-s 10.0.0.0/8 -m comment --comment -j -m connlabel ! --label \"1\" --set"},
+      {"set label, and a target", k4, "-m connlabel --label \"1\" --set -j OTHER"},
       {"everything in another order", k4,
        "-m conntrack --ctstate NEW -d 127.0.0.0/8 -m mark --mark 0x1 -m comment --comment c "
        "! -s 127.0.0.0/8 -j DROP",
-       Rule{.source = Match(k4, "127.0.0.0/8", true),
-            .destination = Match(k4, "127.0.0.0/8"),
-            .comment = "c",
-            .mark = MarkMatch{.value = 1},
-            .ct_state = CtStateMatch{.states = netlink::kCtNew},
-            .target = Drop{}}},
-      {"spaces", k4, "  -m mark  --mark 0x1   -j DROP ",
-       Rule{.mark = MarkMatch{.value = 1}, .target = Drop{}}},
+       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment c -m mark --mark 0x1 -m conntrack "
+       "--ctstate NEW -j DROP"},
+      {"spaces", k4, "  -m mark  --mark 0x1   -j DROP ", "-m mark --mark 0x1 -j DROP"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     const std::variant<Rule, OpaqueRule> read = Parse(row.family, row.text);
     const Rule* rule = std::get_if<Rule>(&read);
     ASSERT_NE(rule, nullptr);
-    EXPECT_EQ(*rule, row.rule) << ToString(row.family, *rule);
+    EXPECT_EQ(ToString(row.family, *rule), row.shown);
   }
 }
 
@@ -176,16 +116,13 @@ TEST(SaveRuleTest, KnowsWhatForeignTargetsDo) {
       {"only a comment", "-m comment --comment count", true, false, false},
       {"accept", "-j ACCEPT", true, true, true},
       {"accept with a comment", "-m comment --comment \"a b\" -j ACCEPT", true, true, true},
-      {"queue", "-j QUEUE", true, true, true},
       {"nfqueue", "-j NFQUEUE --queue-num 1", true, true, true},
       {"reject", "-j REJECT --reject-with icmp-port-unreachable", true, true, true},
       {"dnat", "-p tcp -j DNAT --to-destination 10.0.0.1:80", false, true, true},
       {"snat", "-j SNAT --to-source 10.0.0.1", true, true, true},
       {"redirect", "-p tcp -j REDIRECT --to-ports 1", false, true, true},
-      {"netmap", "-j NETMAP --to 10.0.0.0/8", true, true, true},
       {"log of which there is a chain too", "-j LOG --log-prefix \"-j DROP \"", true, false, false},
       {"nflog", "-j NFLOG --nflog-group 1", true, false, false},
-      {"trace", "-j TRACE", true, false, false},
       {"connmark", "-j CONNMARK --restore-mark --nfmask 0x1 --ctmask 0x1", true, true, false},
       {"extension that nobody knows", "-j WHATEVER", true, true, false},
       {"chain of another table", "-j ELSEWHERE", true, true, false},
@@ -223,28 +160,18 @@ TEST(SaveRuleTest, IsStrictAboutLabels) {
   ExpectOpaque({
       {"a foreign rule", "-p tcp -m connlabel --label \"3\" -j ACCEPT", false, true, true},
       {"counted", "-m connlabel --label \"3\"", false, false, false},
-      {"not, and counted", "-m connlabel ! --label \"3\"", false, false, false},
       {"set on some", "-p tcp -m connlabel --label \"3\" --set", false, false, false},
       {"set, and matched by nobody knows what", "-m connlabel --label \"3\" --set -m x", false,
        false, false},
       {"name", "-m connlabel --label \"masq\" -j DROP", false, true, true},
-      {"name of two words", "-m connlabel --label \"to masq\" --set", false, false, false},
       {"name like a target", "-m connlabel --label \"-j DROP\" --set", false, false, false},
       {"without quotes", "-m connlabel --label 3 -j DROP", false, true, true},
-      {"half in quotes", "-m connlabel --label 3\" -j DROP", false, true, true},
       {"leading zero", "-m connlabel --label \"03\" -j DROP", false, true, true},
       {"hexadecimal", "-m connlabel --label \"0x3\" -j DROP", false, true, true},
-      {"sign", "-m connlabel --label \"+3\" -j DROP", false, true, true},
-      {"space", "-m connlabel --label \" 3\" -j DROP", false, true, true},
-      {"below the first", "-m connlabel --label \"-1\" -j DROP", false, true, true},
       {"behind the last", "-m connlabel --label \"128\" -j DROP", false, true, true},
-      {"set behind the last", "-m connlabel --label \"128\" --set", false, false, false},
       {"too much for a number", "-m connlabel --label \"4294967299\" --set", false, false, false},
       {"nothing", "-m connlabel --label \"\" -j DROP", false, true, true},
-      {"nothing at all", "-m connlabel", false, false, false},
-      {"set of nothing", "-m connlabel --set", false, false, false},
       {"other option", "-m connlabel --mark \"3\" -j DROP", false, true, true},
-      {"set twice", "-m connlabel --label \"3\" --set --set", false, false, false},
       {"two labels", "-m connlabel --label \"3\" -m connlabel --label \"4\" --set", false, false,
        false},
       {"negated match", "! -m connlabel --label \"3\" -j DROP", false, true, true},
@@ -255,17 +182,14 @@ TEST(SaveRuleTest, IsStrictAboutWhatIsOurs) {
   ExpectOpaque({
       {"protocol", "-p tcp -j DROP", false, true, true},
       {"interface", "-i eth+ -j DROP", false, true, true},
-      {"fragments", "-f -j DROP", false, true, true},
       {"address beyond its length", "-s 10.0.0.1/8 -j DROP", false, true, true},
       {"mask with holes", "-s 10.0.0.1/255.0.0.255 -j DROP", false, true, true},
       {"address of the other family", "-s fd00::/8 -j DROP", false, true, true},
       {"no address", "-s", false, false, false},
       {"old negation", "-s ! 10.0.0.0/8 -j DROP", false, true, true},
       {"two sources", "-s 10.0.0.0/8 -s 10.0.0.0/8 -j DROP", false, true, true},
-      {"two marks", "-m mark --mark 0x1 -m mark --mark 0x1 -j DROP", false, true, true},
       {"two states", "-m conntrack --ctstate NEW -m conntrack --ctstate NEW -j DROP", false, true,
        true},
-      {"two comments", "-m comment --comment a -m comment --comment b -j DROP", true, true, true},
       {"empty comment", "-m comment --comment \"\" -j DROP", true, true, true},
       {"comment quoted without need", "-m comment --comment \"a\" -j DROP", true, true, true},
       {"comment not quoted", "-m comment --comment a:b -j DROP", true, true, true},
@@ -276,11 +200,8 @@ TEST(SaveRuleTest, IsStrictAboutWhatIsOurs) {
        true, true},
       {"mark that is no number", "-m mark --mark 0x1g -j DROP", false, true, true},
       {"mark without 0x", "-m mark --mark 1 -j DROP", false, true, true},
-      {"mark of a sign", "-m mark --mark 0x-1 -j DROP", false, true, true},
       {"mark too large", "-m mark --mark 0x100000000 -j DROP", false, true, true},
-      {"mark without digits", "-m mark --mark 0x/0x1 -j DROP", false, true, true},
       {"mask without digits", "-m mark --mark 0x1/ -j DROP", false, true, true},
-      {"mark of nothing", "-m mark -j DROP", false, true, true},
       {"states of nothing", "-m conntrack --ctstate -j DROP", false, true, true},
       {"state that nobody knows", "-m conntrack --ctstate NEW,OLD -j DROP", false, true, true},
       {"state for the second time", "-m conntrack --ctstate NEW,NEW -j DROP", false, true, true},
@@ -291,12 +212,10 @@ TEST(SaveRuleTest, IsStrictAboutWhatIsOurs) {
       {"options without their match", "--mark 0x1 -j DROP", false, true, true},
       {"negated match", "! -m mark --mark 0x1 -j DROP", false, true, true},
       {"drop with more", "-j DROP --more", true, true, true},
-      {"return with more", "-j RETURN -m mark --mark 0x1", true, true, true},
       {"jump with more", "-j OTHER --more", true, true, false},
       {"masquerade to ports", "-p tcp -j MASQUERADE --to-ports 1-2", false, true, true},
       {"masquerade at random, the old way", "-j MASQUERADE --random", true, true, true},
       {"mark set without a mask", "-j MARK --set-xmark 0x1", true, true, false},
-      {"mark set in revision 1", "-j MARK --set-mark 0x1", true, true, false},
       {"mark set with more", "-j MARK --set-xmark 0x1/0x1 --more", true, true, false},
       {"two targets", "-j DROP -j OTHER", true, true, true},
       {"quoted target", "-j \"DROP\"", false, true, false},
@@ -342,7 +261,7 @@ TEST(SaveRuleTest, AnOptionOfAnotherMatchIsNotTakenForOneOfOurs) {
     const auto parsed = Parse(Family::kIPv4, text);
     const auto* opaque = std::get_if<OpaqueRule>(&parsed);
     ASSERT_NE(opaque, nullptr) << text;
-    EXPECT_EQ(opaque->known, With(NoTarget{})) << text;
+    EXPECT_EQ(opaque->known, Rule{.target = NoTarget{}}) << text;
   }
 }
 

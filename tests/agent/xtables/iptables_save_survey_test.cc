@@ -10,16 +10,12 @@
 #include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_survey.h"
 #include "tests/support/matchers.h"
-#include "tests/support/patience.h"
-#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::JumpOf;
-using ::kipt::testing::TextOf;
 using netlink::Family;
 using netlink::RuleCounters;
 using netlink::Survey;
@@ -99,60 +95,6 @@ COMMIT
             (RuleCounters{.packets = UINT64_MAX, .bytes = 7}));
 }
 
-TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
-  struct Row {
-    std::string name;
-    struct {
-      std::string text;
-      std::string jump = {};
-      bool unconditional = false;
-      bool terminal = false;
-      uint32_t marks_tested = 0;
-      uint32_t marks_set = 0;
-      netlink::ConnLabelSet labels_set = {};
-    } rule;
-  };
-  const std::vector<Row> rows = {
-      {"our own, in another order",
-       {.text = "-m mark --mark 0x8000/0x8000 -m comment --comment c  -j DROP",
-        .terminal = true,
-        .marks_tested = 0x8000}},
-      {"our own, other address", {.text = "-s 10.0.0.1 -j RETURN", .terminal = true}},
-      {"drop", {.text = "-j DROP", .unconditional = true, .terminal = true}},
-      {"masquerade", {.text = "-j MASQUERADE", .unconditional = true, .terminal = true}},
-      {"mark",
-       {.text = "-j MARK --set-xmark 0x4000/0x4000", .unconditional = true, .marks_set = 0x4000}},
-      {"mark, by hand", {.text = "-p udp -j MARK --or-mark 16384", .marks_set = 0x4000}},
-      {"jump", {.text = "-p tcp -j B", .jump = "B"}},
-      {"own jump", {.text = "-j B", .jump = "B", .unconditional = true}},
-      {"goto", {.text = "-g B", .jump = "B", .unconditional = true, .terminal = true}},
-      {"reject", {.text = "-p tcp -j REJECT", .terminal = true}},
-      {"count", {.text = "-p tcp"}},
-      {"unknown",
-       {.text = "-m new --thing -j NEWER",
-        .marks_tested = 0xffffffff,
-        .marks_set = 0xffffffff,
-        .labels_set = netlink::AllConnLabels()}},
-      {"a label",
-       {.text = "-m connlabel --label \"115\" --set",
-        .labels_set = netlink::ConnLabelSet().set(115)}},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    const Survey survey =
-        Parse(absl::StrCat("*nat\n:A - [0:0]\n:B - [0:0]\n-A A ", row.rule.text, "\nCOMMIT\n"));
-    const std::vector<SurveyRule>& rules = survey.tables.at({"ip", "nat"}).at("A").rules;
-    ASSERT_THAT(rules, SizeIs(1));
-    EXPECT_EQ(TextOf(rules[0]), row.rule.text);
-    EXPECT_EQ(JumpOf(rules[0]), row.rule.jump);
-    EXPECT_EQ(IsUnconditional(rules[0]), row.rule.unconditional);
-    EXPECT_EQ(IsTerminal(rules[0]), row.rule.terminal);
-    EXPECT_EQ(MarksTested(rules[0]), row.rule.marks_tested);
-    EXPECT_EQ(MarksSet(rules[0]), row.rule.marks_set);
-    EXPECT_EQ(LabelsSet(rules[0]), row.rule.labels_set);
-  }
-}
-
 TEST(SavedSurveyTest, KeepsTheRulesThatAreWantedAndAllChains) {
   std::vector<std::string> asked;
   const absl::StatusOr<Survey> survey = ParseSurvey(
@@ -188,14 +130,10 @@ TEST(SavedSurveyTest, RefusesWhatIsNotAWholeSave) {
       {"prose", "hello\n", "line 1: unknown line: hello"},
       {"rule of no chain", head + "-A B -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
       {"CR LF", "*raw\r\n:A - [0:0]\r\nCOMMIT\r\n", "line 1: it ends in CR LF"},
-      {"CR LF of a comment", "# hello\r\n", "line 1: it ends in CR LF"},
       {"CR LF of a rule", head + "-A A -j DROP\r\nCOMMIT\n", "line 3: it ends in CR LF"},
-      {"CR LF behind a quote", head + "-A A -m comment --comment \"a b\"\r\nCOMMIT\n",
-       "line 3: it ends in CR LF"},
       {"counters that are none", head + "[1:2 -A A -j DROP\nCOMMIT\n", "line 3: unknown line"},
       {"counters beyond 64 bits", head + "[18446744073709551616:0] -A A\nCOMMIT\n",
        "line 3: unknown line"},
-      {"counters without a rule", head + "[1:2]\nCOMMIT\n", "line 3: unknown line"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -219,28 +157,19 @@ TEST(SavedFileTest, TellsTheFamily) {
       {"not destination", Table("nat", "! -d fd00::1/128 -j ACCEPT")},
       {"source of IPv4", Table("nat", "-s 10.0.0.0/8 -j ACCEPT"), "ip"},
       {"mask of IPv4", Table("nat", "-s 10.0.0.0/255.0.255.0 -j ACCEPT"), "ip"},
-      {"mask of IPv6", Table("nat", "-s fd00::/ffff:: -j ACCEPT")},
       {"protocol", Table("nat", "-p ipv6-icmp -j ACCEPT")},
-      {"its other name", Table("nat", "-p icmpv6 -j ACCEPT")},
       {"protocol of IPv4", Table("nat", "-p icmp -j ACCEPT"), "ip"},
       {"answer", Table("nat", "-j REJECT --reject-with icmp6-port-unreachable")},
       {"destination of a translation", Table("nat", "-j DNAT --to-destination [fd00::1]:80")},
       {"heading", heading6 + Table("nat", "-j ACCEPT")},
       {"heading of IPv4", heading4 + Table("nat", "-s 10.0.0.1/32 -j ACCEPT"), "ip"},
-      {"heading of another program",
-       "# Generated by hand\n" + Table("nat", "-s fd00::/8 -j ACCEPT")},
       {"other table before", Table("raw", "-s fd00::/8 -j ACCEPT") + Table("nat", "-j ACCEPT")},
-      {"other table behind another comment",
-       Table("raw", "-s fd00::/8 -j ACCEPT") + "# hello\n" + Table("nat", "-j ACCEPT")},
       {"heading of another program behind one of IPv6",
        heading6 + Table("raw", "-j ACCEPT") + "# Generated by hand\n" + Table("nat", "-j ACCEPT"),
        "ip"},
-      {"the table once more, without a heading",
-       heading6 + Table("nat", "-j ACCEPT") + Table("nat", "-j ACCEPT"), "ip"},
       {"answer of both families",
        heading6 + Table("nat", "-p tcp -j REJECT --reject-with tcp-reset")},
       {"source of a translation", Table("nat", "-j SNAT --to-source [fd00::1]")},
-      {"bracket of another option", Table("nat", "-j LOG --log-prefix [x"), "ip"},
       {"other table behind", Table("nat", "-j ACCEPT") + Table("raw", "-s fd00::/8 -j ACCEPT")},
       {"address in a comment",
        Table("nat", "-m comment --comment \"-s fd00::/8 -p ipv6-icmp\" -j ACCEPT"), "ip"},
@@ -273,17 +202,6 @@ TEST(SavedFileTest, TakesSavesOfBothFamiliesInOneFile) {
     EXPECT_THAT(Texts(survey, {"ip", "filter"}, "A"), ElementsAre("-j DROP"));
     EXPECT_THAT(Texts(survey, {"ip6", "nat"}, "A"), ElementsAre("-s fd00::1/128 -j RETURN"));
     EXPECT_THAT(Texts(survey, {"ip6", "filter"}, "A"), ElementsAre("-j REJECT"));
-  }
-}
-
-TEST(SavedFileTest, TakesTheLastOfSavesOfOneFamily) {
-  for (const std::string family : {"ip", "ip6"}) {
-    const std::string heading =
-        absl::StrCat("# Generated by ", family, "tables-save v1.8.9 on Sat\n");
-    const Survey survey = ParseFile(
-        absl::StrCat(heading, Table("nat", "-j ACCEPT"), heading, Table("nat", "-j RETURN")));
-    EXPECT_THAT(survey.tables, SizeIs(1));
-    EXPECT_THAT(Texts(survey, {family, "nat"}, "A"), ElementsAre("-j RETURN"));
   }
 }
 
@@ -336,86 +254,6 @@ TEST(SavedFileTest, NamesTablesThatIptablesSaveCouldNotPrint) {
   EXPECT_THAT(survey.not_printed, ElementsAre("nat", "raw"));
   EXPECT_THAT(ParseFile("# Table `nat' is incompatible, use 'nft' tool.\n").not_printed,
               ElementsAre("nat"));
-}
-
-// Who reads chains and who takes a survey are told the same.
-TEST(SavedSurveyTest, SaysOfARuleWhatTheSurveyOfAReadRuleSays) {
-  std::string text = "*nat\n:POSTROUTING ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n";
-  for (const char* rule : {"-j DROP",
-                           "-j RETURN",
-                           "-j B",
-                           "-g B",
-                           "-j MASQUERADE --random-fully",
-                           "-j ACCEPT",
-                           "-j MARK --set-xmark 0x4000/0x4000",
-                           "-j MARK --set-xmark 0x0/0x4000",
-                           "-p tcp -j B",
-                           "-m mark ! --mark 0x4000/0x4000 -j RETURN",
-                           "-p tcp -m mark --mark 0x1/0x3 -j ACCEPT",
-                           "-s 10.0.0.0/8 -d 10.0.0.0/8 -j DROP",
-                           "-j LOG",
-                           "-j NFQUEUE",
-                           "-p tcp",
-                           "-m comment --comment c",
-                           "-m comment --comment \"c d\" -j RETURN",
-                           "-m connlabel --label \"114\" --set",
-                           "-m connlabel ! --label \"7\" -j DROP",
-                           "-p tcp -m connlabel --label \"3\" --set",
-                           "-m connlabel --label \"name\" --set"}) {
-    absl::StrAppend(&text, "[1:2] -A A ", rule, "\n");
-  }
-  text += "COMMIT\n";
-  const auto chains = ParseSave(Family::kIPv4, text);
-  ASSERT_THAT(chains, IsOk());
-  const Survey survey = Parse(text);
-  const std::vector<SurveyRule>& surveyed = survey.tables.at({"ip", "nat"}).at("A").rules;
-  std::vector<SurveyRule> read;
-  for (const netlink::ObservedRule& rule :
-       chains->at({Family::kIPv4, netlink::Table::kNat, "A"}).rules) {
-    read.push_back({rule});
-    read.back().handle = 0;  // which a save has not
-  }
-  EXPECT_EQ(surveyed, read);
-  ASSERT_EQ(surveyed.size(), read.size());
-  for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(surveyed[i].counters, read[i].counters);
-}
-
-// kube-proxy's forms, 10,000 services: 15 rules each.
-std::string ManyServices(int services) {
-  std::string heads;
-  std::string rules;
-  for (int i = 0; i < services; ++i) {
-    const std::string name = absl::StrCat("KUBE-SVC-", 1000000 + i);
-    absl::StrAppend(&heads, ":", name, " - [0:0]\n");
-    for (int rule = 0; rule < 5; ++rule) {
-      absl::StrAppend(&rules, "[12:345] -A ", name, " ! -s 10.180.0.0/16 -d 10.96.", i % 256, ".",
-                      rule, "/32 -p tcp -m comment --comment \"ns/svc", i,
-                      ":http cluster IP\" -m tcp --dport 80 -j KUBE-MARK-MASQ\n", "[0:0] -A ", name,
-                      " -s 10.0.0.", rule,
-                      "/32 -m comment --comment \"ns/svc:http\" -j KUBE-MARK-MASQ\n", "[1:2] -A ",
-                      name,
-                      " -p tcp -m comment --comment \"ns/svc:http\" -m statistic --mode random "
-                      "--probability 0.50000000000 -m tcp -j DNAT --to-destination 10.0.0.1:80\n");
-    }
-  }
-  return absl::StrCat("*nat\n:KUBE-MARK-MASQ - [0:0]\n", heads, rules, "COMMIT\n");
-}
-
-TEST(SavedSurveyTest, ReadsAFullNodeInWellUnderASecond) {
-  const std::string text = ManyServices(10'000);
-  const absl::Duration start = testing::CpuOfThisThread();
-  const Survey survey = Parse(text);
-  const absl::Duration whole = testing::CpuOfThisThread() - start;
-  EXPECT_THAT(survey.tables.at({"ip", "nat"}), SizeIs(10'001));
-  EXPECT_THAT(survey.tables.at({"ip", "nat"}).at("KUBE-SVC-1009999").rules, SizeIs(15));
-  const absl::Duration again = testing::CpuOfThisThread();
-  ASSERT_THAT(ParseSavedFile(text), IsOk());
-  const absl::Duration file = testing::CpuOfThisThread() - again;
-  RecordProperty("seconds", absl::StrCat(absl::ToDoubleSeconds(whole)));
-  RecordProperty("seconds_of_a_file", absl::StrCat(absl::ToDoubleSeconds(file)));
-  // Without optimisation; optimised it is about 0.2 s.
-  EXPECT_LT(whole, testing::Patient(absl::Seconds(5)));
-  EXPECT_LT(file, testing::Patient(absl::Seconds(10)));
 }
 
 }  // namespace

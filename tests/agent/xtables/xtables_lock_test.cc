@@ -5,13 +5,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -171,33 +168,6 @@ TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
 }
 
-TEST_F(XtablesLockTest, SaysWhenTheProcessThatTookTheLockHasEndedAndItsChildHoldsIt) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t taker = fork();
-  if (taker == 0) {
-    const int fd = open(path_.c_str(), O_RDONLY | O_CREAT, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) != 0) _exit(1);
-    const pid_t child = fork();
-    if (child == 0) {
-      sleep(60);
-      _exit(0);
-    }
-    _exit(write(ends[1], &child, sizeof child) == sizeof child ? 0 : 1);
-  }
-  int status = 1;
-  ASSERT_EQ(waitpid(taker, &status, 0), taker);
-  pid_t child = 0;
-  ASSERT_EQ(read(ends[0], &child, sizeof child), ssize_t{sizeof child});
-  // In another PID namespace than the first one, the kernel does not list such a lock.
-  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_),
-              AnyOf(absl::StrCat("held by process ", taker, " (a process that cannot be seen)"),
-                    HasSubstr("no process that can be seen")));
-  kill(child, SIGKILL);
-  close(ends[0]);
-  close(ends[1]);
-}
-
 TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {
   WithFailingCall(
       {.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = ENOLCK}, [&] {
@@ -229,18 +199,6 @@ TEST_F(XtablesLockTest, DoesNotHangOnAFifo) {
 TEST_F(XtablesLockTest, NamesAMissingDirectory) {
   EXPECT_THAT(AcquireXtablesLock(tree_.Path("none/xtables.lock"), absl::Seconds(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("directory is missing")));
-}
-
-TEST(JitteredTest, StaysNearTheMean) {
-  bool differ = false;
-  const absl::Duration first = agent::Jittered(absl::Seconds(1));
-  for (int i = 0; i < 100; ++i) {
-    const absl::Duration value = agent::Jittered(absl::Seconds(1));
-    EXPECT_GE(value, absl::Milliseconds(500));
-    EXPECT_LE(value, absl::Milliseconds(1500));
-    differ = differ || value != first;
-  }
-  EXPECT_TRUE(differ);
 }
 
 }  // namespace
