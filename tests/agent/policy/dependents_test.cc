@@ -81,50 +81,44 @@ TEST_F(DependentsTest, CountAllAndKeepAFew) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
-TEST_F(DependentsTest, CountKubeProxysRulesApart) {
-  for (const char* chain : {"CNI-DN-1", "CNI-DN-2", "KUBE-SEP-1", "KUBE-SEP-2", "KUBE-SEP-3"}) {
-    see_(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
-  }
-  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
-}
-
-TEST_F(DependentsTest, KeepNoRuleForAnybodyElse) {
-  EXPECT_FALSE(see_(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(collector_.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
-}
-
-// Another example of bits that are known, for packets that are known, says nothing new.
+// Another example of bits or labels that are known, for packets that are known, says nothing new.
 TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
+  const TableId ip = {"ip", "mangle"};
+  const TableId ip6 = {"ip6", "mangle"};
   struct Row {
     const char* name;
-    uint32_t bits = 0x6;
-    TableId table = {"ip", "mangle"};
+    SurveyRule first;
+    TableId table;
+    SurveyRule second;
     size_t setters = 2;
   };
+  const SurveyRule marks = Mark("-j MARK", 0x6);
+  const SurveyRule labels = Label("x", netlink::ConnLabelSet().set(1).set(2));
   const Row rows[] = {
-      {"the same bits", 0x6, {"ip", "mangle"}, 1},
-      {"fewer bits", 0x2, {"ip", "mangle"}, 1},
-      {"more bits", 0xE},
-      {"other bits", 0x8},
-      {"one bit more", 0x7},
-      {"the other family", 0x6, {"ip6", "mangle"}},
-      {"both families", 0x6, {"inet", "mine"}},
+      {"the same bits", marks, ip, marks, 1},
+      {"fewer bits", marks, ip, Mark("-j MARK", 0x2), 1},
+      {"more bits", marks, ip, Mark("-j MARK", 0xE)},
+      {"other bits", marks, ip, Mark("-j MARK", 0x8)},
+      {"the other family", marks, ip6, marks},
+      {"both families", marks, kInetMine, marks},
+      {"fewer labels", labels, ip, Label(2), 1},
+      {"other labels", labels, ip, Label(3)},
+      {"labels in the other family", labels, ip6, Label(2)},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
     const netlink::SurveyFilter see = collector.ManagedMode();
-    see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
-    see(row.table, "SECOND", Mark("-j MARK", row.bits));
-    EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(row.setters)) << row.name;
+    see(ip, "FIRST", row.first);
+    see(row.table, "SECOND", row.second);
+    const Dependents found = collector.Finish({}, {});
+    EXPECT_EQ(found.mark_setters.size() + found.label_setters.size(), row.setters) << row.name;
   }
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip6", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
-  see({"inet", "mine"}, "SECOND", Mark("-j MARK", 0x6));
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "IPv4 is new";
-  see({"ip", "mangle"}, "THIRD", Mark("-j MARK", 0x6));
-  see({"ip6", "mangle"}, "FOURTH", Mark("-j MARK", 0x6));
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "both are known";
+  see_(ip6, "FIRST", marks);
+  see_(kInetMine, "SECOND", marks);
+  EXPECT_THAT(Found().mark_setters, SizeIs(2)) << "IPv4 is new";
+  see_(ip, "THIRD", marks);
+  see_(ip6, "FOURTH", marks);
+  EXPECT_THAT(Found().mark_setters, SizeIs(2)) << "both are known";
 }
 
 struct MarkCase {
@@ -160,12 +154,11 @@ TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   };
   for (const MarkCase& row : rows) {
     SCOPED_TRACE(row.name);
-
     for (const bool other_mode : {false, true}) {
       DependentsCollector collector;
       const netlink::SurveyFilter see =
           other_mode ? collector.OtherMode() : collector.ManagedMode();
-      see(row.table, row.chain, row.rule);
+      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for anybody else";
       EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), row.counts ? 1U : 0U);
     }
   }
@@ -266,17 +259,15 @@ TEST_F(DependentsTest, AreSorted) {
   see_(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
   see_({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
   see_({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
+  see_({"ip", "mangle"}, "SECOND", Label(2));
+  see_({"ip", "mangle"}, "FIRST", Label(1));
   const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0].from, "ip nat FIRST");
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   EXPECT_EQ(found.mark_setters[0].from, "ip mangle FIRST");
-}
-
-TEST_F(DependentsTest, KnowTheFirstRuleOfOthers) {
-  see_(kIpFilter, "FIRST", Mark("-j DROP", 0));
-  see_(kIpFilter, "SECOND", Mark("-j DROP", 0));
-  EXPECT_EQ(Found().rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
+  ASSERT_THAT(found.label_setters, SizeIs(2));
+  EXPECT_EQ(found.label_setters[0].from, "ip mangle FIRST");
 }
 
 TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
@@ -301,6 +292,8 @@ TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   for (const Row& row : rows) {
     DependentsCollector collector;
     collector.ManagedMode()(row.table, row.chain, row.rule);
+    // The first is enough.
+    if (*row.known != '\0') collector.ManagedMode()(kIpFilter, "LATER", Mark("-j DROP", 0));
     collector.OtherMode()(kIpFilter, "MINE", Mark("-j ACCEPT", 0));
     EXPECT_EQ(collector.Finish({}, {}).rule_of_others, row.known);
   }
@@ -359,24 +352,6 @@ TEST_F(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
       EXPECT_EQ(found.label_setters[0].ipv6, row.table.family != "ip") << row.name;
     }
   }
-}
-
-TEST_F(DependentsTest, SortSettersOfLabels) {
-  see_({"ip", "mangle"}, "SECOND", Label(2));
-  see_({"ip", "mangle"}, "FIRST", Label(1));
-  const Dependents dependents = Found();
-  ASSERT_EQ(dependents.label_setters.size(), 2);
-  EXPECT_EQ(dependents.label_setters[0].from, "ip mangle FIRST");
-  EXPECT_EQ(dependents.label_setters[1].from, "ip mangle SECOND");
-}
-
-TEST_F(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
-  see_({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
-  see_({"ip", "mangle"}, "FEWER", Label(2));
-  EXPECT_THAT(Found().label_setters, SizeIs(1));
-  see_({"ip", "mangle"}, "OTHER", Label(3));
-  see_({"ip6", "mangle"}, "FAMILY", Label(2));
-  EXPECT_THAT(Found().label_setters, SizeIs(3));
 }
 
 TEST_F(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {

@@ -18,97 +18,6 @@ namespace {
 constexpr Family kIPv4Only[] = {Family::kIPv4};
 constexpr Family kIPv6Only[] = {Family::kIPv6};
 
-TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {}))),
-            R"(# ip
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
-COMMIT
-# ip
-*nat
-:KUBE-MARK-DROP - [0:0]
-:KUBE-MARK-MASQ - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
--A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
--A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
--A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
--A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
--A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
--I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
-COMMIT
-# ip
-*filter
-:KUBE-FIREWALL - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
--A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
--A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
--I INPUT -j KUBE-FIREWALL
--I OUTPUT -j KUBE-FIREWALL
-COMMIT
-)");
-}
-
-TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(
-      ::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
-      R"(# ip
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-COMMIT
-# ip
-*filter
-:KUBE-FIREWALL - [0:0]
--A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
--I INPUT -j KUBE-FIREWALL
--I OUTPUT -j KUBE-FIREWALL
-COMMIT
-# ip6
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-COMMIT
-)");
-}
-
-// The three decided differences from kubelet's code.
-
-TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
-  for (const DesiredChain& chain :
-       DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
-    EXPECT_NE(chain.id.name, kCanaryChain);
-  }
-}
-
-TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
-  std::vector<std::string> bases;
-  for (const DesiredJump& jump : DesiredRuleset(Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
-    bases.push_back(netlink::ToString(jump.base_chain));
-  }
-  EXPECT_THAT(bases, ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT", "ip6 nat POSTROUTING"));
-}
-
-TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset = DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
-  for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
-  for (const DesiredJump& jump : ruleset.jumps) {
-    EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
-  }
-}
-
-TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
-  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain : DesiredRuleset(Wanting(mode, kIPv6Only, {})).chains) {
-      for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
-    }
-  }
-}
-
-TEST(PolicyTest, EachWayWithStaleChainsHasAName) {
-  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
-  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
-}
-
 TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
   for (const bool gate : {false, true}) {
     const featuregates::FeatureGates gates =
@@ -116,11 +25,6 @@ TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
     EXPECT_EQ(ModeFor(gates, /*make_iptables_util_chains=*/false), Mode::kOff);
     EXPECT_EQ(ModeFor(gates, true), gate ? Mode::kCleanup : Mode::kLegacy);
   }
-}
-
-TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kOff, netlink::kFamilies, {}))),
-            "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
@@ -156,7 +60,9 @@ TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) 
   }
 }
 
-TEST(PolicyTest, EachModeAndHintPolicyHasAName) {
+TEST(PolicyTest, EachModeAndPolicyHasAName) {
+  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
+  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
   EXPECT_EQ(ModeName(Mode::kOff), "off");
   EXPECT_EQ(ModeName(Mode::kLegacy), "legacy");
   EXPECT_EQ(ModeName(Mode::kCleanup), "cleanup");
@@ -204,106 +110,6 @@ TEST(PolicyTest, EachChainOfKubeProxysAloneClaimsItsFamily) {
   EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
-TEST(PolicyTest, SaysWhichOldFormARuleIs) {
-  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarked(14))->description,
-            "the single masquerade rule of kubelet before 1.19");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarkedPlain(14))->description,
-            "the single masquerade rule of kubelet before 1.19, without --random-fully");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeAllPlain(0))->description,
-            "masquerade without --random-fully (iptables before 1.6.2)");
-}
-
-// ---- whose rule is it? ----
-
-struct FormCase {
-  std::string name;
-  netlink::ChainId chain;
-  netlink::Rule rule;
-  bool recognized = false;
-  std::optional<int> bit = {};
-};
-
-netlink::Rule TwoBits() {
-  netlink::Rule rule = SetBit(14);
-  rule.target = netlink::SetMark{.value = 0xc000, .mask = 0xc000};
-  return rule;
-}
-
-netlink::Rule WithSource(netlink::Rule rule) {
-  rule.source = netlink::PrefixMatch{.prefix = {.address = {10}, .length = 8}};
-  return rule;
-}
-
-TEST(KubeletFormTest, IsToldFromSomebodyElses) {
-  const FormCase rows[] = {
-      {"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
-      {"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
-      {"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
-      {"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits()},
-      {"AnotherChain", Nat("MY-MARK"), SetBit(14)},
-      {"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15)},
-      {"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14)},
-      {"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15)},
-      {"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true},
-      {"MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0)},
-      {"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true, 3},
-      {"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
-      {"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7), true, 7},
-      {"WithASourceItIsSomebodyElses", Nat("KUBE-POSTROUTING"), WithSource(MasqueradeAll(0))},
-  };
-  for (const FormCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
-    ASSERT_EQ(form.has_value(), row.recognized);
-    if (!form.has_value()) continue;
-    EXPECT_EQ(form->bit, row.bit);
-    EXPECT_FALSE(form->description.empty());
-  }
-}
-
-struct SetCase {
-  std::string name;
-  std::vector<netlink::Rule> rules = {};
-  std::optional<int> bit = {};
-};
-
-TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
-  const SetCase rows[] = {
-      {"Empty"},
-      {"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
-      {"TheTripleWithoutRandomFully", {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)}, 9},
-      {"TheSingleRule", {MasqueradeMarked(9)}, 9},
-      {"WithALabelInBetweenThatDecidesNothing",
-       {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
-       9},
-      {"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}},
-      {"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}},
-      {"Half", {ReturnUnmarked(9), ClearBit(9)}},
-      {"BehindAReturn", {BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
-  };
-  for (const SetCase& row : rows) {
-    SCOPED_TRACE(row.name);
-
-    Observed observed;
-    std::vector<RuleContent> rules(row.rules.begin(), row.rules.end());
-    observed.Chain(Nat("KUBE-POSTROUTING"), rules);
-    EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
-                             observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
-              row.bit);
-  }
-}
-
-TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
-  for (const netlink::ChainId& chain :
-       {Nat("KUBE-MARK-MASQ"), Filter("KUBE-MARK-MASQ"), Mangle("KUBE-MARK-MASQ")}) {
-    Observed observed;
-    observed.Chain(chain, {SetBit(14)});
-    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(),
-              chain.table == netlink::Table::kNat);
-  }
-}
-
 std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
   std::vector<std::string> lines;
   for (const netlink::ChainQuery& query : queries) {
@@ -347,12 +153,6 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
               ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
                           "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
                           "ip6 filter OUTPUT"));
-}
-
-TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
-  for (const netlink::ChainQuery& query : ChainsToRead()) {
-    EXPECT_EQ(query.with_rules, !IsKubeProxyChain(query.chain)) << netlink::ToString(query.chain);
-  }
 }
 
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
