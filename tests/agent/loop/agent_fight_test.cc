@@ -265,14 +265,5 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
   EXPECT_FALSE(LastIncident().by.others);
 }
 
-TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
-  for (uint32_t i = 0; i < netlink::RulesetChanges::kMaxWriters; ++i) WriteAsBystander(i);
-  Undo();
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_TRUE(LastIncident().by.others);
-  EXPECT_THAT(ToString(LastIncident()),
-              HasSubstr(", or another process that was not seen: ip filter jump_missing"));
-}
-
 }  // namespace
 }  // namespace kipt::agent

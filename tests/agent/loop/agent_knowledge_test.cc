@@ -113,30 +113,7 @@ TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
   EXPECT_TRUE(IsReady(agent_->state()));
 }
 
-TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
-  AgentOptions options = Options(Mode::kCleanup);
-  SupportSource support = NoXt();
-  options.support = &support;
-  ::kipt::testing::HeldNativeTable table{.table = NativeMartians()};
-  table.counters.packets = 5;
-  kernel_.PutNativeTable(table);
-  ASSERT_TRUE(StartedWith(options));
-  EXPECT_EQ(agent_->state().martians_dropped, 0U) << "they were dropped before";
-  for (const uint64_t packets : {12U, 15U}) {
-    table.counters.packets = packets;
-    kernel_.PutNativeTable(table);
-    ASSERT_TRUE(TurnUntilRounds(rounds_.size() + 1));
-    EXPECT_EQ(agent_->state().martians_dropped, packets - 5);
-  }
-}
-
 // ---- what it knows of others, with --stale-chains=retire ----
-
-TEST_F(AgentTest, RetiresAtTheStartToo) {
-  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
-  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
-  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
-}
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
