@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
-#include "tests/fuzz/scripted_kernel.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
@@ -285,36 +285,21 @@ TEST_F(ModeEvidenceTest, AKernelThatLoadsNoModulesIsAsked) {
   EXPECT_FALSE(Gather().nft.possible);
 }
 
-TEST_F(ModeEvidenceTest, NftWithoutPrivilegeIsUnreadable) {
-  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
-  const FamilyMode decided = DecideMode(Gather());
-  EXPECT_EQ(decided.mode, IptablesMode::kUnknown);
-  EXPECT_THAT(decided.findings, ElementsAre(HasSubstr("CAP_NET_ADMIN")));
+TEST_F(ModeEvidenceTest, NftRulesAreRulesOrChainsOfSomebodys) {
+  const std::pair<ListedChain, bool> rows[] = {
+      {{Nat("PREROUTING"), true, 0}, false},
+      {{Nat("PREROUTING"), true, 1}, true},
+      {{Nat("DOCKER"), false, 0}, true},
+      {{Mangle("KUBE-IPTABLES-HINT"), false, 0}, false},
+      {{Mangle("KUBE-KUBELET-CANARY"), false, 0}, false},
+      {{Nat("KUBE-KUBELET-CANARY"), false, 0}, true},
+      {{Mangle("KUBE-IPTABLES-HINT"), false, 1}, true},
+  };
+  for (const auto& [chain, rules] : rows) {
+    nft_list_ = {chain};
+    EXPECT_EQ(Gather().nft.rules, rules) << netlink::ToString(chain.id) << " " << chain.use;
+  }
 }
-
-struct RulesCase {
-  std::string name;
-  ListedChain chain;
-  bool rules;
-};
-void PrintTo(const RulesCase& row, std::ostream* out) { *out << row.name; }
-class NftRulesTest : public ModeEvidenceTest, public ::testing::WithParamInterface<RulesCase> {};
-
-TEST_P(NftRulesTest, AreRulesOrChainsOfSomebodys) {
-  nft_list_ = {GetParam().chain};
-  EXPECT_EQ(Gather().nft.rules, GetParam().rules);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Chains, NftRulesTest,
-    ::testing::Values(RulesCase{"AnEmptyBaseChain", {Nat("PREROUTING"), true, 0}, false},
-                      RulesCase{"ABaseChainWithARule", {Nat("PREROUTING"), true, 1}, true},
-                      RulesCase{"AnEmptyUserChain", {Nat("DOCKER"), false, 0}, true},
-                      RulesCase{"TheHint", {Mangle("KUBE-IPTABLES-HINT"), false, 0}, false},
-                      RulesCase{"TheCanary", {Mangle("KUBE-KUBELET-CANARY"), false, 0}, false},
-                      RulesCase{"ACanaryInNat", {Nat("KUBE-KUBELET-CANARY"), false, 0}, true},
-                      RulesCase{"AHintWithARule", {Mangle("KUBE-IPTABLES-HINT"), false, 1}, true}),
-    [](const auto& row) { return row.param.name; });
 
 TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
   tree_.Write("ip_tables_names", "mangle\n");
@@ -378,47 +363,12 @@ class SystemModeSourcesTest : public ::kipt::testing::LegacyFixture {
   ModeSources Sources() { return SystemModeSources(tree_.Path("host"), &runner_, Options()); }
 };
 
-TEST_F(SystemModeSourcesTest, ReadTheHostsListsOfModules) {
-  EXPECT_EQ(Sources().kernel.module_directories,
-            agent::SystemKernelPaths(tree_.Path("host")).module_directories);
-  EXPECT_EQ(Sources().host_root.directory, tree_.Path("host"));
-}
-
-TEST_F(SystemModeSourcesTest, ReadTheMatchesOfTheKernel) {
-  const ModeSources sources = Sources();
-  EXPECT_EQ(sources.xt_compat(KernelSymbols::kSkip),
-            agent::ReadXtCompat(sources.kernel, KernelSymbols::kSkip));
-}
-
-TEST_F(SystemModeSourcesTest, AskTheKernelForNft) {
-  const ::kipt::testing::ScriptedKernel silent({});
-  const auto backend = Sources().open_nft();
-  ASSERT_THAT(backend, IsOk());
-  EXPECT_EQ((*backend)->kind(), BackendKind::kNft);
-  EXPECT_THAT(Sources().list_nft(Family::kIPv4), StatusIs(absl::StatusCode::kDeadlineExceeded));
-}
-
-TEST_F(SystemModeSourcesTest, RunTheProgramsOfIptablesLegacy) {
-  Open("1.8.9");
-  const auto backend = Sources().open_legacy();
-  ASSERT_THAT(backend, IsOk());
-  EXPECT_EQ((*backend)->kind(), BackendKind::kIptablesLegacy);
-}
-
 TEST_F(SystemModeSourcesTest, ReadTheNamesOfLabelsWhereTheProgramsReadThem) {
   tree_.Write("connlabel.conf", "# nothing\n");
   const ModeSources sources = Sources();
   EXPECT_EQ(sources.conn_label_match(KernelSymbols::kRead),
             agent::ReadConnLabelMatch(sources.kernel, tree_.Path("connlabel.conf"),
                                       KernelSymbols::kRead));
-}
-
-TEST_F(SystemModeSourcesTest, ListTheChainsOfIptablesLegacy) {
-  Open("1.8.9");
-  Saves("iptables", "*filter\n:INPUT DROP [7:420]\n:USER - [0:0]\n-A INPUT -j USER\nCOMMIT\n");
-  const auto chains = Sources().list_legacy(Family::kIPv4);
-  EXPECT_THAT(chains, IsOkAndHolds(ElementsAre(ListedChain{Filter("INPUT"), true, 1},
-                                               ListedChain{Filter("USER"), false, 0})));
 }
 
 TEST_F(SystemModeSourcesTest, ReportAProgramThatFails) {

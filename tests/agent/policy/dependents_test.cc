@@ -2,6 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "agent/policy/claims.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
@@ -164,37 +167,59 @@ TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   }
 }
 
+// "0x8000, 114, 115": the bits and labels that a collector knows of.
+std::string SetIn(const Dependents& found) {
+  uint32_t bits = 0;
+  netlink::ConnLabelSet labels;
+  for (const Marking& setter : found.mark_setters) bits |= setter.bits;
+  for (const Marking& setter : found.label_setters) {
+    EXPECT_EQ(setter.bits, 0U);
+    labels |= setter.labels;
+  }
+  std::vector<std::string> all;
+  if (bits != 0) all.push_back(absl::StrFormat("0x%x", bits));
+  for (size_t label = 0; label < labels.size(); ++label) {
+    if (labels.test(label)) all.push_back(absl::StrCat(label));
+  }
+  return absl::StrJoin(all, ", ");
+}
+
 TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
-  const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
-  const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
+  const CniConfigs unreadable = {.problems = {"unreadable"}};
+  const auto named = [](const char* chain) {
+    return CniConfigs{.references = {{"f", "portmap", chain}}};
+  };
   struct Row {
     const char* name;
     const char* from = "";
-    const char* chain = "";
-    bool drops = false;
-    bool masquerades = false;
+    const char* chain = "";  // jumped to; none if empty
+    const char* set = "";
     CniConfigs cni = {};
+    TableId table = kIpNat;
   };
   const Row rows[] = {
       {"nobody"},
-      {"a jump", "PREROUTING", "KUBE-MARK-DROP", true},
-      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", false, true},
+      {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
       {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
-      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", true},
-      {"a CNI plugin", "", "", false, true, {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}},
-      {"perhaps a CNI plugin", "", "", true, true, {.problems = {"unreadable"}}},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", "0x8000"},
+      {"a CNI plugin", "", "", "0x4000", named("KUBE-MARK-MASQ")},
+      {"perhaps a CNI plugin", "", "", "0xc000, 114, 115", unreadable},
+      {"a jump to a label", "MINE", "KUBELET-MARK-DROP", "115"},
+      {"a jump to the other label", "MINE", "KUBELET-MARK-MASQ", "114"},
+      {"a jump in a table of no iptables", "MINE", "KUBELET-MARK-DROP", "", {}, kInetMine},
+      {"a jump to a chain that sets none", "MINE", "KUBELET-POSTROUTING"},
+      {"a CNI plugin for a label", "", "", "114", named("KUBELET-MARK-MASQ")},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
     const netlink::SurveyFilter see = collector.OtherMode();
-    see(kIpNat, "KUBE-MARK-DROP", drops);
-    see(kIpNat, "KUBE-MARK-MASQ", masquerades);
-    if (*row.from != '\0') see(kIpNat, row.from, Jump(row.chain));
-    uint32_t bits = 0;
-    const Dependents found = collector.Finish(row.cni, {});
-    for (const Marking& setter : found.mark_setters) bits |= setter.bits;
-    EXPECT_THAT(found.label_setters, IsEmpty()) << row.name;
-    EXPECT_EQ(bits, (row.drops ? 0x8000U : 0U) | (row.masquerades ? 0x4000U : 0U)) << row.name;
+    see(kIpNat, "KUBE-MARK-DROP", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000));
+    see(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
+    see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+    see(kIpNat, "KUBELET-MARK-DROP", Label(115));
+    if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
+    EXPECT_EQ(SetIn(collector.Finish(row.cni, {})), row.set) << row.name;
   }
 }
 
@@ -218,40 +243,6 @@ TEST_F(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   EXPECT_EQ(found.label_setters[0].from, "ip nat MINE");
   EXPECT_EQ(found.label_setters[0].bits, 0U);
   EXPECT_EQ(found.label_setters[0].labels, label);
-}
-
-TEST_F(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
-  struct Row {
-    const char* name;
-    const char* chain = "";  // jumped to; none if empty
-    std::vector<int> labels = {};
-    CniConfigs cni = {};
-    TableId table = kIpNat;
-  };
-  const Row rows[] = {
-      {"nobody"},
-      {"a jump", "KUBELET-MARK-DROP", {115}},
-      {"a jump to the other", "KUBELET-MARK-MASQ", {114}},
-      {"a jump in a table of no iptables", "KUBELET-MARK-DROP", {}, {}, {"inet", "mine"}},
-      {"a jump to another chain", "KUBELET-POSTROUTING"},
-      {"a CNI plugin", "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
-      {"perhaps a CNI plugin", "", {114, 115}, {.problems = {"unreadable"}}},
-  };
-  for (const Row& row : rows) {
-    DependentsCollector collector;
-    const netlink::SurveyFilter see = collector.OtherMode();
-    see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
-    see(kIpNat, "KUBELET-MARK-DROP", Label(115));
-    if (*row.chain != '\0') see(row.table, "MINE", Jump(row.chain));
-    netlink::ConnLabelSet labels;
-    for (const Marking& setter : collector.Finish(row.cni, {}).label_setters) {
-      labels |= setter.labels;
-      EXPECT_EQ(setter.bits, 0U) << row.name;
-    }
-    netlink::ConnLabelSet expected;
-    for (const int label : row.labels) expected.set(static_cast<size_t>(label));
-    EXPECT_EQ(labels, expected) << row.name;
-  }
 }
 
 TEST_F(DependentsTest, AreSorted) {
