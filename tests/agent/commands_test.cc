@@ -106,34 +106,25 @@ struct ExitCase {
 };
 
 void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
+// In place, and then this rule of another program's.
+std::function<void(FakeBackend&)> AndThen(const netlink::ChainId& chain,
+                                          const FakeBackend::Content& rule, bool first = false) {
+  return [=](FakeBackend& backend) {
+    InPlace(backend);
+    first ? backend.InsertRule(chain, rule) : backend.AppendRule(chain, rule);
+  };
+}
 
 TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   const ExitCase rows[] = {
       {"NothingStands", [](FakeBackend&) {}},
       {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
-      {"StaleChainsAreNoFinding",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AddChain(Nat("KUBE-MARK-DROP"));
-       },
-       kExitOk, kExitOk, kExitOk, kExitOk},
-      {"AnAdminsDropAll",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
-       },
-       kExitDifferences},
-      {"DamageThatIsMended",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AppendRule(Filter("KUBE-FIREWALL"),
-                            BareDrop("block incoming localnet connections"));
-       }},
-      {"AnAcceptAboveOurJump",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.InsertRule(Filter("INPUT"), ForeignAcceptAll());
-       },
+      {"StaleChainsAreNoFinding", AndThen(Nat("KUBE-MARK-DROP"), SetBit(15)), kExitOk, kExitOk,
+       kExitOk, kExitOk},
+      {"AnAdminsDropAll", AndThen(firewall, BareDrop()), kExitDifferences},
+      {"DamageThatIsRepaired", AndThen(firewall, BareDrop("block incoming localnet connections"))},
+      {"AnAcceptAboveOurJump", AndThen(Filter("INPUT"), ForeignAcceptAll(), /*first=*/true),
        kExitDifferences},
       {"AnUnhookedBaseChain",
        [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences},

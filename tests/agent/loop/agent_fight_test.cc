@@ -25,14 +25,8 @@ class AgentFightTest : public AgentTest {
     Start(Mode::kCleanup);
     ASSERT_TRUE(TurnUntilRounds(1));
   }
-  // "rival" deletes our jump from INPUT as soon as it is there. True where it is missing and its
-  // repair waits for `wait` or longer.
   bool FightUntilItWaits(absl::Duration wait) {
-    return TurnUntil([&] {
-      Undo();
-      return !JumpStands() && !agent_->state().fights.empty() &&
-             agent_->state().fights[0].wait >= wait;
-    });
+    return AgentTest::FightUntilItWaits(Filter("INPUT"), wait);
   }
   void Undo() {
     if (!JumpStands()) return;

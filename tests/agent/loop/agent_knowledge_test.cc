@@ -222,21 +222,7 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
 
 // ---- What a reload changes in an agent that runs, and what it leaves unchanged. ----
 
-class AgentReloadTest : public AgentTest {
- protected:
-  // Another process deletes a jump until the agent calls that a fight and waits before each repair.
-  // True where the jump is missing then.
-  bool Fight(const netlink::ChainId& chain) {
-    return TurnUntil([&] {
-      const netlink::ObservedChain* found = kernel_.state().Find(chain);
-      const bool stands = found != nullptr && !found->rules.empty();
-      if (stands) kernel_.RemoveRule(chain, found->rules[0].handle);
-      // The first wait is so short that it might pass unnoticed.
-      return !stands && !agent_->state().fights.empty() &&
-             agent_->state().fights[0].wait >= absl::Milliseconds(200);
-    });
-  }
-};
+using AgentReloadTest = AgentTest;
 
 TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
   ASSERT_TRUE(Started(Mode::kCleanup));
@@ -261,7 +247,7 @@ TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
 
 TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
   ASSERT_TRUE(Started(Mode::kCleanup));
-  ASSERT_TRUE(Fight(Filter("INPUT")));
+  ASSERT_TRUE(FightUntilItWaits(Filter("INPUT")));
   const size_t rounds = rounds_.size();
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(rounds + 1));

@@ -4,14 +4,8 @@
 // tests/kernel/.
 #include "agent/loop/agent.h"
 
-#include <sys/syscall.h>
-
-#include <cerrno>
-#include <ctime>
-
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
@@ -32,16 +26,6 @@ TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   EXPECT_EQ(agent_->state().watching, "kernel events");
   TurnFor(absl::Milliseconds(300));
   EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to look";
-}
-
-TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
-  WithFailingCall(
-      {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
-      [&] {
-        EXPECT_THAT(
-            Agent::Create(*loop_, Options(Mode::kLegacy), nullptr, nullptr).status(),
-            StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("cannot make a timer")));
-      });
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
