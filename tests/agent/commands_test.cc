@@ -15,7 +15,6 @@
 namespace kipt::agent {
 namespace {
 
-using ::testing::Eq;
 using Json = nlohmann::json;
 
 Subject Wanted(Mode mode) {

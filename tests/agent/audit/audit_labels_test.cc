@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"

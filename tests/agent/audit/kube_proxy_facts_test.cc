@@ -56,7 +56,7 @@ TEST(KubeProxyReleaseTest, IsToldFromItsRules) {
   }
 }
 
-// "iptables 1.27 or later, keeps KUBE-MARK-MASQ": all that is told of IPv4.
+// "iptables 1.27 or later, keeps KUBE-MARK-MASQ": all that is known of IPv4.
 std::string FactsOf(const netlink::Survey& survey) {
   const KubeProxyFacts facts = FindKubeProxy(survey)[0];
   return absl::StrCat(KubeProxyModeName(facts.mode), " ", GenerationText(facts),

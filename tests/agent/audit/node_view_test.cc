@@ -18,7 +18,6 @@ namespace kipt::testing::node_view_test {
 namespace {
 
 using agent::BackendOrError;
-using agent::CniConfigs;
 using agent::GatherNodeView;
 using agent::ModeSources;
 using agent::NodeView;

@@ -6,19 +6,16 @@
 
 #include <sys/stat.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/agent/detect/mode_sources_fixture.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
-#include "tests/support/borrowed_backend.h"
-#include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::mode_evidence_test {
 namespace {
@@ -26,68 +23,16 @@ namespace {
 using agent::KernelSymbols;
 using agent::ModeSources;
 using agent::SystemModeSources;
-using ::kipt::testing::KeepsQueries;
-using netlink::BackendKind;
 using netlink::ListedChain;
 
 constexpr auto kV4 = Family::kIPv4;
 
-// A machine with nf_tables and ip_tables loaded, nothing in either, and no host to be seen.
-class ModeEvidenceTest : public ::testing::Test {
+class ModeEvidenceTest : public ModeSourcesTest {
  protected:
-  ModeEvidenceTest() {
-    tree_.Write("modules", "x_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
-    tree_.Write("version", "Linux");
-    tree_.Write("ip_tables_names", "");
-    tree_.Write("ip6_tables_names", "");
-    sources_.kernel.proc = tree_.Path("");
-    sources_.kernel.sys_module = tree_.Path("sys");
-    sources_.kernel.module_directories = {tree_.Path("lib")};
-    sources_.table_names_path = tree_.Path("%s_tables_names");
-    tree_.Write("dev", "");
-    sources_.host_root.problem = "not seen";
-    sources_.open_nft = [this] { return Open(nft_, nft_opened_, nft_status_); };
-    sources_.open_legacy = [this] { return Open(legacy_, legacy_opened_, legacy_status_); };
-    sources_.list_nft = [this](Family) -> absl::StatusOr<std::vector<ListedChain>> {
-      ++nft_listed_;
-      if (!nft_status_.ok()) return nft_status_;
-      return nft_list_;
-    };
-    sources_.list_legacy = [this](Family) -> ChainsOrError {
-      ++legacy_listed_;
-      if (!legacy_list_status_.ok()) return legacy_list_status_;
-      std::vector<ListedChain> listed;
-      for (const auto& [id, chain] : legacy_.state().chains) {
-        listed.push_back({id, chain.hooked, static_cast<uint32_t>(chain.rules.size())});
-      }
-      return listed;
-    };
-  }
-
-  BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
-    ++opened;
-    if (!status.ok()) return status;
-    return std::make_unique<KeepsQueries>(&backend, &asked_);
-  }
-
   ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll,
                       std::optional<IptablesMode> flag = std::nullopt) {
     return GatherEvidence(kV4, flag, sources_, thoroughness);
   }
-
-  TemporaryTree tree_;
-  FakeBackend nft_{netlink::BackendKind::kNft};
-  FakeBackend legacy_{netlink::BackendKind::kIptablesLegacy};
-  std::vector<ListedChain> nft_list_;
-  std::vector<netlink::ChainQuery> asked_;
-  absl::Status nft_status_;
-  absl::Status legacy_status_;
-  absl::Status legacy_list_status_;
-  int nft_opened_ = 0;
-  int nft_listed_ = 0;
-  int legacy_opened_ = 0;
-  int legacy_listed_ = 0;
-  ModeSources sources_;
 };
 
 TEST_F(ModeEvidenceTest, AnEmptyMachineHasNoTraces) {

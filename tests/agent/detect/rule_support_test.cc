@@ -220,7 +220,7 @@ TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
 
 using Files = std::map<std::string, std::string>;
 
-// As node whose files are these, with the host's and its own lists of modules.
+// A node with these files, among them lists of modules of the host and of its own.
 class KernelFiles {
  public:
   explicit KernelFiles(const Files& files) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "agent/loop/agent.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"

@@ -4,12 +4,10 @@
 // tests/kernel/.
 #include "agent/loop/agent.h"
 
-#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Retirement against a kernel that refuses, changes, or knows more than its rules show.
-#include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"

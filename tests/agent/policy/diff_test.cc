@@ -418,6 +418,26 @@ TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
 
 // ---- what stays ----
 
+TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
+  const Diff diff = ComputeDiff(Cleanup(), Made(Legacy()).snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(
+      Texts(diff.stale),
+      ElementsAre("-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
+                  "packets\" -m mark --mark 0x8000/0x8000 -j DROP",
+                  ":KUBE-MARK-DROP - [0:0]", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000",
+                  ":KUBE-MARK-MASQ - [0:0]", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+                  ":KUBE-POSTROUTING - [0:0]", Append(kReturn), Append(kXor), Append(kMasquerade),
+                  ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
+                  ":KUBE-KUBELET-CANARY - [0:0]",
+                  "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
+                  "KUBE-POSTROUTING"));
+  for (const ExistingItem& stale : diff.stale) {
+    EXPECT_THAT(stale.reason, AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
+        << stale.text;
+  }
+}
+
 TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"))

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
@@ -21,7 +22,7 @@ Observed InPlace(Mode mode) { return Made(Wanting(mode, netlink::kFamilies, {}))
 struct Case {
   std::string name;
   bool in_place;
-  // Chains of table filter in IPv4, and what stands in them instead of what was made.
+  // Chains of table filter in IPv4, and what is in them instead of what was made.
   std::string chain = {};
   std::vector<RuleContent> rules = {};
   std::string outer = {};

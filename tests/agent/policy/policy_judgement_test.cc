@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/policy/claims.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"

@@ -118,7 +118,7 @@ constexpr char kDropMarkRule[] =
 struct ClaimCase {
   std::string name;
   Prepare prepare;
-  // What else there is of marks and labels, goes.
+  // What else there is of marks and labels is removed.
   std::string kept = "";
 };
 
