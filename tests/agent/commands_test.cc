@@ -15,7 +15,6 @@
 namespace kipt::agent {
 namespace {
 
-using ::testing::Eq;
 using Json = nlohmann::json;
 
 Subject Wanted(Mode mode) {
@@ -106,34 +105,25 @@ struct ExitCase {
 };
 
 void InPlace(FakeBackend& backend) { Invoke(RunSync, Mode::kCleanup, backend); }
+// In place, and then this rule of another program's.
+std::function<void(FakeBackend&)> AndThen(const netlink::ChainId& chain,
+                                          const FakeBackend::Content& rule, bool first = false) {
+  return [=](FakeBackend& backend) {
+    InPlace(backend);
+    first ? backend.InsertRule(chain, rule) : backend.AppendRule(chain, rule);
+  };
+}
 
 TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   const ExitCase rows[] = {
       {"NothingStands", [](FakeBackend&) {}},
       {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
-      {"StaleChainsAreNoFinding",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AddChain(Nat("KUBE-MARK-DROP"));
-       },
-       kExitOk, kExitOk, kExitOk, kExitOk},
-      {"AnAdminsDropAll",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AppendRule(Filter("KUBE-FIREWALL"), BareDrop());
-       },
-       kExitDifferences},
-      {"DamageThatIsMended",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.AppendRule(Filter("KUBE-FIREWALL"),
-                            BareDrop("block incoming localnet connections"));
-       }},
-      {"AnAcceptAboveOurJump",
-       [](FakeBackend& backend) {
-         InPlace(backend);
-         backend.InsertRule(Filter("INPUT"), ForeignAcceptAll());
-       },
+      {"StaleChainsAreNoFinding", AndThen(Nat("KUBE-MARK-DROP"), SetBit(15)), kExitOk, kExitOk,
+       kExitOk, kExitOk},
+      {"AnAdminsDropAll", AndThen(firewall, BareDrop()), kExitDifferences},
+      {"DamageThatIsRepaired", AndThen(firewall, BareDrop("block incoming localnet connections"))},
+      {"AnAcceptAboveOurJump", AndThen(Filter("INPUT"), ForeignAcceptAll(), /*first=*/true),
        kExitDifferences},
       {"AnUnhookedBaseChain",
        [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); }, kExitDifferences},
@@ -194,31 +184,6 @@ TEST_F(CommandsTest, AFailedLookPrintsNoReport) {
 
 // ---- what the reports say ----
 
-TEST_F(CommandsTest, EveryLineOfAPlanHasAReason) {
-  Run(RunSync, Mode::kLegacy);
-  backend_.AppendRule(Nat("KUBE-MARK-MASQ"), SetBit(20));
-  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
-    const absl::StatusOr<Plan> plan =
-        Reconciler(&backend_, SteadyClock()).Check(Wanted(mode).input);
-    ASSERT_TRUE(plan.ok());
-    ASSERT_THAT(plan->diff, Not(Eq(Diff())));
-    for (const Change& change : plan->diff.changes) {
-      EXPECT_NE(change.reason, "") << netlink::ToString(change.operation);
-    }
-    for (const ExistingItem& one : plan->diff.in_place) EXPECT_NE(one.reason, "") << one.text;
-    for (const ExistingItem& one : plan->diff.stale) EXPECT_NE(one.reason, "") << one.text;
-  }
-}
-
-TEST_F(CommandsTest, APlanGroupsByTableAndCountsItsLines) {
-  const Outcome outcome = Run(RunPlan);
-  EXPECT_THAT(outcome.out, HasSubstr("mode cleanup, rules of kubelet 1.27 to 1.37, iptables nft, "
-                                     "families ip ip6, generation 1\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nip mangle\n  + :KUBE-IPTABLES-HINT - [0:0]  # tells"));
-  EXPECT_THAT(outcome.out, HasSubstr("\nip filter\n  + :KUBE-FIREWALL - [0:0]  # holds"));
-  EXPECT_THAT(outcome.out, HasSubstr("8 to add, 0 to remove, 0 in place, 0 stale, 0 findings\n"));
-}
-
 TEST_F(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
   PutInPlace();
   backend_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
@@ -236,12 +201,6 @@ TEST_F(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
               AllOf(HasSubstr(kChange), HasSubstr("  = :KUBE-MARK-DROP"),
                     HasSubstr("\n\nunchanged\n\nip mangle\n  = :KUBE-IPTABLES-HINT"),
                     EndsWith(std::string(kCount) + "\n")));
-}
-
-TEST_F(CommandsTest, ASecondSyncSaysThatNothingChanged) {
-  EXPECT_THAT(Run(RunSync).out, HasSubstr("ip: 7 changes made\n"));
-  const Outcome outcome = Run(RunSync);
-  EXPECT_THAT(outcome.out, HasSubstr("ip: nothing to change\nip6: nothing to change\n"));
 }
 
 TEST_F(CommandsTest, StatusSaysPerFamilyWhatIsMissing) {
@@ -264,23 +223,6 @@ TEST_F(CommandsTest, FindingsSayWhatToDo) {
               HasSubstr(R"("-A KUBE-FIREWALL -m comment --comment \"not ours\" -j DROP" drops)"));
 }
 
-TEST_F(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
-  Run(RunSync, Mode::kLegacy);
-  backend_.FlushChain(Filter("KUBE-FIREWALL"));
-  const Json plan = RunJson(RunPlan);
-  EXPECT_EQ(plan["mode"], "cleanup");
-  EXPECT_EQ(plan["emulatedVersion"], "1.27");
-  EXPECT_EQ(plan["ipFamilies"], Json({"ip", "ip6"}));
-  ASSERT_EQ(plan["changes"].size(), 1U);
-  EXPECT_EQ(plan["changes"][0]["operation"], "addRule");
-  EXPECT_EQ(plan["changes"][0]["chain"], "KUBE-FIREWALL");
-  EXPECT_EQ(plan["changes"][0]["table"], "filter");
-  EXPECT_EQ(plan["changes"][0]["family"], "ip");
-  EXPECT_THAT(plan["changes"][0]["reason"].get<std::string>(), HasSubstr("CVE-2020-8558"));
-  EXPECT_FALSE(plan["stale"].empty());
-  EXPECT_TRUE(plan["findings"].empty());
-}
-
 TEST_F(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   // Both families together, each alone, and each table.
   for (int i = 0; i < 5; ++i) backend_.FailNextApply(absl::NotFoundError("no module"));
@@ -290,19 +232,6 @@ TEST_F(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   EXPECT_EQ(report["families"][0]["ok"], false);
   EXPECT_EQ(report["families"][0]["error"], "no module");
   EXPECT_TRUE(report["applied"].empty());
-}
-
-TEST_F(CommandsTest, StatusInJsonCountsTheChangesNeeded) {
-  const Json status = RunJson(RunStatus, Mode::kLegacy);
-  EXPECT_EQ(status["iptablesMasqueradeBit"], 14);
-  EXPECT_GT(status["changesNeeded"].get<int>(), 0);
-}
-
-TEST_F(CommandsTest, BytesThatAreNoTextDoNotBreakJson) {
-  PutInPlace();
-  backend_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("\xff\xfe"));
-  const Json plan = RunJson(RunPlan);
-  EXPECT_EQ(plan["findings"][0]["condition"], "ForeignDropsEverything");
 }
 
 // ---- nodes on which iptables can hold no rules ----
@@ -336,30 +265,6 @@ TEST_F(NativeTest, SyncMakesTheNativeTableAndNothingElse) {
   EXPECT_THAT(status.out, HasSubstr("martian packets: dropped by a rule"));
 }
 
-TEST_F(NativeTest, TheHintIsMadeWhereItIsAskedFor) {
-  Invoke(RunSync, Mode::kCleanup, backend_, OutputFormat::kText, WithoutXt(), HintPolicy::kAlways);
-  EXPECT_NE(backend_.state().Find(kHint), nullptr);
-}
-
-TEST_F(NativeTest, LegacyModeIsRefusedAndTheNodeProtectedAllTheSame) {
-  const Outcome sync = Run(RunSync, Mode::kLegacy, WithoutXt());
-  EXPECT_EQ(sync.code, kExitDifferences);
-  EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible (critical)"));
-  EXPECT_TRUE(HasNativeTable(backend_));
-  EXPECT_TRUE(backend_.state().chains.empty());
-}
-
-TEST_F(NativeTest, TheNativeTableGoesInTheTransactionThatPutsTheRuleInPlace) {
-  Run(RunSync, Mode::kCleanup, WithoutXt());
-  const size_t before = backend_.applied().size();
-  EXPECT_EQ(Run(RunSync).code, kExitOk);
-  EXPECT_FALSE(HasNativeTable(backend_));
-  ASSERT_EQ(backend_.applied().size(), before + 1);
-  EXPECT_GT(backend_.applied().back().operations.size(), 1);
-  EXPECT_TRUE(std::holds_alternative<netlink::DeleteNativeTable>(
-      backend_.applied().back().operations.back()));
-}
-
 TEST_F(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
   PutInPlace();
   int asked = 0;
@@ -367,31 +272,6 @@ TEST_F(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
     Run(command, Mode::kCleanup, WithoutXt(&asked));
   }
   EXPECT_EQ(asked, 0);
-}
-
-TEST_F(NativeTest, ARefusedMatchIsAnAnswerWhereNobodyKnew) {
-  backend_.LoseXt();
-  const NodeQuestions node = {.support = std::make_shared<SupportSource>()};
-  EXPECT_EQ(Run(RunSync, Mode::kCleanup, node).code, kExitOk);
-  EXPECT_TRUE(HasNativeTable(backend_));
-}
-
-// Whatever files say: /proc/kallsyms, say, may be hidden.
-TEST_F(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
-  PutInPlace();
-  backend_.FlushChain({netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"});
-  NodeQuestions node = WithoutXt();
-  node.retire = RetirementSources{.cni = [] { return CniConfigs(); },
-                                  .route_localnet = [] { return agent::RouteLocalnet(); },
-                                  .other_mode = [](DependentsCollector&) {}};
-  const Outcome plan = Run(RunPlan, Mode::kCleanup, node);
-  EXPECT_EQ(plan.code, kExitDifferences);
-  EXPECT_THAT(plan.out, HasSubstr("-A INPUT -j KUBE-FIREWALL"));
-  EXPECT_THAT(plan.out, Not(HasSubstr("NativeProtection")));
-  EXPECT_EQ(Run(RunSync, Mode::kCleanup, node).code, kExitOk);
-  EXPECT_FALSE(HasNativeTable(backend_));
-  EXPECT_NE(backend_.state().Find(kHint), nullptr);
-  EXPECT_EQ(Run(RunPlan).code, kExitOk);
 }
 
 // ---- retirement ----
@@ -402,32 +282,10 @@ NodeQuestions Retiring(CniConfigs cni = {}) {
                                       .other_mode = [](DependentsCollector&) {}}};
 }
 
-TEST_F(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
-  LeaveResidue();
-  const netlink::Snapshot before = backend_.state();
-  const Outcome shown = Run(RunRetire, Mode::kCleanup, Retiring());
-  EXPECT_EQ(shown.code, kExitDifferences);
-  EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-MARK-MASQ"));
-  EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-KUBELET-CANARY"));
-  EXPECT_EQ(backend_.state(), before);
-}
-
 ExitOrError RetireNow(const CommandInput& input) {
   CommandInput confirmed = input;
   confirmed.yes = true;
   return RunRetire(confirmed);
-}
-
-TEST_F(RetireTest, DoesItOnceAndThenHasNothingToDo) {
-  LeaveResidue();
-  EXPECT_EQ(Run(RetireNow, Mode::kCleanup, Retiring()).code, kExitOk);
-  const netlink::Snapshot after = backend_.state();
-  EXPECT_EQ(after.Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}), nullptr);
-  EXPECT_NE(after.Find(kHint), nullptr);
-  const Outcome again = Run(RetireNow, Mode::kCleanup, Retiring());
-  EXPECT_EQ(again.code, kExitOk);
-  EXPECT_THAT(again.out, HasSubstr("0 to remove, 0 kept"));
-  EXPECT_EQ(backend_.state(), after);
 }
 
 TEST_F(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
@@ -480,24 +338,6 @@ TEST_F(RetireTest, WhatKubeProxyUsesAsItsOwnIsListedAsSuchAndNotAsStale) {
   EXPECT_THAT(retired, HasSubstr("\nkube-proxy's, and not stale\n  = ip nat KUBE-MARK-MASQ: "
                                  ":KUBE-MARK-MASQ - [0:0]  # kube-proxy uses it: "));
   EXPECT_THAT(retired, HasSubstr(" kept, 4 kube-proxy's\n"));
-}
-
-TEST_F(RetireTest, WhoBeginsToUseAChainMeanwhileKeepsIt) {
-  LeaveResidue();
-  const netlink::ChainId mine = {netlink::Family::kIPv4, netlink::Table::kNat, "MINE"};
-  bool done = false;
-  NodeQuestions node = Retiring();
-  node.retire->other_mode = [&](DependentsCollector&) {
-    if (std::exchange(done, true)) return;
-    backend_.AppendRule(mine, netlink::Rule{.target = netlink::Jump{"KUBE-MARK-MASQ"}});
-  };
-  const Outcome outcome = Run(RetireNow, Mode::kCleanup, node);
-  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("jumped to from ip nat MINE"));
-  EXPECT_NE(backend_.state().Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
-            nullptr);
-  EXPECT_EQ(backend_.state().Find({netlink::Family::kIPv6, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
-            nullptr);
 }
 
 }  // namespace

@@ -132,14 +132,6 @@ TEST(AuditNodeTest, RouteLocalnetWithoutTheMartianRuleIsAnError) {
   EXPECT_EQ(FindKind(Audit(safe, kLegacy), AuditKind::kRouteLocalnetExposed), nullptr);
 }
 
-TEST(AuditNodeTest, WhatCouldNotBeReadIsSaid) {
-  NodeView view;
-  view.problems = {"legacy tables: iptables-legacy-save ended with exit status 4"};
-  const AuditReport report = Audit(view, kLegacy);
-  EXPECT_THAT(Lines(report), ElementsAre("warning NotSeen"));
-  EXPECT_TRUE(AuditExitNeedsAttention(report));
-}
-
 TEST(AuditNodeTest, EveryNamespaceHasItsName) {
   std::vector<NodeView> views(2);
   views[1] = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));
@@ -232,12 +224,6 @@ TEST(AllowListTest, ReadsKindModeChainTextAndReason) {
   EXPECT_EQ((*list)[2].text, "");
   EXPECT_EQ(ToString((*list)[1]),
             "line 4: MarkBitSet legacy * -s 10.9.0.0/16 -m comment --comment \"a # b\"");
-}
-
-TEST(AllowListTest, NothingIsAllowedByAnEmptyFile) {
-  const absl::StatusOr<AllowList> list = ParseAllowList("");
-  ASSERT_TRUE(list.ok());
-  EXPECT_TRUE(list->empty());
 }
 
 struct RefusedRow {

@@ -4,13 +4,12 @@
 #ifndef KIPT_TESTS_AGENT_AUDIT_AUDITED_H_
 #define KIPT_TESTS_AGENT_AUDIT_AUDITED_H_
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
@@ -56,6 +55,27 @@ inline std::string NatText(const std::vector<std::string>& chains,
   for (const std::string& chain : chains) absl::StrAppend(&text, ":", chain, " - [0:0]\n");
   for (const std::string& rule : rules) absl::StrAppend(&text, rule, "\n");
   return text + "COMMIT\n";
+}
+
+// What kube-proxy 1.28 writes, with rules of others in tables nat and filter, and the chains that
+// they are in.
+inline netlink::Survey WithKubeProxy(const std::vector<std::string>& nat,
+                                     const std::vector<std::string>& filter = {},
+                                     const std::string& mode = "nft") {
+  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  const auto insert = [&text](const std::string& table, const std::vector<std::string>& rules) {
+    for (const std::string& rule : rules) {
+      const size_t begin = text.find("*" + table + "\n") + table.size() + 2;
+      const std::vector<std::string> words = absl::StrSplit(rule, absl::MaxSplits(' ', 2));
+      const std::string chain = absl::StrCat(":", words[1], " ");
+      const size_t end = text.find("COMMIT", begin);
+      text.insert(end, rule + "\n");
+      if (text.find(chain, begin) > end) text.insert(begin, chain + "- [0:0]\n");
+    }
+  };
+  insert("nat", nat);
+  insert("filter", filter);
+  return SurveyOf(mode, text);
 }
 
 inline AuditReport Audit(const NodeView& view, const AuditOptions& options) {

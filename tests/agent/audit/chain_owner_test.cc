@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/audit/rule_words.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
-#include "agent/policy/rule_forms.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
@@ -18,141 +22,80 @@ namespace {
 const netlink::TableId kNat = {"ip", "nat"};
 const netlink::TableId kFilter = {"ip", "filter"};
 
-const netlink::TableId kInetNat = {"inet", "nat"};
-const netlink::TableId kIp6Filter = {"ip6", "filter"};
-const netlink::TableId kIp6Nat = {"ip6", "nat"};
-const netlink::TableId kIpKubeIptablesAgent = {"ip", "kube-iptables-agent"};
-const netlink::TableId kIpMangle = {"ip", "mangle"};
-
-TEST(ChainOwnerTest, TheMartianRuleIsKubeletsOnIPv4Only) {
-  netlink::SurveyRule rule;
-  rule.content = DropMartians(0);
-  EXPECT_EQ(OwnerOfRule(kFilter, "KUBE-FIREWALL", /*base=*/false, rule), Owner::kKubelet);
-  EXPECT_EQ(OwnerOfRule({"ip6", "filter"}, "KUBE-FIREWALL", /*base=*/false, rule), Owner::kUnknown);
+// "nat/KUBE-FIREWALL" of family ip, "inet:firewalld/filter_INPUT".
+std::pair<netlink::TableId, std::string> ChainNamed(absl::string_view place) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(place, absl::MaxSplits('/', 1));
+  const std::vector<std::string> table = absl::StrSplit(parts.first, ':');
+  return {
+      table.size() == 2 ? netlink::TableId{table[0], table[1]} : netlink::TableId{"ip", table[0]},
+      std::string(parts.second)};
 }
 
 TEST(ChainOwnerTest, KnowsEachKindOfChain) {
-  struct Row {
-    netlink::TableId table;
-    const char* chain;
-    const char* owner;
-  };
-  const netlink::TableId mangle = {"ip", "mangle"};
-  const Row rows[] = {
-      {kNat, "KUBE-FIREWALL", "kube-proxy (IPVS)"},
-      {kFilter, "KUBE-FIREWALL", "kubelet"},
-      {kFilter, "KUBE-ROUTER-INPUT", "kube-router"},
-      {kFilter, "KUBE-POD-FW-ABC", "kube-router"},
-      {kFilter, "KUBE-NWPLCY-DEFAULT", "kube-router"},
-      {kNat, "KUBE-HP-ABC", "CRI-O up to 1.26, or dockershim"},
-      {kNat, "KUBE-HOSTPORTS", "CRI-O up to 1.26, or dockershim"},
-      {kNat, "KUBE-SVC-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "KUBE-LOAD-BALANCER", "kube-proxy (IPVS)"},
-      {kNat, "CNI-DN-0123", "the CNI plugin portmap"},
-      {kNat, "CRIO-HOSTPORTS-MASQ", "CRI-O"},
-      {kFilter, "cali-INPUT", "Calico"},
-      {kFilter, "OLD_CILIUM_FORWARD", "Cilium"},
-      {kFilter, "WEAVE-NPC", "Weave Net"},
-      {kNat, "IP-MASQ-AGENT", "ip-masq-agent"},
-      {{"ip", "kube-proxy"}, "masquerading", "kube-proxy (nftables)"},
-      {{"ip6", "k8s_svc6"}, "z_dispatch_svc", "kpng"},
-      {{"inet", "firewalld"}, "filter_INPUT", "firewalld"},
-      {mangle, "KUBE-IPTABLES-HINT", "kubelet"},
-      {kNat, "KUBE-KUBELET-CANARY", "kubelet"},
-      {kNat, "KUBE-MARK-MASQ", "kubelet"},
-      {kNat, "KUBE-MARK-DROP", "kubelet"},
-      {kNat, "KUBE-POSTROUTING", "kubelet"},
-      {kFilter, "KUBE-NODE-PORT", "kube-proxy (IPVS)"},
-      {kFilter, "KUBE-SOURCE-RANGES-FIREWALL", "kube-proxy (IPVS)"},
-      {kFilter, "KUBE-IPVS-FILTER", "kube-proxy (IPVS)"},
-      {kFilter, "KUBE-IPVS-OUT-FILTER", "kube-proxy (IPVS)"},
-      {kNat, "KUBE-SERVICES", "kube-proxy"},
-      {kFilter, "KUBE-EXTERNAL-SERVICES", "kube-proxy"},
-      {kFilter, "KUBE-NODEPORTS", "kube-proxy"},
-      {kFilter, "KUBE-FORWARD", "kube-proxy"},
-      {kFilter, "KUBE-PROXY-FIREWALL", "kube-proxy"},
-      {mangle, "KUBE-PROXY-CANARY", "kube-proxy"},
-      {kNat, "KUBE-SVL-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "KUBE-SEP-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "KUBE-FW-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "KUBE-XLB-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "KUBE-EXT-GNZBNJ2PO5MGZ6GT", "kube-proxy"},
-      {kNat, "CILIUM_POST_nat", "Cilium"},
-      {kNat, "FLANNEL-POSTRTG", "flannel"},
-      {mangle, "ANTREA-MANGLE", "Antrea"},
-      {kFilter, "DOCKER", "Docker"},
-      {kFilter, "DOCKER-ISOLATION-STAGE-1", "Docker"},
-      {kFilter, "IN_public", "firewalld"},
-      {kFilter, "FWDI_public", "firewalld"},
-      {kFilter, "FWDO_public", "firewalld"},
-      {kFilter, "INPUT_direct", "firewalld"},
-      {kFilter, "INPUT_ZONES_SOURCE", "firewalld"},
-      {kFilter, "FORWARD_direct", "firewalld"},
-      {kFilter, "OUTPUT_direct", "firewalld"},
-      {kNat, "PREROUTING_ZONES", "firewalld"},
-      {kNat, "POSTROUTING_ZONES", "firewalld"},
-      {{"ip", "k8s_svc"}, "z_dispatch_svc", "kpng"},
-      {{"ip", "kube-iptables-agent"}, "input", "kube-iptables-agent"},
-      {kNat, "KUBELET-MARK-MASQ", "kube-iptables-agent"},
-      {kNat, "KUBELET-MARK-DROP", "kube-iptables-agent"},
-      {kNat, "KUBELET-POSTROUTING", "kube-iptables-agent"},
-      {kFilter, "KUBELET-FIREWALL", "kube-iptables-agent"},
-      {kFilter, "KUBELET-MARK-MASQ", "unknown"},
-      {kNat, "KUBELET-FIREWALL", "unknown"},
-      {kNat, "KUBELET-MARK-MASQ-2", "unknown"},
-      {kNat, "KUBE-HOSTPORTSX", "unknown"},
-      {kNat, "KUBE-HPX", "unknown"},
-      {{"inet", "mine"}, "input", "unknown"},
-      {{"inet", "cni_hostport"}, "hostports", "the CNI plugin portmap"},
-      {{"ip", "calico"}, "filter-FORWARD", "Calico"},
-      {{"ip", "docker-bridges"}, "filter-FORWARD", "Docker"},
-      {kFilter, "ts-input", "Tailscale"},
-      {kNat, "ts-postrouting", "Tailscale"},
-      {kFilter, "NETAVARK_FORWARD", "netavark (Podman)"},
-      {kNat, "NETAVARK-DN-1D8721804F16F", "netavark (Podman)"},
-      {{"inet", "netavark"}, "INPUT", "netavark (Podman)"},
-      {kNat, "AWS-SNAT-CHAIN-0", "the Amazon VPC CNI"},
-      {kNat, "AWS-CONNMARK-CHAIN-0", "the Amazon VPC CNI"},
-      {kFilter, "AZURE-NPM", "Azure NPM"},
-      {kFilter, "AZURE-NPM-INGRESS", "Azure NPM"},
-      {kNat, "OVN-KUBE-ITP", "OVN-Kubernetes"},
-      {{"inet", "ovn-kubernetes"}, "mgmtport-snat", "OVN-Kubernetes"},
-      {kNat, "OVN-POSTROUTING", "kube-ovn"},
-      {kNat, "OVN-MASQUERADE", "kube-ovn"},
-      {kNat, "OVN-NAT-PSUBNET-0123456789ab", "kube-ovn"},
-      {mangle, "OVN-OUTPUT", "kube-ovn"},
-      {{"ip6", "kube-ovn"}, "nat-postrouting", "kube-ovn"},
-      {kNat, "ISTIO_REDIRECT", "Istio"},
-      {{"inet", "istio-ambient-nat"}, "istio-prerouting", "Istio"},
-      {{"inet", "istio-proxy-mangle"}, "istio-inbound", "Istio"},
-      {kFilter, "RKE2-CILIUM-INPUT", "RKE2"},
-      {kFilter, "LIBVIRT_INP", "libvirt"},
-      {{"ip", "libvirt_network"}, "guest_output", "libvirt"},
-      {kFilter, "ufw-before-input", "ufw"},
-      {{"ip6", "filter"}, "ufw6-before-input", "ufw"},
-      {{"ip", "kube-router-filter-ipv4"}, "KUBE-NWPLCY-DEFAULT", "kube-router"},
-      {{"ip6", "kube-router-filter-ipv6"}, "KUBE-ROUTER-INPUT", "kube-router"},
-      {{"ip", "wg-quick-wg0"}, "premangle", "wg-quick"},
+  const std::pair<const char*, const char*> rows[] = {
+      {"kube-proxy (IPVS)",
+       "nat/KUBE-FIREWALL nat/KUBE-LOAD-BALANCER filter/KUBE-NODE-PORT "
+       "filter/KUBE-SOURCE-RANGES-FIREWALL filter/KUBE-IPVS-FILTER filter/KUBE-IPVS-OUT-FILTER"},
+      {"kubelet",
+       "filter/KUBE-FIREWALL mangle/KUBE-IPTABLES-HINT nat/KUBE-KUBELET-CANARY nat/KUBE-MARK-MASQ "
+       "nat/KUBE-MARK-DROP nat/KUBE-POSTROUTING"},
+      {"kube-router",
+       "filter/KUBE-ROUTER-INPUT filter/KUBE-POD-FW-ABC filter/KUBE-NWPLCY-DEFAULT "
+       "kube-router-filter-ipv4/KUBE-NWPLCY-DEFAULT ip6:kube-router-filter-ipv6/KUBE-ROUTER-INPUT"},
+      {"CRI-O up to 1.26, or dockershim", "nat/KUBE-HP-ABC nat/KUBE-HOSTPORTS"},
+      {"kube-proxy",
+       "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT nat/KUBE-SERVICES filter/KUBE-EXTERNAL-SERVICES "
+       "filter/KUBE-NODEPORTS filter/KUBE-FORWARD filter/KUBE-PROXY-FIREWALL "
+       "mangle/KUBE-PROXY-CANARY nat/KUBE-SVL-GNZBNJ2PO5MGZ6GT nat/KUBE-SEP-GNZBNJ2PO5MGZ6GT "
+       "nat/KUBE-FW-GNZBNJ2PO5MGZ6GT nat/KUBE-XLB-GNZBNJ2PO5MGZ6GT nat/KUBE-EXT-GNZBNJ2PO5MGZ6GT"},
+      {"the CNI plugin portmap", "nat/CNI-DN-0123 inet:cni_hostport/hostports"},
+      {"CRI-O", "nat/CRIO-HOSTPORTS-MASQ"},
+      {"Calico", "filter/cali-INPUT calico/filter-FORWARD"},
+      {"Cilium", "filter/OLD_CILIUM_FORWARD nat/CILIUM_POST_nat"},
+      {"Weave Net", "filter/WEAVE-NPC"},
+      {"ip-masq-agent", "nat/IP-MASQ-AGENT"},
+      {"kube-proxy (nftables)", "kube-proxy/masquerading"},
+      {"kpng", "ip6:k8s_svc6/z_dispatch_svc k8s_svc/z_dispatch_svc"},
+      {"firewalld",
+       "inet:firewalld/filter_INPUT filter/IN_public filter/FWDI_public filter/FWDO_public "
+       "filter/INPUT_direct filter/INPUT_ZONES_SOURCE filter/FORWARD_direct filter/OUTPUT_direct "
+       "nat/PREROUTING_ZONES nat/POSTROUTING_ZONES"},
+      {"flannel", "nat/FLANNEL-POSTRTG"},
+      {"Antrea", "mangle/ANTREA-MANGLE"},
+      {"Docker", "filter/DOCKER filter/DOCKER-ISOLATION-STAGE-1 docker-bridges/filter-FORWARD"},
+      {"kube-iptables-agent",
+       "kube-iptables-agent/input nat/KUBELET-MARK-MASQ nat/KUBELET-MARK-DROP "
+       "nat/KUBELET-POSTROUTING filter/KUBELET-FIREWALL"},
       // Nearly such a name.
-      {kNat, "KUBE-SOMETHING-NEW", "unknown"},
-      {kNat, "KUBE-SVCX", "unknown"},
-      {kFilter, "ts", "unknown"},
-      {kFilter, "Ts-input", "unknown"},
-      {kFilter, "my-ts-input", "unknown"},
-      {kFilter, "\x1b[2Jts-input", "unknown"},
-      {kFilter, "AWS", "unknown"},
-      {kFilter, "AZURE-NP", "unknown"},
-      {kFilter, "OVN-MASQUERADE-2", "unknown"},
-      {kFilter, "ISTIO", "unknown"},
-      {kFilter, "LIBVIRT", "unknown"},
-      {kFilter, "ufw", "unknown"},
-      {{"ip", "wg-quick"}, "premangle", "unknown"},
-      {{"inet", "netavark-mine"}, "INPUT", "unknown"},
-      {{"inet", "istio"}, "prerouting", "unknown"},
-      {{"ip", "kube-router"}, "KUBE-X", "unknown"},
+      {"unknown",
+       "filter/KUBELET-MARK-MASQ nat/KUBELET-FIREWALL nat/KUBELET-MARK-MASQ-2 nat/KUBE-HOSTPORTSX "
+       "nat/KUBE-HPX inet:mine/input nat/KUBE-SOMETHING-NEW nat/KUBE-SVCX filter/ts "
+       "filter/Ts-input filter/my-ts-input filter/\x1b[2Jts-input filter/AWS filter/AZURE-NP "
+       "filter/OVN-MASQUERADE-2 filter/ISTIO filter/LIBVIRT filter/ufw wg-quick/premangle "
+       "inet:netavark-mine/INPUT inet:istio/prerouting kube-router/KUBE-X"},
+      {"Tailscale", "filter/ts-input nat/ts-postrouting"},
+      {"netavark (Podman)",
+       "filter/NETAVARK_FORWARD nat/NETAVARK-DN-1D8721804F16F inet:netavark/INPUT"},
+      {"the Amazon VPC CNI", "nat/AWS-SNAT-CHAIN-0 nat/AWS-CONNMARK-CHAIN-0"},
+      {"Azure NPM", "filter/AZURE-NPM filter/AZURE-NPM-INGRESS"},
+      {"OVN-Kubernetes", "nat/OVN-KUBE-ITP inet:ovn-kubernetes/mgmtport-snat"},
+      {"kube-ovn",
+       "nat/OVN-POSTROUTING nat/OVN-MASQUERADE nat/OVN-NAT-PSUBNET-0123456789ab mangle/OVN-OUTPUT "
+       "ip6:kube-ovn/nat-postrouting"},
+      {"Istio",
+       "nat/ISTIO_REDIRECT inet:istio-ambient-nat/istio-prerouting "
+       "inet:istio-proxy-mangle/istio-inbound"},
+      {"RKE2", "filter/RKE2-CILIUM-INPUT"},
+      {"libvirt", "filter/LIBVIRT_INP libvirt_network/guest_output"},
+      {"ufw", "filter/ufw-before-input ip6:filter/ufw6-before-input"},
+      {"wg-quick", "wg-quick-wg0/premangle"},
   };
-  for (const Row& row : rows) {
-    EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), row.owner) << row.chain;
+  for (const auto& [owner, places] : rows) {
+    for (const absl::string_view place : absl::StrSplit(places, ' ')) {
+      const auto [table, chain] = ChainNamed(place);
+      EXPECT_EQ(OwnerName(OwnerOfChain(table, chain)), owner) << place;
+    }
   }
 }
 
@@ -214,22 +157,20 @@ TEST(ChainOwnerTest, FindsAChainOfAFamilyInAnyOfThreeTables) {
 }
 
 TEST(ChainOwnerTest, PrivateAreTheChainsOfLabelsInTheirTables) {
-  struct Row {
-    const char* table;
-    const char* chain;
-    bool is_private;
+  const auto is_private = [](absl::string_view place) {
+    const std::string chain = ChainNamed(place).second;
+    const std::string table = ChainNamed(place).first.name;
+    EXPECT_EQ(IsPrivateChain(table, chain), IsPrivateChain(place)) << place;
+    return IsPrivateChain(place);
   };
-  const Row rows[] = {
-      {"nat", "KUBELET-MARK-MASQ", true},     {"nat", "KUBELET-MARK-DROP", true},
-      {"nat", "KUBELET-POSTROUTING", true},   {"filter", "KUBELET-FIREWALL", true},
-      {"filter", "KUBELET-MARK-MASQ", false}, {"nat", "KUBELET-FIREWALL", false},
-      {"raw", "KUBELET-FIREWALL", false},     {"nat", "KUBE-MARK-MASQ", false},
-      {"nat", "KUBELET-MARK", false},         {"", "", false},
-  };
-  for (const Row& row : rows) {
-    const std::string place = absl::StrCat(row.table, "/", row.chain);
-    EXPECT_EQ(IsPrivateChain(row.table, row.chain), row.is_private) << place;
-    EXPECT_EQ(IsPrivateChain(place), row.is_private) << place;
+  for (const char* place : {"nat/KUBELET-MARK-MASQ", "nat/KUBELET-MARK-DROP",
+                            "nat/KUBELET-POSTROUTING", "filter/KUBELET-FIREWALL"}) {
+    EXPECT_TRUE(is_private(place)) << place;
+  }
+  for (const char* place :
+       {"filter/KUBELET-MARK-MASQ", "nat/KUBELET-FIREWALL", "raw/KUBELET-FIREWALL",
+        "nat/KUBE-MARK-MASQ", "nat/KUBELET-MARK", "/"}) {
+    EXPECT_FALSE(is_private(place)) << place;
   }
   EXPECT_FALSE(IsPrivateChain("KUBELET-MARK-MASQ"));
 }
@@ -274,121 +215,90 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
   }
 }
 
-struct RuleRow {
-  std::string name;
-  netlink::TableId table;
-  std::string chain;
-  bool base;
-  std::string rule;
-  Owner owner;
-  std::string jump = {};
-};
-
 TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
-  const RuleRow rows[] = {
-      {"KubeletsFormWithAnotherBit", kNat, "KUBE-MARK-MASQ", false,
-       "-j MARK --set-xmark 0x100000/0x100000", Owner::kKubelet},
-      {"SomebodysRuleInKubeletsChain", kNat, "KUBE-MARK-MASQ", false, "-s 10.0.0.1/32 -j ACCEPT",
-       Owner::kUnknown},
-      {"IpvsModesHairpinRule", kNat, "KUBE-POSTROUTING", false,
-       "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kKubeProxyIpvs},
-      {"AnotherSetMasquerades", kNat, "KUBE-POSTROUTING", false,
-       "-m set --match-set MINE dst,dst,src -j MASQUERADE", Owner::kUnknown},
-      {"IpvsModesSetIsNegated", kNat, "KUBE-POSTROUTING", false,
-       "-m set ! --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
-      {"OurFormWithAnotherLabel", kNat, "KUBELET-MARK-MASQ", false,
-       "-m connlabel --label \"7\" --set", Owner::kThisAgent},
-      {"SomebodysRuleInOurChain", kNat, "KUBELET-MARK-MASQ", false, "-s 10.0.0.1/32 -j ACCEPT",
-       Owner::kUnknown},
-      {"AMarkInOurChainIsSomebodys", kNat, "KUBELET-MARK-MASQ", false,
-       "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
-      {"OurJump", kFilter, "FORWARD", true, "-j KUBELET-FIREWALL", Owner::kThisAgent,
-       "KUBELET-FIREWALL"},
-      {"OurJumpOnIPv6", kIp6Nat, "POSTROUTING", true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-       Owner::kThisAgent, "KUBELET-POSTROUTING"},
-      {"AGotoIsNotOurJump", kFilter, "FORWARD", true, "-g KUBELET-FIREWALL", Owner::kUnknown,
-       "KUBELET-FIREWALL"},
-      {"SomebodysCommentOnOurJump", kFilter, "FORWARD", true,
-       "-m comment --comment \"mine\" -j KUBELET-FIREWALL", Owner::kUnknown, "KUBELET-FIREWALL"},
-      {"SomebodysJumpToOurChain", kFilter, "FORWARD", true, "-i eth0 -j KUBELET-FIREWALL",
-       Owner::kUnknown, "KUBELET-FIREWALL"},
-      {"SomebodysJumpWithoutOurComment", kNat, "POSTROUTING", true, "-j KUBELET-POSTROUTING",
-       Owner::kUnknown, "KUBELET-POSTROUTING"},
-      {"SomebodysUseOfOurChain", kNat, "PREROUTING", true, "-p tcp -j KUBELET-MARK-MASQ",
-       Owner::kUnknown, "KUBELET-MARK-MASQ"},
-      {"KubeletsJump", kFilter, "INPUT", true, "-j KUBE-FIREWALL", Owner::kKubelet,
-       "KUBE-FIREWALL"},
-      {"SomebodysJumpToTheSameChain", kFilter, "INPUT", true, "-i eth0 -j KUBE-FIREWALL",
-       Owner::kUnknown, "KUBE-FIREWALL"},
-      {"SomebodysJumpFromForward", kFilter, "FORWARD", true, "-j KUBE-FIREWALL", Owner::kUnknown,
-       "KUBE-FIREWALL"},
-      {"SomebodysUseFromABaseChain", kNat, "PREROUTING", true, "-s 10.0.0.1/32 -j KUBE-MARK-MASQ",
-       Owner::kUnknown, "KUBE-MARK-MASQ"},
-      {"KubeProxysJump", kNat, "PREROUTING", true,
-       "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES", Owner::kKubeProxy,
-       "KUBE-SERVICES"},
-      {"KubeletsJumpOnIPv6", kIp6Filter, "OUTPUT", true, "-j KUBE-FIREWALL", Owner::kKubelet,
-       "KUBE-FIREWALL"},
-      {"KubeletsPostroutingJump", kNat, "POSTROUTING", true,
-       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING", Owner::kKubelet,
-       "KUBE-POSTROUTING"},
-      {"SomebodysJumpToPostrouting", kNat, "POSTROUTING", true,
-       "-m comment --comment \"mine\" -j KUBE-POSTROUTING", Owner::kUnknown, "KUBE-POSTROUTING"},
-      {"KubeletsWordsInAnotherBaseChain", kNat, "OUTPUT", true,
-       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING", Owner::kUnknown,
-       "KUBE-POSTROUTING"},
-      {"KubeletsWordsAtAnotherChain", kNat, "POSTROUTING", true,
-       "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-MARK-MASQ", Owner::kUnknown,
-       "KUBE-MARK-MASQ"},
-      {"AGotoIsNotKubeletsJump", kFilter, "INPUT", true, "-g KUBE-FIREWALL", Owner::kUnknown,
-       "KUBE-FIREWALL"},
-      {"KubeletsFormOnIPv6", kIp6Nat, "KUBE-MARK-MASQ", false, "-j MARK --set-xmark 0x4000/0x4000",
+  const struct {
+    std::string name;
+    std::string place;
+    std::string rule;
+    Owner owner;
+  } rows[] = {
+      {"KubeletsFormWithAnotherBit", "nat/KUBE-MARK-MASQ", "-j MARK --set-xmark 0x100000/0x100000",
        Owner::kKubelet},
-      {"AKubeletFormIsOneOfItsFamily", kIp6Filter, "KUBE-FIREWALL", false,
-       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
-       "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+      {"SomebodysRuleInKubeletsChain", "nat/KUBE-MARK-MASQ", "-s 10.0.0.1/32 -j ACCEPT",
        Owner::kUnknown},
-      {"AnotherTargetFromInput", kFilter, "INPUT", true, "-j ACCEPT", Owner::kUnknown},
-      {"SomebodysCommentOnTheSameJump", kFilter, "INPUT", true,
-       "-m comment --comment \"mine\" -j KUBE-FIREWALL", Owner::kUnknown, "KUBE-FIREWALL"},
-      {"IpvsModesLoopbackSetInABaseChain", kNat, "POSTROUTING", true,
+      {"IpvsModesHairpinRule", "nat/KUBE-POSTROUTING",
+       "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kKubeProxyIpvs},
+      {"AnotherSetMasquerades", "nat/KUBE-POSTROUTING",
+       "-m set --match-set MINE dst,dst,src -j MASQUERADE", Owner::kUnknown},
+      {"IpvsModesSetIsNegated", "nat/KUBE-POSTROUTING",
+       "-m set ! --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
+      {"OurFormWithAnotherLabel", "nat/KUBELET-MARK-MASQ", R"(-m connlabel --label "7" --set)",
+       Owner::kThisAgent},
+      {"AMarkInOurChainIsSomebodys", "nat/KUBELET-MARK-MASQ", "-j MARK --set-xmark 0x4000/0x4000",
+       Owner::kUnknown},
+      {"OurJump", "filter/FORWARD", "-j KUBELET-FIREWALL", Owner::kThisAgent},
+      {"OurJumpOnIPv6", "ip6:nat/POSTROUTING",
+       R"(-m comment --comment "kubelet postrouting rules" -j KUBELET-POSTROUTING)",
+       Owner::kThisAgent},
+      {"SomebodysCommentOnOurJump", "filter/FORWARD",
+       R"(-m comment --comment "mine" -j KUBELET-FIREWALL)", Owner::kUnknown},
+      {"SomebodysJumpToOurChain", "filter/FORWARD", "-i eth0 -j KUBELET-FIREWALL", Owner::kUnknown},
+      {"SomebodysJumpWithoutOurComment", "nat/POSTROUTING", "-j KUBELET-POSTROUTING",
+       Owner::kUnknown},
+      {"SomebodysUseOfOurChain", "nat/PREROUTING", "-p tcp -j KUBELET-MARK-MASQ", Owner::kUnknown},
+      {"KubeletsJump", "filter/INPUT", "-j KUBE-FIREWALL", Owner::kKubelet},
+      {"SomebodysJumpToTheSameChain", "filter/INPUT", "-i eth0 -j KUBE-FIREWALL", Owner::kUnknown},
+      {"SomebodysJumpFromForward", "filter/FORWARD", "-j KUBE-FIREWALL", Owner::kUnknown},
+      {"SomebodysUseFromABaseChain", "nat/PREROUTING", "-s 10.0.0.1/32 -j KUBE-MARK-MASQ",
+       Owner::kUnknown},
+      {"KubeProxysJump", "nat/PREROUTING",
+       R"(-m comment --comment "kubernetes service portals" -j KUBE-SERVICES)", Owner::kKubeProxy},
+      {"KubeletsJumpOnIPv6", "ip6:filter/OUTPUT", "-j KUBE-FIREWALL", Owner::kKubelet},
+      {"KubeletsPostroutingJump", "nat/POSTROUTING",
+       R"(-m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING)",
+       Owner::kKubelet},
+      {"SomebodysJumpToPostrouting", "nat/POSTROUTING",
+       R"(-m comment --comment "mine" -j KUBE-POSTROUTING)", Owner::kUnknown},
+      {"KubeletsWordsInAnotherBaseChain", "nat/OUTPUT",
+       R"(-m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING)",
+       Owner::kUnknown},
+      {"KubeletsWordsAtAnotherChain", "nat/POSTROUTING",
+       R"(-m comment --comment "kubernetes postrouting rules" -j KUBE-MARK-MASQ)", Owner::kUnknown},
+      {"AGotoIsNotKubeletsJump", "filter/INPUT", "-g KUBE-FIREWALL", Owner::kUnknown},
+      {"KubeletsFormOnIPv6", "ip6:nat/KUBE-MARK-MASQ", "-j MARK --set-xmark 0x4000/0x4000",
+       Owner::kKubelet},
+      {"AKubeletFormIsOneOfItsFamily", "ip6:filter/KUBE-FIREWALL",
+       R"(! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP)",
+       Owner::kUnknown},
+      {"AnotherTargetFromInput", "filter/INPUT", "-j ACCEPT", Owner::kUnknown},
+      {"SomebodysCommentOnTheSameJump", "filter/INPUT",
+       R"(-m comment --comment "mine" -j KUBE-FIREWALL)", Owner::kUnknown},
+      {"IpvsModesLoopbackSetInABaseChain", "nat/POSTROUTING",
        "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", Owner::kUnknown},
-      {"CalicosRuleInSomebodysChain", kFilter, "MINE", false,
-       "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" -j ACCEPT", Owner::kCalico},
-      {"AKubeletFormInATableThatIptablesDoesNotHave", kInetNat, "KUBE-MARK-MASQ", false,
+      {"CalicosRuleInSomebodysChain", "filter/MINE",
+       R"(-m comment --comment "cali:O3lYWMrLQYEMJtB5" -j ACCEPT)", Owner::kCalico},
+      {"AKubeletFormInATableThatIptablesDoesNotHave", "inet:nat/KUBE-MARK-MASQ",
        "-j MARK --set-xmark 0x4000/0x4000", Owner::kUnknown},
-      {"OurPostroutingJump", kNat, "POSTROUTING", true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
-       Owner::kThisAgent, "KUBELET-POSTROUTING"},
-      {"SomebodysJumpToOurPostrouting", kNat, "POSTROUTING", true,
-       "-m comment --comment \"mine\" -j KUBELET-POSTROUTING", Owner::kUnknown,
-       "KUBELET-POSTROUTING"},
-      {"OurWordsInAnotherBaseChain", kNat, "OUTPUT", true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
-       "KUBELET-POSTROUTING"},
-      {"OurWordsInAnotherTable", kIpMangle, "POSTROUTING", true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING", Owner::kUnknown,
-       "KUBELET-POSTROUTING"},
-      {"OurWordsAtAnotherChain", kNat, "POSTROUTING", true,
-       "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-MARK-MASQ", Owner::kUnknown,
-       "KUBELET-MARK-MASQ"},
-      {"ARuleOfOurNativeTable", kIpKubeIptablesAgent, "MINE", false, "-j DROP", Owner::kThisAgent},
-      {"NodeLocalDns", kFilter, "INPUT", true,
-       "-d 169.254.20.10/32 -m comment --comment \"NodeLocal DNS Cache: allow DNS "
-       "traffic\" -j ACCEPT",
+      {"OurWordsInAnotherTable", "mangle/POSTROUTING",
+       R"(-m comment --comment "kubelet postrouting rules" -j KUBELET-POSTROUTING)",
+       Owner::kUnknown},
+      {"ARuleOfOurNativeTable", "kube-iptables-agent/MINE", "-j DROP", Owner::kThisAgent},
+      {"NodeLocalDns", "filter/INPUT",
+       R"(-d 169.254.20.10/32 -m comment --comment "NodeLocal DNS Cache: allow DNS traffic" -j ACCEPT)",
        Owner::kNodeLocalDns},
-      {"Weave", kFilter, "FORWARD", true,
-       "-o weave -m comment --comment \"NOTE: this must go before '-j KUBE-FORWARD'\" -j "
-       "WEAVE-NPC",
-       Owner::kWeave, "WEAVE-NPC"},
+      {"Weave", "filter/FORWARD",
+       R"(-o weave -m comment --comment "NOTE: this must go before '-j KUBE-FORWARD'" -j WEAVE-NPC)",
+       Owner::kWeave},
   };
-  for (const RuleRow& row : rows) {
+  for (const auto& row : rows) {
     SCOPED_TRACE(row.name);
+    const auto [table, chain] = ChainNamed(row.place);
+    const bool base = !absl::StrContains(chain, "-") && chain != "MINE";
+    const std::string target(ParseRuleWords(row.rule).target);
     const netlink::SurveyRule rule =
-        Surveyed(row.rule, row.jump,
-                 row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
-    EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
+        Surveyed(row.rule, absl::StrContains(target, "-") ? target : "",
+                 table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
+    EXPECT_EQ(OwnerOfRule(table, chain, base, rule), row.owner);
   }
   EXPECT_EQ(OwnerName(Owner::kNodeLocalDns), "NodeLocal DNS");
 }
@@ -402,24 +312,6 @@ TEST(ChainGroupTest, IsOneForAllServices) {
         "NETAVARK-DN-"}) {
     EXPECT_EQ(ChainGroup(absl::StrCat(prefix, "1")), absl::StrCat(prefix, "*"));
   }
-}
-
-// Two tables name kube-proxy's chains: whose rules claim a chain (policy), and how they are called.
-TEST(ChainOwnerTest, CallsKubeProxysWhatPolicyTakesForKubeProxys) {
-  for (const netlink::Table table : netlink::kTables) {
-    for (const char* name :
-         {"KUBE-SERVICES", "KUBE-PROXY-CANARY", "KUBE-FORWARD", "KUBE-PROXY-FIREWALL",
-          "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-FIREWALL", "KUBE-LOAD-BALANCER",
-          "KUBE-NODE-PORT", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-FILTER",
-          "KUBE-IPVS-OUT-FILTER", "KUBE-SVC-X", "KUBE-SEP-X", "KUBE-FW-X", "KUBE-XLB-X",
-          "KUBE-EXT-X", "KUBE-SVL-X"}) {
-      if (!IsKubeProxyChain({netlink::Family::kIPv4, table, name})) continue;
-      const Owner owner = OwnerOfChain({"ip", std::string(netlink::TableName(table))}, name);
-      EXPECT_TRUE(owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs)
-          << netlink::TableName(table) << " " << name;
-    }
-  }
-  EXPECT_TRUE(IsKubeProxyChain({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-SVC-X"}));
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
 #include "agent/audit/rule_words.h"
@@ -136,30 +139,49 @@ TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
 }
 
 TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
-  struct Row {
-    const char* jumps;
-    std::vector<std::string> next;
-  };
-  const std::string drops =
-      " to filter/KUBE-FIREWALL, which drops marked packets if it has its rule for the mark. "
-      "Forwarded packets pass neither INPUT nor OUTPUT, and are not dropped.";
+  const std::string mark = " to filter/KUBE-FIREWALL";
+  const std::string drops_marked =
+      mark +
+      ", which drops marked packets if it has its rule for the mark. Forwarded packets pass "
+      "neither INPUT nor OUTPUT, and are not dropped.";
   const std::string unheard = "no rule acts on the mark, and the packet passes.";
-  const Row rows[] = {
-      {"-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n",
-       List("In table filter, INPUT and OUTPUT lead" + drops)},
-      {"-A INPUT -j KUBE-FIREWALL\n",
-       List("In table filter, INPUT leads" + drops,
-            "OUTPUT does not jump to filter/KUBE-FIREWALL: there " + unheard)},
-      {"", List("INPUT and OUTPUT do not jump to filter/KUBE-FIREWALL: " + unheard)},
+  const std::string label = " to filter/KUBELET-FIREWALL";
+  const std::string drops_labelled =
+      label + ", which drops labelled packets for as long as the connection lasts.";
+  const std::string no_label = "no rule acts on the label.";
+  const struct {
+    std::string prefix;  // of the chains
+    std::vector<std::string> bases;
+    std::vector<std::string> next;
+  } rows[] = {
+      {"KUBE", List("INPUT", "OUTPUT"),
+       List("In table filter, INPUT and OUTPUT lead" + drops_marked)},
+      {"KUBE", List("INPUT"),
+       List("In table filter, INPUT leads" + drops_marked,
+            "OUTPUT does not jump" + mark + ": there " + unheard)},
+      {"KUBE", List(), List("INPUT and OUTPUT do not jump" + mark + ": " + unheard)},
+      {"KUBELET", List("INPUT", "FORWARD", "OUTPUT"),
+       List("In table filter, INPUT, FORWARD and OUTPUT lead" + drops_labelled)},
+      {"KUBELET", List("INPUT", "OUTPUT"),
+       List("In table filter, INPUT and OUTPUT lead" + drops_labelled,
+            "FORWARD does not jump" + label + ": there " + no_label)},
+      {"KUBELET", List("FORWARD"),
+       List("In table filter, FORWARD leads" + drops_labelled,
+            "INPUT and OUTPUT do not jump" + label + ": there " + no_label)},
+      {"KUBELET", List(), List("INPUT, FORWARD and OUTPUT do not jump" + label + ": " + no_label)},
   };
-  for (const Row& row : rows) {
-    const std::string text =
-        absl::StrCat(NatText({"KUBE-MARK-DROP"}, {}),
-                     "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n",
-                     row.jumps, "COMMIT\n");
-    const absl::StatusOr<Explanation> explanation =
-        Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBE-MARK-DROP");
-    ASSERT_TRUE(explanation.ok()) << row.jumps;
+  for (const auto& row : rows) {
+    SCOPED_TRACE(absl::StrJoin(row.bases, " "));
+    std::string text = absl::StrCat(
+        NatText({row.prefix + "-MARK-DROP"}, {}),
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:", row.prefix,
+        "-FIREWALL - [0:0]\n");
+    for (const std::string& base : row.bases) {
+      absl::StrAppend(&text, "-A ", base, " -j ", row.prefix, "-FIREWALL\n");
+    }
+    const absl::StatusOr<Explanation> explanation = Explain(
+        SurveyOf("nft", text + "COMMIT\n"), Family::kIPv4, "nat/" + row.prefix + "-MARK-DROP");
+    ASSERT_TRUE(explanation.ok());
     EXPECT_EQ(explanation->next, row.next);
   }
 }
@@ -272,58 +294,41 @@ TEST(ExplainTest, KnowsWhichChainsNoProgramMakesAnyMore) {
   }
 }
 
-TEST(RuleWordsTest, TellsWhatAServiceRuleMatches) {
-  const std::string text =
-      "! -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m comment --comment "
-      "\"kube-system/kube-dns:metrics cluster IP\" -m tcp --dport 9153 -j KUBE-MARK-MASQ";
-  const RuleWords words = ParseRuleWords(text);
-  EXPECT_EQ(words.Get("-s").text, "10.244.0.0/16");
-  EXPECT_TRUE(words.Get("-s").negated);
-  EXPECT_EQ(words.Get("-d").text, "10.96.0.10/32");
-  EXPECT_FALSE(words.Get("-d").negated);
-  EXPECT_EQ(words.Get("-p").text, "tcp");
-  EXPECT_EQ(words.Get("--dport").text, "9153");
-  EXPECT_EQ(words.target, "KUBE-MARK-MASQ");
-  EXPECT_THAT(words.others, IsEmpty());
+// "-s 10.244.0.0/16 !, -p tcp": the words that are understood, then those that are not.
+std::string WordsOf(const std::string& rule) {
+  const RuleWords words = ParseRuleWords(rule);
+  std::vector<std::string> all;
+  for (const auto& [option, word] : words.options) {
+    all.push_back(absl::StrCat(option, " ", word.text, word.negated ? " !" : ""));
+  }
+  for (const absl::string_view other : words.others) all.push_back(absl::StrCat("(", other, ")"));
+  if (!words.set_flags.empty()) all.push_back(absl::StrCat("set ", words.set_flags));
+  if (!words.target.empty()) all.push_back(absl::StrCat("to ", words.target));
+  if (!words.target_arguments.empty()) all.push_back(std::string(words.target_arguments));
+  return absl::StrJoin(all, ", ");
 }
 
-TEST(RuleWordsTest, KeepsTheTargetsArguments) {
-  const std::string text = "-p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80 --random";
-  const RuleWords words = ParseRuleWords(text);
-  EXPECT_EQ(words.target, "DNAT");
-  EXPECT_EQ(words.target_arguments, "--to-destination 10.0.0.1:80 --random");
-  EXPECT_EQ(words.TargetArgument("--to-destination"), "10.0.0.1:80");
-  EXPECT_EQ(words.TargetArgument("--to-source"), "");
-}
-
-TEST(RuleWordsTest, KeepsWhatItDoesNotKnowAsItStands) {
-  const std::string text =
-      "-m physdev --physdev-in veth0 ! --physdev-is-bridged -s 10.0.0.1/32 [xt foo rev 1] -m mark "
-      "--mark 0x1 -m connmark --mark 0x2 -g OTHER";
-  const RuleWords words = ParseRuleWords(text);
-  EXPECT_THAT(words.others, ElementsAre("-m physdev --physdev-in veth0 ! --physdev-is-bridged",
-                                        "[xt foo rev 1]", "-m connmark --mark 0x2"));
-  EXPECT_EQ(words.Get("-s").text, "10.0.0.1/32");
-  EXPECT_EQ(words.Get("--mark").text, "0x1");
-  EXPECT_EQ(words.target, "OTHER");
-}
-
-TEST(RuleWordsTest, ReadsSetsAndStatistics) {
-  const std::string text =
-      "-m set ! --match-set KUBE-CLUSTER-IP dst,dst -m statistic --mode random --probability "
-      "0.50000000000 -m addrtype ! --dst-type LOCAL";
-  const RuleWords words = ParseRuleWords(text);
-  EXPECT_EQ(words.Get("--match-set").text, "KUBE-CLUSTER-IP");
-  EXPECT_TRUE(words.Get("--match-set").negated);
-  EXPECT_EQ(words.set_flags, "dst,dst");
-  EXPECT_EQ(words.Get("--probability").text, "0.50000000000");
-  EXPECT_TRUE(words.Get("--dst-type").negated);
-  EXPECT_EQ(words.target, "");
-}
-
-TEST(RuleWordsTest, ACommentRestrictsNothing) {
-  const std::string text = "-m comment --comment x -j ACCEPT";
-  EXPECT_EQ(RuleSentence(ParseRuleWords(text)), "every packet is accepted");
+TEST(RuleWordsTest, TellsWhatARuleMatchesAndKeepsTheRestAsItIs) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"! -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m comment --comment "
+       "\"kube-system/kube-dns:metrics cluster IP\" -m tcp --dport 9153 -j KUBE-MARK-MASQ",
+       "--dport 9153, -d 10.96.0.10/32, -p tcp, "
+       "-s 10.244.0.0/16 !, to KUBE-MARK-MASQ"},
+      {"-p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80 --random",
+       "-p tcp, to DNAT, --to-destination 10.0.0.1:80 --random"},
+      {"-m physdev --physdev-in veth0 ! --physdev-is-bridged -s 10.0.0.1/32 [xt foo rev 1] -m mark "
+       "--mark 0x1 -m connmark --mark 0x2 -g OTHER",
+       "--mark 0x1, -s 10.0.0.1/32, (-m physdev --physdev-in veth0 ! --physdev-is-bridged), ([xt "
+       "foo rev 1]), (-m connmark --mark 0x2), to OTHER"},
+      {"-m set ! --match-set KUBE-CLUSTER-IP dst,dst -m statistic --mode random --probability "
+       "0.50000000000 -m addrtype ! --dst-type LOCAL",
+       "--dst-type LOCAL !, --match-set KUBE-CLUSTER-IP !, --probability 0.50000000000, set "
+       "dst,dst"},
+  };
+  for (const auto& [rule, words] : rows) EXPECT_EQ(WordsOf(rule), words);
+  const std::string text = "-j DNAT --to-destination 10.0.0.1:80 --random";
+  EXPECT_EQ(ParseRuleWords(text).TargetArgument("--to-destination"), "10.0.0.1:80");
+  EXPECT_EQ(ParseRuleWords(text).TargetArgument("--to-source"), "");
 }
 
 struct SentenceRow {
@@ -363,6 +368,7 @@ TEST(RuleSentenceTest, SaysItInPlainWords) {
        "applies to it"},
       {"LabelsThatAreNoLabels", "-m connlabel --set -j DROP", "a packet (--set) is dropped"},
       {"NoTarget", "-p udp", "every udp packet is counted"},
+      {"ACommentRestrictsNothing", "-m comment --comment x -j ACCEPT", "every packet is accepted"},
   };
   for (const SentenceRow& row : rows) {
     SCOPED_TRACE(row.name);

@@ -56,86 +56,82 @@ TEST(KubeProxyReleaseTest, IsToldFromItsRules) {
   }
 }
 
-KubeProxyFacts FactsOf(const std::string& v4) { return FindKubeProxy(SurveyOf("nft", v4))[0]; }
-
-TEST(KubeProxyFactsTest, IPv4AloneCannotTell125From126) {
-  const KubeProxyFacts facts = FactsOf(ReadTestdata("audited/kube-proxy-1.26-A-v4.save"));
-  EXPECT_EQ(GenerationText(facts), "1.25 to 1.26");
-}
-
-TEST(KubeProxyFactsTest, AFileWithoutTableFilterTellsNothingOfIt) {
-  const KubeProxyFacts facts = FactsOf(ReadTestdata("audited/question-v4.save"));
-  EXPECT_EQ(facts.mode, KubeProxyMode::kIptables);
-  EXPECT_EQ(GenerationText(facts), "1.18 to 1.21");
-}
-
-// Beside a kubelet that makes the same chain, its presence proves nothing.
-TEST(KubeProxyFactsTest, KubeletsFirewallIsNotTakenForKubeProxys) {
-  std::string text = ReadTestdata("audited/kube-proxy-1.26-A-v4.save");
-  text.replace(text.find(":KUBE-PROXY-CANARY"), 0, ":KUBE-IPTABLES-HINT - [0:0]\n");
-  text.replace(text.find("*filter\n") + 8, 0, ":KUBE-FIREWALL - [0:0]\n");
-  const KubeProxyFacts facts = FactsOf(text);
-  EXPECT_EQ(facts.oldest, 25);
-  EXPECT_FALSE(facts.KeepsFirewall());
-}
-
-TEST(KubeProxyFactsTest, ANewReleaseOutweighsWhatAnOldOneLeft) {
-  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
-  text.replace(text.find(":KUBE-MARK-MASQ"), 0, ":KUBE-XLB-GNZBNJ2PO5MGZ6GT - [0:0]\n");
-  const KubeProxyFacts facts = FactsOf(text);
-  EXPECT_EQ(GenerationText(facts), "1.27 or later");
-  EXPECT_THAT(facts.evidence, Contains(HasSubstr("left over")));
-  EXPECT_FALSE(facts.MayUseMarkDrop());
-}
-
-// ---- the mode ----
-
-TEST(KubeProxyFactsTest, IpvsModeIsTwoGenerations) {
-  const KubeProxyFacts before = FactsOf(ReadTestdata("audited/ipvs-1.23-v4.save"));
-  EXPECT_EQ(before.mode, KubeProxyMode::kIpvs);
-  EXPECT_EQ(GenerationText(before), "1.21 to 1.24");
-  EXPECT_TRUE(before.MayUseMarkDrop());
-  const KubeProxyFacts after = FactsOf(ReadTestdata("audited/ipvs-1.28-v4.save"));
-  EXPECT_EQ(after.mode, KubeProxyMode::kIpvs);
-  EXPECT_EQ(GenerationText(after), "1.26 to 1.28");
-  EXPECT_FALSE(after.MayUseMarkDrop());
-  EXPECT_TRUE(after.KeepsMarkMasq());
-  EXPECT_FALSE(after.may_be_kpng);
-}
-
-TEST(KubeProxyFactsTest, NoneWhereOnlyKubeletWrote) {
-  const KubeProxyFacts facts = FactsOf(ReadTestdata("audited/portmap-v4.save"));
-  EXPECT_EQ(facts.mode, KubeProxyMode::kNone);
-  EXPECT_FALSE(facts.KeepsMarkMasq());
-}
-
-TEST(KubeProxyFactsTest, NftablesModeHasATableAndKeepsNothing) {
-  netlink::Survey survey = SurveyOf("nft", ReadTestdata("audited/portmap-v4.save"));
-  survey.tables[{"ip", "kube-proxy"}]["masquerading"] = {};
+// "iptables 1.27 or later, keeps KUBE-MARK-MASQ": all that is known of IPv4.
+std::string FactsOf(const netlink::Survey& survey) {
   const KubeProxyFacts facts = FindKubeProxy(survey)[0];
-  EXPECT_EQ(facts.mode, KubeProxyMode::kNftables);
-  EXPECT_FALSE(facts.KeepsMarkMasq());
-  EXPECT_FALSE(facts.leftovers);
+  return absl::StrCat(KubeProxyModeName(facts.mode), " ", GenerationText(facts),
+                      facts.KeepsMarkMasq() ? ", keeps KUBE-MARK-MASQ" : "",
+                      facts.KeepsFirewall() ? ", keeps KUBE-FIREWALL" : "",
+                      facts.MayUseMarkDrop() ? ", may use KUBE-MARK-DROP" : "",
+                      facts.leftovers ? ", next to leftovers" : "",
+                      facts.may_be_kpng ? ", perhaps kpng" : "");
 }
 
-TEST(KubeProxyFactsTest, NftablesModeBesideLeftOversKeepsNothingEither) {
-  netlink::Survey survey = SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"));
-  survey.tables[{"ip", "kube-proxy"}]["masquerading"] = {};
-  const KubeProxyFacts facts = FindKubeProxy(survey)[0];
-  EXPECT_EQ(facts.mode, KubeProxyMode::kNftables);
-  EXPECT_TRUE(facts.leftovers);
-  EXPECT_FALSE(facts.KeepsMarkMasq());
+struct FactsRow {
+  const char* name;
+  std::string text;
+  const char* facts;
+  const char* native_table = "";  // of family ip
+};
+
+// A file of testdata, with `line` before the first `place`.
+std::string With(const char* file, const std::string& line = "", const std::string& place = "") {
+  std::string text = ReadTestdata(file);
+  EXPECT_NE(text, "") << file;
+  text.insert(text.find(place), line);
+  return text;
 }
 
-TEST(KubeProxyFactsTest, WhatCleanupLeftIsLeftOver) {
-  const std::string cleaned = NatText({"KUBE-MARK-MASQ", "KUBE-PROXY-CANARY"},
-                                      {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"});
-  EXPECT_EQ(FactsOf(cleaned).mode, KubeProxyMode::kLeftOver);
-  // 1.27.1's own cleanup fails and leaves the chains, but no packet comes there.
-  const std::string failed = NatText(
-      {"KUBE-SERVICES", "KUBE-POSTROUTING"},
-      {"-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING"});
-  EXPECT_EQ(FactsOf(failed).mode, KubeProxyMode::kLeftOver);
+TEST(KubeProxyFactsTest, AreToldFromChainsAndTables) {
+  const FactsRow rows[] = {
+      {"IPv4 alone cannot tell 1.25 from 1.26", With("audited/kube-proxy-1.26-A-v4.save"),
+       "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
+      {"a file without table filter tells nothing of it", With("audited/question-v4.save"),
+       "iptables 1.18 to 1.21, keeps KUBE-MARK-MASQ, may use KUBE-MARK-DROP, perhaps kpng"},
+      // Where a kubelet makes the same chain, its presence proves nothing.
+      {"kubelet's firewall is not taken for kube-proxy's",
+       With("audited/kube-proxy-1.26-A-v4.save",
+            ":KUBE-FIREWALL - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\n", ":KUBE-FORWARD"),
+       "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
+      {"a new release outweighs what an old one left",
+       With("rulesets/kube-proxy-1.28-A-v4.save", ":KUBE-XLB-GNZBNJ2PO5MGZ6GT - [0:0]\n",
+            ":KUBE-MARK-MASQ"),
+       "iptables 1.27 or later, keeps KUBE-MARK-MASQ, keeps KUBE-FIREWALL"},
+      {"IPVS mode before 1.25", With("audited/ipvs-1.23-v4.save"),
+       "IPVS 1.21 to 1.24, keeps KUBE-MARK-MASQ, may use KUBE-MARK-DROP"},
+      {"IPVS mode since", With("audited/ipvs-1.28-v4.save"),
+       "IPVS 1.26 to 1.28, keeps KUBE-MARK-MASQ"},
+      {"only kubelet wrote", With("audited/portmap-v4.save"), "none of unknown release"},
+      {"nftables mode has a table and keeps nothing", With("audited/portmap-v4.save"),
+       "nftables 1.29 or later", "kube-proxy"},
+      {"nor next to leftovers", With("rulesets/kube-proxy-1.28-A-v4.save"),
+       "nftables 1.29 or later, next to leftovers", "kube-proxy"},
+      {"what --cleanup left",
+       NatText({"KUBE-MARK-MASQ", "KUBE-PROXY-CANARY"},
+               {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}),
+       "left over of unknown release"},
+      // 1.27.1's own cleanup fails and leaves the chains, but no packet comes there.
+      {"what a failed --cleanup left",
+       NatText({"KUBE-SERVICES", "KUBE-POSTROUTING"},
+               {"-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
+                "KUBE-POSTROUTING"}),
+       "left over of unknown release"},
+      {"kpng by its table", "", "kpng of unknown release", "k8s_svc"},
+      {"kpng by a missing canary", With("audited/kpng-v4.save"),
+       "iptables 1.21 to 1.23, keeps KUBE-MARK-MASQ, may use KUBE-MARK-DROP, perhaps kpng"},
+  };
+  for (const FactsRow& row : rows) {
+    netlink::Survey survey = SurveyOf("nft", row.text);
+    if (*row.native_table != '\0') survey.tables[{"ip", row.native_table}]["any"] = {};
+    EXPECT_EQ(FactsOf(survey), row.facts) << row.name;
+    EXPECT_EQ(FindKubeProxy(survey)[1].mode, KubeProxyMode::kNone) << row.name;
+  }
+}
+
+TEST(KubeProxyFactsTest, EvidenceSaysWhatIsLeftOver) {
+  const std::string text = With("rulesets/kube-proxy-1.28-A-v4.save",
+                                ":KUBE-XLB-GNZBNJ2PO5MGZ6GT - [0:0]\n", ":KUBE-MARK-MASQ");
+  EXPECT_THAT(FindKubeProxy(SurveyOf("nft", text))[0].evidence, Contains(HasSubstr("left over")));
 }
 
 struct JumpRow {
@@ -182,14 +178,6 @@ TEST(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
     EXPECT_EQ(found->severity, AuditSeverity::kError);
     EXPECT_THAT(found->message, HasSubstr("another program deleted it, or kube-proxy is gone"));
   }
-}
-
-TEST(KubeProxyFactsTest, KpngIsToldByItsTablesOrByAMissingCanary) {
-  netlink::Survey survey = SurveyOf("nft", "");
-  survey.tables[{"ip", "k8s_svc"}] = {};
-  EXPECT_EQ(FindKubeProxy(survey)[0].mode, KubeProxyMode::kKpng);
-  EXPECT_EQ(FindKubeProxy(survey)[1].mode, KubeProxyMode::kNone);
-  EXPECT_TRUE(FactsOf(ReadTestdata("audited/kpng-v4.save")).may_be_kpng);
 }
 
 }  // namespace

@@ -393,16 +393,5 @@ TEST(MarkMapTest, JsonHasEveryBit) {
   EXPECT_EQ(FindUnescaped(MarkMapJson(MapOf(Hostile()))), "");
 }
 
-TEST(MarkMapTest, TenThousandRoutingRulesAreOneRowAndAFewFindings) {
-  NodeView view = Kubelet();
-  for (uint32_t i = 0; i < 10000; ++i) {
-    view.ip_rules.push_back({.mark = i, .mask = kAll, .text = absl::StrCat(i, ": from all")});
-  }
-  const MarkMap map = MapOf(view);
-  ASSERT_FALSE(map.users.empty());
-  EXPECT_EQ(map.users.back().count, 10000U);
-  EXPECT_LT(MarkMapText(map).size(), 20000U);
-}
-
 }  // namespace
 }  // namespace kipt::agent::mark_map_test

@@ -18,7 +18,6 @@ namespace kipt::testing::node_view_test {
 namespace {
 
 using agent::BackendOrError;
-using agent::CniConfigs;
 using agent::GatherNodeView;
 using agent::ModeSources;
 using agent::NodeView;
@@ -87,15 +86,6 @@ class NodeViewTest : public ::testing::Test {
   int nft_taken_ = 0;
   int legacy_taken_ = 0;
 };
-
-TEST_F(NodeViewTest, HasTheSurveysOfBothModesAndTheCniConfigurations) {
-  const CniConfigs cni = {.directories = {"/etc/cni/net.d"}};
-  const NodeView view = GatherNodeView(sources_, cni);
-  EXPECT_EQ(view.name, "");
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft"), SurveyOf("legacy")));
-  EXPECT_EQ(view.cni, cni);
-  EXPECT_THAT(view.problems, IsEmpty());
-}
 
 TEST_F(NodeViewTest, LeavesOutAModeThatHoldsNothing) {
   nft_ = {Survey{.mode = "nft", .generation = 1, .tables = {}}};

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What --iptables-mode=auto leads to, and the look at the other mode.
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
-#include "tests/support/borrowed_backend.h"
-#include "tests/support/fake_backend.h"
+#include "tests/agent/detect/mode_sources_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::KeepsQueries;
 using netlink::BackendKind;
 
 constexpr auto kNft = IptablesMode::kNft;
@@ -28,18 +24,12 @@ std::vector<FamilyMode> Modes(IptablesMode ipv4, IptablesMode ipv6) {
   return {{.family = Family::kIPv4, .mode = ipv4}, {.family = Family::kIPv6, .mode = ipv6}};
 }
 
-TEST(ChooseModeTest, FamiliesThatAgreeShareOne) {
+TEST(ChooseModeTest, FamiliesThatAgreeShareOneAndAFamilyInWhichNothingTellsGoesWithTheOther) {
   EXPECT_THAT(ChooseMode(Modes(kNft, kNft)), IsOkAndHolds(kNft));
   EXPECT_THAT(ChooseMode(Modes(kLegacy, kLegacy)), IsOkAndHolds(kLegacy));
-}
-
-TEST(ChooseModeTest, AFamilyInWhichNothingTellsGoesWithTheOther) {
   EXPECT_THAT(ChooseMode(Modes(kNone, kLegacy)), IsOkAndHolds(kLegacy));
   EXPECT_THAT(ChooseMode(Modes(kLegacy, kNone)), IsOkAndHolds(kLegacy));
-}
-
-TEST(ChooseModeTest, AFreshNodeGetsNft) {
-  EXPECT_THAT(ChooseMode(Modes(kNone, kNone)), IsOkAndHolds(kNft));
+  EXPECT_THAT(ChooseMode(Modes(kNone, kNone)), IsOkAndHolds(kNft)) << "a fresh node";
 }
 
 TEST(ChooseModeTest, FamiliesThatDifferAreRefusedWithTheWayOut) {
@@ -62,37 +52,11 @@ TEST(ChooseModeTest, AnUnknownFamilyIsRefusedWithItsFindings) {
 
 // ---- on a machine ----
 
-class BackendChoiceTest : public ::testing::Test {
+class BackendChoiceTest : public ModeSourcesTest {
  protected:
-  BackendChoiceTest() {
-    tree_.Write("modules", "nf_tables 1 - Live 0x0\n");
-    SetLegacyTables("");
-    sources_.kernel.proc = tree_.Path("");
-    sources_.kernel.sys_module = tree_.Path("none");
-    sources_.kernel.module_directories = {tree_.Path("lib")};
-    sources_.table_names_path = tree_.Path("%s_tables_names");
-    tree_.Write("dev", "");
-    sources_.open_nft = [this] { return Open(nft_, nft_status_); };
-    sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
-    sources_.list_nft = sources_.list_legacy = [this](Family) {
-      ++listed_;
-      return std::vector<netlink::ListedChain>();
-    };
-  }
-
-  void SetLegacyTables(const std::string& names) {
-    tree_.Write("ip_tables_names", names);
-    tree_.Write("ip6_tables_names", names);
-  }
   void UnloadNft() {
     tree_.Write("modules", "");
     tree_.Write("lib/modules.builtin", "");
-  }
-
-  BackendOrError Open(FakeBackend& backend, const absl::Status& status) {
-    ++opened_;
-    if (!status.ok()) return status;
-    return std::make_unique<KeepsQueries>(&backend, &asked_);
   }
 
   // The mode of the backend that was chosen.
@@ -105,16 +69,6 @@ class BackendChoiceTest : public ::testing::Test {
   OtherMode Other(BackendKind managed) {
     return ReadOtherMode(managed, netlink::kFamilies, sources_);
   }
-
-  TemporaryTree tree_;
-  FakeBackend nft_{BackendKind::kNft};
-  FakeBackend legacy_{BackendKind::kIptablesLegacy};
-  absl::Status nft_status_;
-  absl::Status legacy_status_;
-  std::vector<netlink::ChainQuery> asked_;
-  int opened_ = 0;
-  int listed_ = 0;
-  ModeSources sources_;
 };
 
 TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
@@ -123,9 +77,9 @@ TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
   for (const Family family : netlink::kFamilies) {
     legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT", family));
   }
-  listed_ = 0;
+  nft_listed_ = legacy_listed_ = 0;
   EXPECT_THAT(Choose(), IsOkAndHolds("legacy"));
-  EXPECT_EQ(listed_, 0) << "rules may be tens of thousands";
+  EXPECT_EQ(nft_listed_ + legacy_listed_, 0) << "rules may be tens of thousands";
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("both")));
 }
@@ -133,7 +87,7 @@ TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
 TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutALook) {
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose({.flag = kLegacy}), IsOkAndHolds("legacy"));
-  EXPECT_EQ(opened_, 1);
+  EXPECT_EQ(opened(), 1);
 }
 
 TEST_F(BackendChoiceTest, WhatTheBackendNeedsIsTheCallersError) {
@@ -160,7 +114,7 @@ TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing
   const BackendOrError backend =
       ChooseBackend({.families = {Family::kIPv4}, .read_only = true}, sources_);
   ASSERT_THAT(backend, IsOk());
-  EXPECT_EQ(opened_, 0);
+  EXPECT_EQ(opened(), 0);
   EXPECT_EQ((*backend)->kind(), BackendKind::kNft);
   EXPECT_THAT((*backend)->TakeSurvey({}),
               IsOkAndHolds(netlink::Survey{.mode = "nft", .tables = {}}));
@@ -170,7 +124,7 @@ TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing
   EXPECT_THAT((*backend)->Watch(netlink::WatchMode::kEvents),
               StatusIs(absl::StatusCode::kUnimplemented));
   EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
-  EXPECT_EQ(opened_, 1) << "sync may load it";
+  EXPECT_EQ(opened(), 1) << "sync may load it";
 }
 
 // ---- the other mode ----
@@ -201,14 +155,14 @@ TEST_F(BackendChoiceTest, AModeThatMayBeThereIsNotOpened) {
               StatusIs(absl::StatusCode::kUnknown, HasSubstr("give --iptables-mode")));
   EXPECT_THAT(visit(BackendKind::kIptablesLegacy),
               StatusIs(absl::StatusCode::kUnknown, HasSubstr("is /proc mounted?")));
-  EXPECT_EQ(opened_, 0);
+  EXPECT_EQ(opened(), 0);
 }
 
 TEST_F(BackendChoiceTest, TheOtherModeIsNotOpenedWhereNothingCanBeInIt) {
   EXPECT_EQ(Other(BackendKind::kNft), (OtherMode{.iptables_mode = "legacy"}));
   UnloadNft();
   EXPECT_EQ(Other(BackendKind::kIptablesLegacy), (OtherMode{.iptables_mode = "nft"}));
-  EXPECT_EQ(opened_, 0);
+  EXPECT_EQ(opened(), 0);
 }
 
 TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "agent/detect/host_files.h"
 #include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
@@ -16,97 +17,99 @@ namespace {
 
 constexpr auto kV4 = netlink::Family::kIPv4;
 
-using Links = std::vector<std::pair<std::string, std::string>>;
+// "usr/sbin/nft, sbin -> usr/sbin": files, and links.
+void MakeFiles(absl::string_view tree, const TemporaryTree& host) {
+  for (const absl::string_view one : absl::StrSplit(tree, ", ", absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(one, " -> ");
+    if (parts.size() == 2) {
+      host.Link(parts[0], parts[1]);
+    } else {
+      host.Write(parts[0], "not to be run");
+    }
+  }
+}
 
 struct Row {
   std::string name;
-  std::vector<std::string> files;
-  Links links;
+  std::string tree;
   std::string text;  // a part
   std::optional<IptablesMode> mode = IptablesMode::kNft;
 };
 
 TEST(HostProgramTest, IsRecognisedByItsLinks) {
+  constexpr auto kOfLegacy = IptablesMode::kLegacy;
+  constexpr auto kOfNeither = IptablesMode::kUnknown;
   const Row rows[] = {
-      {"NoIptables", List("usr/sbin/nft"), Links(), "no iptables", std::nullopt},
-      {"DebianWithNft", List("usr/sbin/xtables-nft-multi"),
-       Links{{"sbin", "usr/sbin"},
-             {"usr/sbin/iptables", "/etc/alternatives/iptables"},
-             {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
-             {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
+      {"no iptables", "usr/sbin/nft", "no iptables", std::nullopt},
+      {"Debian with nft",
+       "usr/sbin/xtables-nft-multi, sbin -> usr/sbin, usr/sbin/iptables -> "
+       "/etc/alternatives/iptables, etc/alternatives/iptables -> /usr/sbin/iptables-nft, "
+       "usr/sbin/iptables-nft -> xtables-nft-multi",
        "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
-      {"DebianWithLegacy", List("usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
-       Links{{"usr/sbin/iptables", "/etc/alternatives/iptables"},
-             {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
-             {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
-       "iptables-legacy", IptablesMode::kLegacy},
-      {"BeforeVersion18", List("sbin/xtables-multi"), Links{{"sbin/iptables", "xtables-multi"}},
-       "/sbin/xtables-multi", IptablesMode::kLegacy},
-      {"UsrBin", List("usr/bin/xtables-nft-multi"),
-       Links{{"usr/bin/iptables", "xtables-nft-multi"}}, "/usr/bin/iptables"},
-      {"UsrLocalBin", List("usr/local/bin/xtables-nft-multi"),
-       Links{{"usr/local/bin/iptables", "xtables-nft-multi"}}, "/usr/local/bin/iptables"},
-      {"Bin", List("bin/xtables-nft-multi"), Links{{"bin/iptables", "xtables-nft-multi"}},
-       "/bin/iptables"},
-      {"UsrLocalComesFirstAsInPath",
-       List("usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"),
-       Links{{"usr/local/sbin/iptables", "xtables-legacy-multi"},
-             {"usr/sbin/iptables", "xtables-nft-multi"}},
-       "/usr/local/sbin/iptables", IptablesMode::kLegacy},
-      {"APlainFileOfThatName", List("usr/sbin/iptables"), Links(),
-       "neither iptables-nft nor iptables-legacy", IptablesMode::kUnknown},
-      {"ALinkToAWrapper", List("usr/sbin/iptables-wrapper"),
-       Links{{"usr/sbin/iptables", "iptables-wrapper"}}, "iptables-wrapper",
-       IptablesMode::kUnknown},
-      {"ALinkThatLeadsNowhere", List(), Links{{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
-       "No such file", IptablesMode::kUnknown},
-      {"LinksInACircle", List(),
-       Links{{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
-       "symbolic links", IptablesMode::kUnknown},
-      {"ALinkDoesNotLeaveTheRoot", List("usr/sbin/xtables-nft-multi"),
-       Links{{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
+      {"Debian with legacy",
+       "usr/sbin/xtables-legacy-multi, usr/sbin/xtables-nft-multi, usr/sbin/iptables -> "
+       "/etc/alternatives/iptables, etc/alternatives/iptables -> /usr/sbin/iptables-legacy, "
+       "usr/sbin/iptables-legacy -> xtables-legacy-multi",
+       "iptables-legacy", kOfLegacy},
+      {"before version 1.8", "sbin/xtables-multi, sbin/iptables -> xtables-multi",
+       "/sbin/xtables-multi", kOfLegacy},
+      {"/usr/bin", "usr/bin/xtables-nft-multi, usr/bin/iptables -> xtables-nft-multi",
+       "/usr/bin/iptables"},
+      {"/usr/local/bin",
+       "usr/local/bin/xtables-nft-multi, usr/local/bin/iptables -> xtables-nft-multi",
+       "/usr/local/bin/iptables"},
+      {"/bin", "bin/xtables-nft-multi, bin/iptables -> xtables-nft-multi", "/bin/iptables"},
+      {"/usr/local comes first, as in PATH",
+       "usr/local/sbin/xtables-legacy-multi, usr/sbin/xtables-nft-multi, usr/local/sbin/iptables "
+       "-> xtables-legacy-multi, usr/sbin/iptables -> xtables-nft-multi",
+       "/usr/local/sbin/iptables", kOfLegacy},
+      {"a plain file of that name", "usr/sbin/iptables", "neither iptables-nft nor iptables-legacy",
+       kOfNeither},
+      {"a link to a wrapper", "usr/sbin/iptables-wrapper, usr/sbin/iptables -> iptables-wrapper",
+       "iptables-wrapper", kOfNeither},
+      {"a link that leads nowhere", "usr/sbin/iptables -> /usr/sbin/iptables-nft", "No such file",
+       kOfNeither},
+      {"links in a circle",
+       "usr/sbin/iptables -> /sbin/iptables, sbin/iptables -> /usr/sbin/iptables", "symbolic links",
+       kOfNeither},
+      {"a link does not leave the root",
+       "usr/sbin/xtables-nft-multi, usr/sbin/iptables -> "
+       "../../../../../../../usr/sbin/xtables-nft-multi",
        "/usr/sbin/xtables-nft-multi"},
-      {"WhatTheLastLinkLeadsToDecides", List("usr/sbin/xtables-legacy-multi"),
-       Links{{"usr/sbin/iptables", "iptables-nft"},
-             {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
-       "xtables-legacy-multi", IptablesMode::kLegacy},
+      {"what the last link leads to decides",
+       "usr/sbin/xtables-legacy-multi, usr/sbin/iptables -> iptables-nft, usr/sbin/iptables-nft -> "
+       "xtables-legacy-multi",
+       "xtables-legacy-multi", kOfLegacy},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     const TemporaryTree host;
-    for (const std::string& file : row.files) host.Write(file, "not to be run");
-    for (const auto& [name, target] : row.links) host.Link(name, target);
+    MakeFiles(row.tree, host);
     const HostProgram program = FindHostProgram(host.Path(""), kV4);
     EXPECT_EQ(program.mode, row.mode) << program.text;
     EXPECT_THAT(program.text, HasSubstr(row.text));
   }
 }
 
-TEST(HostProgramNameTest, EachNameTellsTheMode) {
-  const std::pair<std::string, IptablesMode> rows[] = {
-      {"iptables-nft", IptablesMode::kNft},
-      {"ip6tables-nft", IptablesMode::kNft},
-      {"xtables-nft-multi", IptablesMode::kNft},
-      {"xtables-compat-multi", IptablesMode::kNft},
-      {"iptables-legacy", IptablesMode::kLegacy},
-      {"ip6tables-legacy", IptablesMode::kLegacy},
-      {"xtables-legacy-multi", IptablesMode::kLegacy},
-      {"xtables-multi", IptablesMode::kLegacy}};
-  for (const auto& [name, mode] : rows) {
-    SCOPED_TRACE(name);
-    const TemporaryTree host;
-    host.Write("sbin/" + name, "");
-    host.Link("sbin/iptables", name);
-    const HostProgram program = FindHostProgram(host.Path(""), kV4);
-    EXPECT_EQ(program.mode, mode);
-    EXPECT_EQ(program.text, "/sbin/iptables -> /sbin/" + name);
+TEST(HostProgramTest, EachNameTellsTheMode) {
+  const std::pair<IptablesMode, const char*> rows[] = {
+      {IptablesMode::kNft, "iptables-nft ip6tables-nft xtables-nft-multi xtables-compat-multi"},
+      {IptablesMode::kLegacy,
+       "iptables-legacy ip6tables-legacy xtables-legacy-multi xtables-multi"}};
+  for (const auto& [mode, names] : rows) {
+    for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+      const TemporaryTree host;
+      MakeFiles(absl::StrCat("sbin/", name, ", sbin/iptables -> ", name), host);
+      const HostProgram program = FindHostProgram(host.Path(""), kV4);
+      EXPECT_EQ(program.mode, mode) << name;
+      EXPECT_EQ(program.text, absl::StrCat("/sbin/iptables -> /sbin/", name));
+    }
   }
 }
 
-TEST(HostProgramFamilyTest, IPv6HasItsOwn) {
+TEST(HostProgramTest, OfIPv6IsItsOwn) {
   const TemporaryTree host;
-  host.Write("sbin/xtables-nft-multi", "");
-  host.Link("sbin/ip6tables", "xtables-nft-multi");
+  MakeFiles("sbin/xtables-nft-multi, sbin/ip6tables -> xtables-nft-multi", host);
   EXPECT_EQ(FindHostProgram(host.Path(""), netlink::Family::kIPv6).mode, IptablesMode::kNft);
   EXPECT_EQ(FindHostProgram(host.Path(""), kV4).mode, std::nullopt);
 }

@@ -6,19 +6,16 @@
 
 #include <sys/stat.h>
 
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/agent/detect/mode_sources_fixture.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
-#include "tests/fuzz/scripted_kernel.h"
-#include "tests/support/borrowed_backend.h"
-#include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::mode_evidence_test {
 namespace {
@@ -26,68 +23,16 @@ namespace {
 using agent::KernelSymbols;
 using agent::ModeSources;
 using agent::SystemModeSources;
-using ::kipt::testing::KeepsQueries;
-using netlink::BackendKind;
 using netlink::ListedChain;
 
 constexpr auto kV4 = Family::kIPv4;
 
-// A machine with nf_tables and ip_tables loaded, nothing in either, and no host to be seen.
-class ModeEvidenceTest : public ::testing::Test {
+class ModeEvidenceTest : public ModeSourcesTest {
  protected:
-  ModeEvidenceTest() {
-    tree_.Write("modules", "x_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
-    tree_.Write("version", "Linux");
-    tree_.Write("ip_tables_names", "");
-    tree_.Write("ip6_tables_names", "");
-    sources_.kernel.proc = tree_.Path("");
-    sources_.kernel.sys_module = tree_.Path("sys");
-    sources_.kernel.module_directories = {tree_.Path("lib")};
-    sources_.table_names_path = tree_.Path("%s_tables_names");
-    tree_.Write("dev", "");
-    sources_.host_root.problem = "not seen";
-    sources_.open_nft = [this] { return Open(nft_, nft_opened_, nft_status_); };
-    sources_.open_legacy = [this] { return Open(legacy_, legacy_opened_, legacy_status_); };
-    sources_.list_nft = [this](Family) -> absl::StatusOr<std::vector<ListedChain>> {
-      ++nft_listed_;
-      if (!nft_status_.ok()) return nft_status_;
-      return nft_list_;
-    };
-    sources_.list_legacy = [this](Family) -> ChainsOrError {
-      ++legacy_listed_;
-      if (!legacy_list_status_.ok()) return legacy_list_status_;
-      std::vector<ListedChain> listed;
-      for (const auto& [id, chain] : legacy_.state().chains) {
-        listed.push_back({id, chain.hooked, static_cast<uint32_t>(chain.rules.size())});
-      }
-      return listed;
-    };
-  }
-
-  BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
-    ++opened;
-    if (!status.ok()) return status;
-    return std::make_unique<KeepsQueries>(&backend, &asked_);
-  }
-
   ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll,
                       std::optional<IptablesMode> flag = std::nullopt) {
     return GatherEvidence(kV4, flag, sources_, thoroughness);
   }
-
-  TemporaryTree tree_;
-  FakeBackend nft_{netlink::BackendKind::kNft};
-  FakeBackend legacy_{netlink::BackendKind::kIptablesLegacy};
-  std::vector<ListedChain> nft_list_;
-  std::vector<netlink::ChainQuery> asked_;
-  absl::Status nft_status_;
-  absl::Status legacy_status_;
-  absl::Status legacy_list_status_;
-  int nft_opened_ = 0;
-  int nft_listed_ = 0;
-  int legacy_opened_ = 0;
-  int legacy_listed_ = 0;
-  ModeSources sources_;
 };
 
 TEST_F(ModeEvidenceTest, AnEmptyMachineHasNoTraces) {
@@ -285,36 +230,21 @@ TEST_F(ModeEvidenceTest, AKernelThatLoadsNoModulesIsAsked) {
   EXPECT_FALSE(Gather().nft.possible);
 }
 
-TEST_F(ModeEvidenceTest, NftWithoutPrivilegeIsUnreadable) {
-  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
-  const FamilyMode decided = DecideMode(Gather());
-  EXPECT_EQ(decided.mode, IptablesMode::kUnknown);
-  EXPECT_THAT(decided.findings, ElementsAre(HasSubstr("CAP_NET_ADMIN")));
+TEST_F(ModeEvidenceTest, NftRulesAreRulesOrChainsOfSomebodys) {
+  const std::pair<ListedChain, bool> rows[] = {
+      {{Nat("PREROUTING"), true, 0}, false},
+      {{Nat("PREROUTING"), true, 1}, true},
+      {{Nat("DOCKER"), false, 0}, true},
+      {{Mangle("KUBE-IPTABLES-HINT"), false, 0}, false},
+      {{Mangle("KUBE-KUBELET-CANARY"), false, 0}, false},
+      {{Nat("KUBE-KUBELET-CANARY"), false, 0}, true},
+      {{Mangle("KUBE-IPTABLES-HINT"), false, 1}, true},
+  };
+  for (const auto& [chain, rules] : rows) {
+    nft_list_ = {chain};
+    EXPECT_EQ(Gather().nft.rules, rules) << netlink::ToString(chain.id) << " " << chain.use;
+  }
 }
-
-struct RulesCase {
-  std::string name;
-  ListedChain chain;
-  bool rules;
-};
-void PrintTo(const RulesCase& row, std::ostream* out) { *out << row.name; }
-class NftRulesTest : public ModeEvidenceTest, public ::testing::WithParamInterface<RulesCase> {};
-
-TEST_P(NftRulesTest, AreRulesOrChainsOfSomebodys) {
-  nft_list_ = {GetParam().chain};
-  EXPECT_EQ(Gather().nft.rules, GetParam().rules);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Chains, NftRulesTest,
-    ::testing::Values(RulesCase{"AnEmptyBaseChain", {Nat("PREROUTING"), true, 0}, false},
-                      RulesCase{"ABaseChainWithARule", {Nat("PREROUTING"), true, 1}, true},
-                      RulesCase{"AnEmptyUserChain", {Nat("DOCKER"), false, 0}, true},
-                      RulesCase{"TheHint", {Mangle("KUBE-IPTABLES-HINT"), false, 0}, false},
-                      RulesCase{"TheCanary", {Mangle("KUBE-KUBELET-CANARY"), false, 0}, false},
-                      RulesCase{"ACanaryInNat", {Nat("KUBE-KUBELET-CANARY"), false, 0}, true},
-                      RulesCase{"AHintWithARule", {Mangle("KUBE-IPTABLES-HINT"), false, 1}, true}),
-    [](const auto& row) { return row.param.name; });
 
 TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
   tree_.Write("ip_tables_names", "mangle\n");
@@ -378,47 +308,12 @@ class SystemModeSourcesTest : public ::kipt::testing::LegacyFixture {
   ModeSources Sources() { return SystemModeSources(tree_.Path("host"), &runner_, Options()); }
 };
 
-TEST_F(SystemModeSourcesTest, ReadTheHostsListsOfModules) {
-  EXPECT_EQ(Sources().kernel.module_directories,
-            agent::SystemKernelPaths(tree_.Path("host")).module_directories);
-  EXPECT_EQ(Sources().host_root.directory, tree_.Path("host"));
-}
-
-TEST_F(SystemModeSourcesTest, ReadTheMatchesOfTheKernel) {
-  const ModeSources sources = Sources();
-  EXPECT_EQ(sources.xt_compat(KernelSymbols::kSkip),
-            agent::ReadXtCompat(sources.kernel, KernelSymbols::kSkip));
-}
-
-TEST_F(SystemModeSourcesTest, AskTheKernelForNft) {
-  const ::kipt::testing::ScriptedKernel silent({});
-  const auto backend = Sources().open_nft();
-  ASSERT_THAT(backend, IsOk());
-  EXPECT_EQ((*backend)->kind(), BackendKind::kNft);
-  EXPECT_THAT(Sources().list_nft(Family::kIPv4), StatusIs(absl::StatusCode::kDeadlineExceeded));
-}
-
-TEST_F(SystemModeSourcesTest, RunTheProgramsOfIptablesLegacy) {
-  Open("1.8.9");
-  const auto backend = Sources().open_legacy();
-  ASSERT_THAT(backend, IsOk());
-  EXPECT_EQ((*backend)->kind(), BackendKind::kIptablesLegacy);
-}
-
 TEST_F(SystemModeSourcesTest, ReadTheNamesOfLabelsWhereTheProgramsReadThem) {
   tree_.Write("connlabel.conf", "# nothing\n");
   const ModeSources sources = Sources();
   EXPECT_EQ(sources.conn_label_match(KernelSymbols::kRead),
             agent::ReadConnLabelMatch(sources.kernel, tree_.Path("connlabel.conf"),
                                       KernelSymbols::kRead));
-}
-
-TEST_F(SystemModeSourcesTest, ListTheChainsOfIptablesLegacy) {
-  Open("1.8.9");
-  Saves("iptables", "*filter\n:INPUT DROP [7:420]\n:USER - [0:0]\n-A INPUT -j USER\nCOMMIT\n");
-  const auto chains = Sources().list_legacy(Family::kIPv4);
-  EXPECT_THAT(chains, IsOkAndHolds(ElementsAre(ListedChain{Filter("INPUT"), true, 1},
-                                               ListedChain{Filter("USER"), false, 0})));
 }
 
 TEST_F(SystemModeSourcesTest, ReportAProgramThatFails) {

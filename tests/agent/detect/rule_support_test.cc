@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "agent/process/files.h"
 #include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -214,92 +216,242 @@ TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
   EXPECT_TRUE(support().conn_labels);
 }
 
-struct Row {
-  std::string name;
-  std::map<std::string, std::string> files;
-  ModuleState state = ModuleState::kPresent;
+// ---- what the kernel's own lists say of a module ----
+
+using Files = std::map<std::string, std::string>;
+
+// A node with these files, among them lists of modules of the host and of its own.
+class KernelFiles {
+ public:
+  explicit KernelFiles(const Files& files) {
+    for (const auto& [name, text] : files) tree_.Write(name, text);
+  }
+  KernelPaths paths() const {
+    return {.proc = tree_.Path(""),
+            .sys_module = tree_.Path("sys"),
+            .module_directories = {tree_.Path("host"), tree_.Path("own")}};
+  }
+  const TemporaryTree& tree() const { return tree_; }
+
+ private:
+  TemporaryTree tree_;
 };
 
-constexpr char kOther[] = "nf_tables_set 1 - Live 0x0\nx nf_tables 0\n";
-constexpr char kLine[] = "kernel/net/netfilter/nf_tables.ko";
+constexpr char kOther[] = "xt_connlabels 1 - Live 0x0\nx xt_connlabel 0\n";
+constexpr char kLine[] = "kernel/net/netfilter/xt_connlabel.ko\n";
+constexpr char kSymbol[] = "ffffffff81faf840 t connlabel_mt\n";
 
-TEST(FindModuleTest, ReadsTheKernelsOwnLists) {
-  const Row rows[] = {
-      {"Loaded", {{"modules", "x 1 - Live 0x0\nnf_tables 2 - Live 0x0\n"}}},
-      {"LoadedAndNothingElseToBeLoaded",
-       {{"modules", "nf_tables 2 - Live 0x0\n"}, {"sys/kernel/modules_disabled", "1\n"}}},
-      {"InSysModule", {{"modules", kOther}, {"sys/nf_tables/version", ""}}},
-      {"BuiltIn", {{"modules", kOther}, {"own/modules.builtin", std::string(kLine) + "\n"}}},
-      {"BuiltInBehindAnEmptyLine",
-       {{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine) + "\n"}}},
-      {"TheListOfBuiltInModulesCountsBeforeTheSymbols",
-       {{"modules", kOther},
-        {"own/modules.builtin", ""},
-        {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
-       ModuleState::kLoadable},
-      {"BuiltInByItsSymbol",
-       {{"modules", kOther}, {"kallsyms", "0000000000000000 T nft_do_chain\n"}}},
-      {"TheSymbolOfAModuleThatWasUnloadedMeanwhile",
-       {{"modules", kOther}, {"kallsyms", "0000000000000000 t nft_do_chain\t[nf_tables]\n"}},
-       ModuleState::kLoadable},
-      {"OnDisk",
-       {{"modules", kOther},
-        {"own/modules.builtin", "kernel/net/netfilter/nf_tables_set.ko\n"},
-        {"own/modules.dep", std::string(kLine) + ".zst: kernel/lib/libcrc32c.ko.zst\n"}},
-       ModuleState::kLoadable},
-      {"NotOnDisk",
-       {{"modules", kOther},
-        {"own/modules.builtin", ""},
-        {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko: " + std::string(kLine)}},
-       ModuleState::kMissing},
-      {"BuiltInIsKnownButWhatIsOnDiskIsNot",
-       {{"modules", kOther}, {"own/modules.builtin", ""}},
-       ModuleState::kLoadable},
-      {"TheHostsListsCountBeforeOurOwn",
-       {{"modules", kOther},
-        {"host/modules.builtin", ""},
-        {"host/modules.dep", std::string(kLine) + ":\n"},
-        {"own/modules.builtin", std::string(kLine) + "\n"},
-        {"own/modules.dep", ""}},
-       ModuleState::kLoadable},
-      {"AContainerWithoutListsAndSymbols", {{"modules", kOther}}, ModuleState::kUnknown},
-      {"AKernelWithoutModules", {{"version", "Linux"}}, ModuleState::kNothingToLoad},
-      {"AKernelThatLoadsNoMore",
-       {{"modules", kOther}, {"sys/kernel/modules_disabled", "1\n"}},
-       ModuleState::kNothingToLoad},
-      {"AKernelThatStillLoads",
-       {{"modules", kOther}, {"sys/kernel/modules_disabled", "0\n"}},
-       ModuleState::kUnknown},
-      {"NoProcAtAll", {}, ModuleState::kUnknown},
+struct ModuleRow {
+  std::string name;
+  Files files;
+  ModuleState state;
+  XtCompat compat;
+  std::string reason;
+};
+
+TEST(ModuleTest, IsFoundInTheKernelsOwnLists) {
+  const Files no_more = {{"modules", kOther}, {"sys/kernel/modules_disabled", "1\n"}};
+  const std::string built_in = "xt_connlabel is built in";
+  const std::string loaded = "xt_connlabel is loaded";
+  const std::string missing = "xt_connlabel is not loaded and not in ";
+  const std::string no_lists = "xt_connlabel is not known to be loaded, and no modules.dep shows";
+  const std::string hidden = "whether xt_connlabel is built in cannot be read";
+  const std::string none = "xt_connlabel is not built in, and this kernel loads no modules";
+  using enum ModuleState;
+  constexpr auto kYes = XtCompat::kPresent;
+  constexpr auto kNo = XtCompat::kAbsent;
+  constexpr auto kNobodyKnows = XtCompat::kUnknown;
+  const ModuleRow rows[] = {
+      {"loaded", Files{{"modules", "x 1 - Live 0x0\nxt_connlabel 2 - Live 0x0\n"}}, kPresent, kYes,
+       loaded},
+      {"loaded, and nothing else to be loaded",
+       Files{{"modules", "xt_connlabel 2 - Live\n"}, {"sys/kernel/modules_disabled", "1\n"}},
+       kPresent, kYes, loaded},
+      {"loaded by its directory", Files{{"modules", kOther}, {"sys/xt_connlabel/refcnt", "1"}},
+       kPresent, kYes, loaded},
+      {"built in", Files{{"modules", kOther}, {"own/modules.builtin", kLine}}, kPresent, kYes,
+       built_in},
+      {"built in, in a list with an empty line",
+       Files{{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine)}}, kPresent,
+       kYes, built_in},
+      {"not built in by the list, which counts before the symbols",
+       Files{{"modules", kOther}, {"own/modules.builtin", ""}, {"kallsyms", kSymbol}}, kLoadable,
+       kNobodyKnows, no_lists},
+      {"built in by its symbol", Files{{"modules", kOther}, {"kallsyms", kSymbol}}, kPresent, kYes,
+       built_in},
+      {"built in by a compiler that renames",
+       Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt.llvm.17\n"}}, kNothingToLoad, kYes,
+       built_in},
+      {"the symbol of a module that was unloaded meanwhile",
+       Files{{"modules", kOther}, {"kallsyms", "ff t connlabel_mt\t[xt_connlabel]\n"}}, kLoadable,
+       kNobodyKnows, no_lists},
+      {"symbols of other names",
+       Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt_x\nff t xconnlabel_mt\n"}},
+       kNothingToLoad, kNo, none},
+      {"on disk",
+       Files{{"modules", kOther},
+             {"own/modules.builtin", "kernel/net/netfilter/xt_connlabels.ko\n"},
+             {"own/modules.dep", "kernel/net/netfilter/xt_connlabel.ko.zst: kernel/a.ko.zst\n"}},
+       kLoadable, kYes, "/own/modules.dep"},
+      {"on disk, whatever is built in", Files{{"own/modules.dep", kLine}}, kUnknown, kYes,
+       "/own/modules.dep"},
+      {"not on disk, but needed by what is",
+       Files{{"modules", kOther},
+             {"own/modules.builtin", ""},
+             {"own/modules.dep", "kernel/net/xt_connlabel2.ko: kernel/net/xt_connlabel.ko\n"}},
+       kMissing, kNo, missing},
+      {"not built in, and perhaps on disk", Files{{"modules", kOther}, {"own/modules.builtin", ""}},
+       kLoadable, kNobodyKnows, no_lists},
+      {"the host's lists count before our own",
+       Files{{"modules", kOther},
+             {"host/modules.builtin", ""},
+             {"host/modules.dep", ""},
+             {"own/modules.builtin", kLine},
+             {"own/modules.dep", kLine}},
+       kMissing, kNo, "/host/modules.dep"},
+      {"a container without lists and symbols", Files{{"modules", kOther}}, kUnknown, kNobodyKnows,
+       no_lists},
+      {"not on disk, and perhaps built in", Files{{"modules", kOther}, {"own/modules.dep", ""}},
+       kUnknown, kNobodyKnows, "whether it is built in cannot be read"},
+      {"not on disk, and symbols are an empty file",
+       Files{{"modules", kOther}, {"kallsyms", ""}, {"own/modules.dep", ""}}, kUnknown,
+       kNobodyKnows, "whether it is built in cannot be read"},
+      {"not on disk, and perhaps loaded",
+       Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, kLoadable, kNobodyKnows,
+       "whether it is loaded cannot be read"},
+      {"a kernel without modules whose symbols are hidden", Files{{"version", "L"}}, kNothingToLoad,
+       kNobodyKnows, hidden},
+      {"a kernel without modules whose symbols are an empty file",
+       Files{{"version", "L"}, {"kallsyms", ""}}, kNothingToLoad, kNobodyKnows, hidden},
+      {"a kernel that loads no more", no_more, kNothingToLoad, kNobodyKnows, hidden},
+      {"a kernel that still loads",
+       Files{{"modules", kOther}, {"sys/kernel/modules_disabled", "0\n"}}, kUnknown, kNobodyKnows,
+       no_lists},
+      {"no /proc at all", Files(), kUnknown, kNobodyKnows, no_lists},
   };
-  for (const Row& row : rows) {
+  for (const ModuleRow& row : rows) {
     SCOPED_TRACE(row.name);
-    const TemporaryTree tree;
-    for (const auto& [name, text] : row.files) tree.Write(name, text);
-    const KernelPaths paths = {.proc = tree.Path(""),
-                               .sys_module = tree.Path("sys"),
-                               .module_directories = {tree.Path("host"), tree.Path("own")}};
-    EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), row.state);
+    const KernelFiles files(row.files);
+    EXPECT_EQ(FindModule(files.paths(), "xt_connlabel", "connlabel_mt"), row.state);
+    const XtCompatReading reading = ReadConnLabelMatch(files.paths(), "/none");
+    EXPECT_EQ(reading.compat, row.compat);
+    EXPECT_THAT(reading.reason, HasSubstr(row.reason));
   }
 }
 
+// ---- all that iptables-nft needs ----
+
+constexpr char kSymbols[] =
+    "ffffffff81f98590 t nft_match_select_ops\nffffffff81fa7310 t mark_mt\n"
+    "ffffffff81faf4a0 t comment_mt\nffffffff81fb0330 t conntrack_mt_v3\n";
+
+std::string ListOf(const std::vector<std::string>& modules) {
+  std::string text;
+  for (const std::string& one : modules) absl::StrAppend(&text, "kernel/net/", one, ".ko.xz:\n");
+  return text;
+}
+
+struct CompatRow {
+  std::string name;
+  Files files;
+  XtCompat compat;
+  std::string reason;
+};
+
+TEST(XtCompatTest, NeedsEachMatchAndIsAsUncertainAsTheFirstThatNobodyKnows) {
+  const std::vector<std::string> modules = {"nft_compat", "xt_comment", "xt_conntrack", "xt_mark"};
+  constexpr auto kNobodyKnows = XtCompat::kUnknown;
+  std::vector<CompatRow> rows = {
+      {"built in by symbols", Files{{"version", "L"}, {"kallsyms", kSymbols}}, XtCompat::kPresent,
+       ""},
+      {"some loaded, some loadable",
+       Files{{"modules", "nft_compat 1 1 - Live\n"}, {"own/modules.dep", ListOf(modules)}},
+       XtCompat::kPresent, "loadable"},
+      {"one that is absent after one that nobody knows",
+       Files{{"modules", kOther},
+             {"sys/kernel/modules_disabled", "1\n"},
+             {"own/modules.dep", ListOf({"nft_compat"})},
+             {"kallsyms", "ff t comment_mt\nff t conntrack_mt_v3\n"}},
+       XtCompat::kAbsent, "xt_mark is not built in, and this kernel loads no modules"},
+      {"the first that nobody knows",
+       Files{{"modules", "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n"}},
+       kNobodyKnows, "nft_compat is not known to be loaded"},
+      {"on disk where nothing is loaded and nobody knows what is built in",
+       Files{{"modules", kOther},
+             {"sys/kernel/modules_disabled", "1\n"},
+             {"own/modules.dep", ListOf({"nft_compat"})},
+             {"kallsyms", kSymbols}},
+       kNobodyKnows, "whether nft_compat is built in cannot be read"},
+  };
+  for (const std::string& missing : modules) {
+    std::vector<std::string> others = modules;
+    std::erase(others, missing);
+    rows.push_back(
+        {missing + " is missing",
+         Files{
+             {"modules", kOther}, {"own/modules.builtin", ""}, {"own/modules.dep", ListOf(others)}},
+         XtCompat::kAbsent, missing + " is not loaded and not in "});
+  }
+  for (const CompatRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const XtCompatReading reading = ReadXtCompat(KernelFiles(row.files).paths());
+    EXPECT_EQ(reading.compat, row.compat);
+    EXPECT_THAT(reading.reason, HasSubstr(row.reason));
+  }
+  const XtCompatReading here = ReadXtCompat(SystemKernelPaths(""));
+  EXPECT_EQ(here.compat, XtCompat::kPresent) << "on this machine: " << here.reason;
+}
+
+TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
+  struct SymbolsRow {
+    std::string name;
+    std::map<std::string, std::string> files;
+    int reads = 0;
+  };
+  const std::string label = "kernel/net/netfilter/xt_connlabel.ko:\n";
+  const SymbolsRow rows[] = {
+      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}},
+      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}},
+      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}},
+      {"known to be missing",
+       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}}},
+      {"not on disk, and perhaps built in", {{"modules", ""}, {"own/modules.dep", ""}}, 1},
+      {"no lists", {{"modules", ""}}, 1},
+  };
+  for (const SymbolsRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const KernelFiles files(row.files);
+    files.tree().Write("kallsyms", kSymbols);
+    absl::StatusOr<Inotify> inotify = Inotify::Create();
+    ASSERT_TRUE(inotify.ok());
+    ASSERT_TRUE(inotify->Watch(files.tree().Path("kallsyms"), IN_OPEN).ok());
+    ReadConnLabelMatch(files.paths(), "/none");
+    int reads = 0;
+    EXPECT_TRUE(inotify->Take([&](const inotify_event& /*event*/) { ++reads; }).ok());
+    EXPECT_EQ(reads, row.reads);
+  }
+}
+
+TEST(KernelSymbolsTest, AreNotReadForWhoTries) {
+  const KernelFiles files({{"version", "L"}, {"kallsyms", "ff t something_else\n"}});
+  const KernelPaths paths = files.paths();
+  EXPECT_EQ(ReadXtCompat(paths).compat, XtCompat::kAbsent);
+  EXPECT_EQ(ReadXtCompat(paths, KernelSymbols::kSkip).compat, XtCompat::kUnknown);
+  EXPECT_EQ(ReadConnLabelMatch(paths, "/none").compat, XtCompat::kAbsent);
+  EXPECT_EQ(ReadConnLabelMatch(paths, "/none", KernelSymbols::kSkip).compat, XtCompat::kUnknown);
+}
+
 TEST(KernelListsTest, AListThatCannotBeReadShowsNothing) {
-  const TemporaryTree tree;
-  tree.Write("modules", kOther);
-  tree.Directory("own/modules.builtin");
-  const KernelPaths paths = {.proc = tree.Path(""),
-                             .sys_module = tree.Path("sys"),
-                             .module_directories = {tree.Path("own")}};
-  EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), ModuleState::kUnknown);
+  const KernelFiles files({{"modules", kOther}});
+  files.tree().Directory("own/modules.builtin");
+  EXPECT_EQ(FindModule(files.paths(), "nf_tables", "nft_do_chain"), ModuleState::kUnknown);
 }
 
 TEST(KernelListsTest, ALongLineIsFreed) {
-  const TemporaryTree tree;
-  tree.Write("modules", std::string(1 << 20, 'x'));
-  const KernelPaths paths = {.proc = tree.Path(""), .sys_module = tree.Path("sys")};
+  const KernelFiles files({{"modules", std::string(1 << 20, 'x')}});
   const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
   const size_t before = used();
-  for (int i = 0; i < 20; ++i) FindModule(paths, "nf_tables", "nft_do_chain");
+  for (int i = 0; i < 20; ++i) FindModule(files.paths(), "nf_tables", "nft_do_chain");
   EXPECT_LT(used(), before + (size_t{10} << 20));
 }
 

@@ -25,14 +25,8 @@ class AgentFightTest : public AgentTest {
     Start(Mode::kCleanup);
     ASSERT_TRUE(TurnUntilRounds(1));
   }
-  // "rival" deletes our jump from INPUT as soon as it is there. True where it is missing and its
-  // repair waits for `wait` or longer.
   bool FightUntilItWaits(absl::Duration wait) {
-    return TurnUntil([&] {
-      Undo();
-      return !JumpStands() && !agent_->state().fights.empty() &&
-             agent_->state().fights[0].wait >= wait;
-    });
+    return AgentTest::FightUntilItWaits(Filter("INPUT"), wait);
   }
   void Undo() {
     if (!JumpStands()) return;
@@ -263,15 +257,6 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
   EXPECT_FALSE(LastIncident().by.others);
-}
-
-TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
-  for (uint32_t i = 0; i < netlink::RulesetChanges::kMaxWriters; ++i) WriteAsBystander(i);
-  Undo();
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_TRUE(LastIncident().by.others);
-  EXPECT_THAT(ToString(LastIncident()),
-              HasSubstr(", or another process that was not seen: ip filter jump_missing"));
 }
 
 }  // namespace

@@ -101,6 +101,22 @@ class AgentTest : public ::testing::Test {
     kernel_.RemoveRule(chain, found->rules[0].handle);
   }
 
+  // Another process deletes the jump in `chain` as soon as it is there. True where it is missing
+  // and its repair waits for `wait` or longer: the first wait is so short that it might pass
+  // unnoticed.
+  bool FightUntilItWaits(const netlink::ChainId& chain,
+                         absl::Duration wait = absl::Milliseconds(200)) {
+    return TurnUntil([&] {
+      const netlink::ObservedChain* found = kernel_.state().Find(chain);
+      const bool stands = found != nullptr && !found->rules.empty();
+      if (stands) {
+        kernel_.ActAs(4'194'306, "rival");
+        kernel_.RemoveRule(chain, found->rules[0].handle);
+      }
+      return !stands && !agent_->state().fights.empty() && agent_->state().fights[0].wait >= wait;
+    });
+  }
+
   FakeBackend kernel_;
   // What the agent is given whenever it opens a backend.
   std::function<std::unique_ptr<netlink::Backend>()> door_ = [this] {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "agent/loop/agent.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
@@ -113,30 +112,7 @@ TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
   EXPECT_TRUE(IsReady(agent_->state()));
 }
 
-TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
-  AgentOptions options = Options(Mode::kCleanup);
-  SupportSource support = NoXt();
-  options.support = &support;
-  ::kipt::testing::HeldNativeTable table{.table = NativeMartians()};
-  table.counters.packets = 5;
-  kernel_.PutNativeTable(table);
-  ASSERT_TRUE(StartedWith(options));
-  EXPECT_EQ(agent_->state().martians_dropped, 0U) << "they were dropped before";
-  for (const uint64_t packets : {12U, 15U}) {
-    table.counters.packets = packets;
-    kernel_.PutNativeTable(table);
-    ASSERT_TRUE(TurnUntilRounds(rounds_.size() + 1));
-    EXPECT_EQ(agent_->state().martians_dropped, packets - 5);
-  }
-}
-
 // ---- what it knows of others, with --stale-chains=retire ----
-
-TEST_F(AgentTest, RetiresAtTheStartToo) {
-  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
-  ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
-  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
-}
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
@@ -245,21 +221,7 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
 
 // ---- What a reload changes in an agent that runs, and what it leaves unchanged. ----
 
-class AgentReloadTest : public AgentTest {
- protected:
-  // Another process deletes a jump until the agent calls that a fight and waits before each repair.
-  // True where the jump is missing then.
-  bool Fight(const netlink::ChainId& chain) {
-    return TurnUntil([&] {
-      const netlink::ObservedChain* found = kernel_.state().Find(chain);
-      const bool stands = found != nullptr && !found->rules.empty();
-      if (stands) kernel_.RemoveRule(chain, found->rules[0].handle);
-      // The first wait is so short that it might pass unnoticed.
-      return !stands && !agent_->state().fights.empty() &&
-             agent_->state().fights[0].wait >= absl::Milliseconds(200);
-    });
-  }
-};
+using AgentReloadTest = AgentTest;
 
 TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
   ASSERT_TRUE(Started(Mode::kCleanup));
@@ -284,7 +246,7 @@ TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
 
 TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
   ASSERT_TRUE(Started(Mode::kCleanup));
-  ASSERT_TRUE(Fight(Filter("INPUT")));
+  ASSERT_TRUE(FightUntilItWaits(Filter("INPUT")));
   const size_t rounds = rounds_.size();
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(rounds + 1));

@@ -258,13 +258,6 @@ TEST_F(AgentStormTest, WakesTheAgentOnceForEachLookAndNotForEachEvent) {
   EXPECT_LE(counts_.drained - drained, 2 * static_cast<int>(rounds_.size() - rounds) + 2);
 }
 
-TEST_F(AgentStormTest, ACheckThatFindsNothingMissingReadsTheEventsOnce) {
-  const int drained = counts_.drained;
-  kernel_.Touch();
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_EQ(counts_.drained - drained, 2) << "when it woke, and when it checked";
-}
-
 TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
   Storm();
   kernel_.ActAs(4'194'306, "culprit");

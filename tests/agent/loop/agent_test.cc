@@ -4,18 +4,10 @@
 // tests/kernel/.
 #include "agent/loop/agent.h"
 
-#include <sys/syscall.h>
-
-#include <cerrno>
-#include <ctime>
-
-#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
@@ -32,16 +24,6 @@ TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   EXPECT_EQ(agent_->state().watching, "kernel events");
   TurnFor(absl::Milliseconds(300));
   EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to look";
-}
-
-TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
-  WithFailingCall(
-      {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
-      [&] {
-        EXPECT_THAT(
-            Agent::Create(*loop_, Options(Mode::kLegacy), nullptr, nullptr).status(),
-            StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("cannot make a timer")));
-      });
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
@@ -106,48 +88,6 @@ TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
   EXPECT_FALSE(rounds_.back().incident.has_value());
 }
 
-TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
-  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
-  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
-  kernel_.Touch();
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
-  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
-  EXPECT_EQ(opened_, 2);
-}
-
-TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  for (int i = 0; i < 6; ++i) kernel_.FailNextRead(absl::InternalError("fault"));
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 2 && InPlace(); }));
-  EXPECT_NE(kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
-}
-
-TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepairedAtOnce) {
-  Refuse({.family = Family::kIPv6});
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace);
-  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
-  EXPECT_THAT(agent_->state().families[1].reason, HasSubstr("no such kernel module"));
-
-  TurnFor(absl::Seconds(1));  // the pauses of IPv6 have grown by now
-  const int refused_before = refusal_.count;
-  for (int i = 0; i < 5; ++i) {
-    DeleteJump(Filter("INPUT"));
-    const size_t rounds = rounds_.size();
-    // A round that IPv6's pause had made due may have begun before.
-    ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > rounds && rounds_.back().incident; }));
-    EXPECT_LE(rounds_.size(), rounds + 2);
-    EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
-  }
-  // An attempt that the pause has made due is one transaction of all, and one for each table.
-  EXPECT_LE(refusal_.count - refused_before, 5) << "two attempts";
-}
-
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
   Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);
@@ -169,8 +109,6 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
 }
-
-// ---- storms, fights, refills ----
 
 // ---- retirement ----
 
@@ -212,7 +150,6 @@ class ObservingAgentTest : public AgentTest {
     options.observe = true;
     return options;
   }
-  const FamilyState& Ip() { return agent_->state().families[0]; }
 };
 
 TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
@@ -237,16 +174,6 @@ TEST_F(ObservingAgentTest, RetiresNothing) {
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_FALSE(rounds_[1].retirement.has_value());
   EXPECT_EQ(kernel_.apply_count(), applied);
-}
-
-TEST_F(ObservingAgentTest, WritesAsSoonAsItIsToldTo) {
-  ASSERT_TRUE(StartedWith(Observing(Mode::kCleanup)));
-  const int opened = opened_;
-  agent_->SetDesired(Options(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_TRUE(InPlace());
-  EXPECT_EQ(Ip().pending_changes, 0);
-  EXPECT_EQ(opened_, opened + 1) << "the backend of an observer may be one that cannot write";
 }
 
 }  // namespace

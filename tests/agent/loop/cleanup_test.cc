@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent next to `kube-proxy --cleanup`, and next to those that imitate it.
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "tests/agent/loop/damping_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
+#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::cleanup_test {
@@ -240,68 +240,51 @@ TEST_F(CleanupLoopTest, PutsTheJumpBackAfterFiveSecondsWhateverKubeProxyDoes) {
 
 // kube-proxy --cleanup of any version names neither KUBE-MARK-DROP nor what is in other tables.
 TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKubeProxyDeletes) {
-  const struct {
+  const netlink::ChainId jump = Nat("POSTROUTING");
+  const netlink::ChainId six_jump = Nat("POSTROUTING", Family::kIPv6);
+  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
+  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
+  const netlink::ChainId drop = Nat("KUBE-MARK-DROP");
+  const netlink::ChainId services = Nat("KUBE-SERVICES");
+  struct Row {
     std::string name;
-    std::function<void(Observed&)> prepare;
-    std::vector<Family> in_cleanup;
-  } rows[] = {
-      {"the jump is missing",
-       [](Observed& node) { node.Chain(Nat("POSTROUTING")); },
-       {Family::kIPv4}},
-      {"nothing is missing", [](Observed&) {}, {}},
-      {"the chain is missing too",
-       [](Observed& node) { node.Remove(Nat("KUBE-POSTROUTING")).Chain(Nat("POSTROUTING")); },
-       {Family::kIPv4}},
-      {"from 1.34 on KUBE-MARK-MASQ is missing too",
-       [](Observed& node) {
-         node.Remove(Nat("KUBE-POSTROUTING"))
-             .Remove(Nat("KUBE-MARK-MASQ"))
-             .Remove(Nat("KUBE-SERVICES"))
-             .Chain(Nat("POSTROUTING"));
-       },
-       {Family::kIPv4}},
-      {"only KUBE-MARK-MASQ is missing",
-       [](Observed& node) { node.Remove(Nat("KUBE-MARK-MASQ")); },
-       {}},
-      {"another rule is missing", [](Observed& node) { node.Chain(Nat("KUBE-MARK-DROP")); }, {}},
-      {"another rule is missing too, as after a flush",
-       [](Observed& node) { node.Chain(Nat("POSTROUTING")).Chain(Nat("KUBE-MARK-DROP")); },
-       {}},
-      {"a duplicate is to be deleted",
-       [](Observed& node) {
-         node.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), SetBit(15)});
-       },
-       {}},
-      {"another table's jump is missing too",
-       [](Observed& node) { node.Chain(Nat("POSTROUTING")).Chain(Filter("INPUT")); },
-       {Family::kIPv4}},
-      {"another table's jump is missing", [](Observed& node) { node.Chain(Filter("INPUT")); }, {}},
-      {"the other family's jump is missing",
-       [](Observed& node) { node.Chain(Nat("POSTROUTING", Family::kIPv6)); },
-       {Family::kIPv6}},
-      {"both families' jumps are missing",
-       [](Observed& node) {
-         node.Chain(Nat("POSTROUTING")).Chain(Nat("POSTROUTING", Family::kIPv6));
-       },
-       {Family::kIPv4, Family::kIPv6}},
-      {"kube-proxy stays",
-       [](Observed& node) {
-         node.Chain(Nat("POSTROUTING")).Chain(Nat("PREROUTING"), {JumpTo("KUBE-SERVICES")});
-       },
-       {}},
+    std::vector<netlink::ChainId> emptied;
+    std::vector<netlink::ChainId> removed = {};
+    std::vector<Family> in_cleanup = {Family::kIPv4};
+  };
+  const std::vector<Family> none;
+  const Row rows[] = {
+      {"the jump is missing", List(jump)},
+      {"nothing is missing", List(), List(), none},
+      {"the chain is missing too", List(jump), List(chain)},
+      {"from 1.34 on KUBE-MARK-MASQ is missing too", List(jump), List(chain, masq, services)},
+      {"only KUBE-MARK-MASQ is missing", List(), List(masq), none},
+      {"another rule is missing", List(drop), List(), none},
+      {"another rule is missing too, as after a flush", List(jump, drop), List(), none},
+      {"another table's jump is missing too", List(jump, Filter("INPUT"))},
+      {"another table's jump is missing", List(Filter("INPUT")), List(), none},
+      {"the other family's jump is missing", List(six_jump), List(), List(Family::kIPv6)},
+      {"both families' jumps are missing", List(jump, six_jump), List(),
+       List(Family::kIPv4, Family::kIPv6)},
   };
   const PolicyInput input = Wanting(Mode::kLegacy, netlink::kFamilies, {});
-  for (const auto& row : rows) {
-    Observed node = Made(input);
-    node.Chain(Nat("KUBE-SERVICES"));
-    row.prepare(node);
+  Observed standing = Made(input);
+  standing.Chain(services);
+  for (const Row& row : rows) {
+    Observed node = standing;
+    for (const netlink::ChainId& id : row.emptied) node.Chain(id);
+    for (const netlink::ChainId& id : row.removed) node.Remove(id);
     const Plan plan = Compare(input, {}, node.snapshot());
     EXPECT_EQ(plan.in_cleanup, row.in_cleanup) << row.name;
-    const bool services = node.snapshot().Find(Nat("KUBE-SERVICES")) != nullptr;
-    EXPECT_EQ(plan.with_services,
-              services ? std::vector<Family>{Family::kIPv4} : std::vector<Family>())
+    EXPECT_THAT(plan.with_services, SizeIs(node.snapshot().Find(services) == nullptr ? 0 : 1))
         << row.name;
   }
+  Observed duplicate = standing;
+  duplicate.Chain(drop, {SetBit(15), SetBit(15)});
+  EXPECT_THAT(Compare(input, {}, duplicate.snapshot()).in_cleanup, IsEmpty());
+  Observed stays = standing;
+  stays.Chain(jump).Chain(Nat("PREROUTING"), {JumpTo("KUBE-SERVICES")});
+  EXPECT_THAT(Compare(input, {}, stays.snapshot()).in_cleanup, IsEmpty());
 }
 
 }  // namespace

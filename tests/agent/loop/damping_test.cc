@@ -66,12 +66,6 @@ TEST_F(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
   EXPECT_EQ(Fights()[0].rounds, 23);
 }
 
-TEST_F(DampingTest, NineTimesRunningIsNoFight) {
-  Contend(jump_missing_, 10);
-  EXPECT_EQ(AllowAfter(absl::Seconds(2), jump_missing_), jump_missing_.diff.changes);
-  EXPECT_THAT(damping_.TakeBegun(), IsEmpty());
-}
-
 TEST_F(DampingTest, AMinuteOfQuietEndsAFight) {
   Contend(jump_missing_, 15);
   damping_.Allow(Wants({}), now_ + absl::Seconds(59));
@@ -150,12 +144,6 @@ TEST_F(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
   EXPECT_THAT(Fights(), IsEmpty());
   Contend(jump_missing_, 1);
   EXPECT_THAT(Fights(), SizeIs(1));
-}
-
-TEST_F(DampingTest, LookingAgainDoesNotEndAWait) {
-  Contend(jump_missing_, 15);
-  EXPECT_THAT(AllowAfter(absl::Milliseconds(1), jump_missing_), IsEmpty());
-  EXPECT_THAT(damping_.Allow(jump_missing_, now_ + absl::Milliseconds(1)), IsEmpty());
 }
 
 TEST_F(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {

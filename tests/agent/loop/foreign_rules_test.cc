@@ -181,19 +181,6 @@ TEST_F(ForeignRulesTest, OfAFloodSomeAreNamedAndAllAreCounted) {
   EXPECT_THAT(News(), ElementsAre("-p 100003 -j DROP"));
 }
 
-// A writer that replaces one rule all the time.
-TEST_F(ForeignRulesTest, AChangeAtEveryCheckTakesNoMoreAndNoMoreMemory) {
-  Check({});
-  uint64_t count = 0;
-  for (uint64_t i = 1; i <= 20'000; ++i) {
-    Check({Dropping(i)});
-    ASSERT_THAT(rules_.news(), SizeIs(1));
-    count += Count();
-  }
-  EXPECT_EQ(count, 20'000U);
-  EXPECT_EQ(rules_.present(), 1U);
-}
-
 // On iptables-legacy no handle stays the same.
 TEST_F(ForeignRulesTest, WhatIsForgottenMakesNoRuleNewThatStays) {
   Check({Dropping(0)}, /*same_handles=*/false);

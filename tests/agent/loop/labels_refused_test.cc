@@ -186,14 +186,6 @@ TEST_F(LabelsRefusedTest, PlanAndStatusKnowItFromFiles) {
   EXPECT_EQ(kernel_.apply_count(), 1);
 }
 
-TEST_F(LabelsRefusedTest, LabelsAreMadeOnceTheMatchIsThere) {
-  kernel_.LoseExtension("connlabel");
-  Invoke(RunSync, kernel_, kMissing);
-  kernel_.GainExtension("connlabel");
-  EXPECT_EQ(Invoke(RunSync, kernel_, {}).code, kExitOk);
-  EXPECT_THAT(kernel_.state().Find(Nat("KUBELET-MARK-MASQ"))->rules, SizeIs(1));
-}
-
 TEST_F(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
   kernel_.LoseXt();
   const Outcome sync = Invoke(RunSync, kernel_, {});

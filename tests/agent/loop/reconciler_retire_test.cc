@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Retirement against a kernel that refuses, changes, or knows more than its rules show.
-#include <set>
-#include <string>
-#include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"
@@ -41,46 +38,6 @@ class ReconcilerRetireTest : public ReconcilerFixture {
   bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
 };
 
-// Says of some chains that they are in use, by what no rule shows: the verdict of a map's element.
-class UsedBackend : public BorrowedBackend {
- public:
-  UsedBackend(FakeBackend* backend, std::set<netlink::ChainId> used)
-      : BorrowedBackend(backend), used_(std::move(used)) {}
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    for (const netlink::Operation& operation : transaction.operations) {
-      const auto* remove = std::get_if<netlink::DeleteChain>(&operation);
-      if (remove == nullptr || used_.count(remove->chain) == 0) continue;
-      absl::Status status = absl::FailedPreconditionError("it is in use");
-      netlink::SetChainInUse(status, remove->chain);
-      return status;
-    }
-    return BorrowedBackend::Apply(transaction);
-  }
-
- private:
-  std::set<netlink::ChainId> used_;
-};
-
-TEST_F(ReconcilerRetireTest, WhatTheKernelSaysIsInUseStaysAndTheRestGoes) {
-  const std::set<netlink::ChainId> used = {Nat("KUBE-MARK-DROP"),
-                                           Nat("KUBE-MARK-MASQ", Family::kIPv6)};
-  UsedBackend backend(&kernel_, used);
-  const RetireReport report = TryRetire(backend);
-  EXPECT_THAT(report.status, IsOk());
-  EXPECT_TRUE(report.applied);
-  for (const char* name : {"KUBE-MARK-DROP", "KUBE-MARK-MASQ"}) {
-    for (const Family family : netlink::kFamilies) {
-      const netlink::ChainId chain = Nat(name, family);
-      EXPECT_EQ(Stands(chain), used.count(chain) != 0) << netlink::ToString(chain);
-    }
-  }
-  for (const netlink::ChainId& chain : used) {
-    EXPECT_THAT(report.plan.kept,
-                Contains(Field(&Claimed::standing, Field(&ExistingItem::chain, chain))));
-    EXPECT_THAT(report.dependents.references, Contains(Field(&Reference::chain, chain)));
-  }
-}
-
 TEST_F(ReconcilerRetireTest, AChainInUseThatIsNotRemovedIsNoReasonToTryForEver) {
   class NamesAnother : public BorrowedBackend {
    public:
@@ -93,38 +50,6 @@ TEST_F(ReconcilerRetireTest, AChainInUseThatIsNotRemovedIsNoReasonToTryForEver) 
   };
   NamesAnother backend(&kernel_);
   EXPECT_THAT(TryRetire(backend).status, StatusIs(absl::StatusCode::kFailedPrecondition));
-}
-
-TEST_F(ReconcilerRetireTest, TheOtherIptablesModeIsAskedToo) {
-  int asked = 0;
-  RetireRequest request = Request(Mode::kCleanup);
-  request.sources.other_mode = [&](DependentsCollector&) { ++asked; };
-  EXPECT_THAT(kipt::agent::TryRetire(kernel_, request).status, IsOk());
-  EXPECT_EQ(asked, 1);
-}
-
-// As a WireGuard interface does, and as a routing rule shows.
-TEST_F(ReconcilerRetireTest, WhatActsOnAMarkThatNoRuleSetsStaysInItsFamily) {
-  RetireRequest request = Request(Mode::kCleanup);
-  request.sources.without_rules = [] {
-    return std::vector<Marking>{{.from = "the WireGuard interface wg0",
-                                 .rule = "fwmark 0xca6c",
-                                 .bits = 0xca6c,
-                                 .ipv6 = false}};
-  };
-  const RetireReport report = kipt::agent::TryRetire(kernel_, request);
-  EXPECT_THAT(report.status, IsOk());
-  EXPECT_TRUE(Stands(Nat("KUBE-POSTROUTING")));
-  EXPECT_FALSE(Stands(Nat("KUBE-POSTROUTING", Family::kIPv6)));
-  // Nothing jumps to what marks.
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-DROP")));
-  std::vector<std::string> kept;
-  for (const Claimed& claimed : report.plan.kept) {
-    if (claimed.standing.chain.name == kFirewallChain) kept.push_back(ToString(claimed.claims));
-  }
-  EXPECT_THAT(kept, Contains(HasSubstr("acts on mark 0x8000, which the WireGuard interface wg0 may "
-                                       "set: fwmark 0xca6c")));
 }
 
 TEST_F(ReconcilerRetireTest, TheNativeTableIsRemovedInModeOff) {

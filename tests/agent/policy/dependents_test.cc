@@ -2,6 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "agent/policy/claims.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
@@ -81,50 +84,44 @@ TEST_F(DependentsTest, CountAllAndKeepAFew) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
-TEST_F(DependentsTest, CountKubeProxysRulesApart) {
-  for (const char* chain : {"CNI-DN-1", "CNI-DN-2", "KUBE-SEP-1", "KUBE-SEP-2", "KUBE-SEP-3"}) {
-    see_(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
-  }
-  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
-}
-
-TEST_F(DependentsTest, KeepNoRuleForAnybodyElse) {
-  EXPECT_FALSE(see_(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(collector_.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
-}
-
-// Another example of bits that are known, for packets that are known, says nothing new.
+// Another example of bits or labels that are known, for packets that are known, says nothing new.
 TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
+  const TableId ip = {"ip", "mangle"};
+  const TableId ip6 = {"ip6", "mangle"};
   struct Row {
     const char* name;
-    uint32_t bits = 0x6;
-    TableId table = {"ip", "mangle"};
+    SurveyRule first;
+    TableId table;
+    SurveyRule second;
     size_t setters = 2;
   };
+  const SurveyRule marks = Mark("-j MARK", 0x6);
+  const SurveyRule labels = Label("x", netlink::ConnLabelSet().set(1).set(2));
   const Row rows[] = {
-      {"the same bits", 0x6, {"ip", "mangle"}, 1},
-      {"fewer bits", 0x2, {"ip", "mangle"}, 1},
-      {"more bits", 0xE},
-      {"other bits", 0x8},
-      {"one bit more", 0x7},
-      {"the other family", 0x6, {"ip6", "mangle"}},
-      {"both families", 0x6, {"inet", "mine"}},
+      {"the same bits", marks, ip, marks, 1},
+      {"fewer bits", marks, ip, Mark("-j MARK", 0x2), 1},
+      {"more bits", marks, ip, Mark("-j MARK", 0xE)},
+      {"other bits", marks, ip, Mark("-j MARK", 0x8)},
+      {"the other family", marks, ip6, marks},
+      {"both families", marks, kInetMine, marks},
+      {"fewer labels", labels, ip, Label(2), 1},
+      {"other labels", labels, ip, Label(3)},
+      {"labels in the other family", labels, ip6, Label(2)},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
     const netlink::SurveyFilter see = collector.ManagedMode();
-    see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
-    see(row.table, "SECOND", Mark("-j MARK", row.bits));
-    EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(row.setters)) << row.name;
+    see(ip, "FIRST", row.first);
+    see(row.table, "SECOND", row.second);
+    const Dependents found = collector.Finish({}, {});
+    EXPECT_EQ(found.mark_setters.size() + found.label_setters.size(), row.setters) << row.name;
   }
-  DependentsCollector collector;
-  const netlink::SurveyFilter see = collector.ManagedMode();
-  see({"ip6", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
-  see({"inet", "mine"}, "SECOND", Mark("-j MARK", 0x6));
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "IPv4 is new";
-  see({"ip", "mangle"}, "THIRD", Mark("-j MARK", 0x6));
-  see({"ip6", "mangle"}, "FOURTH", Mark("-j MARK", 0x6));
-  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "both are known";
+  see_(ip6, "FIRST", marks);
+  see_(kInetMine, "SECOND", marks);
+  EXPECT_THAT(Found().mark_setters, SizeIs(2)) << "IPv4 is new";
+  see_(ip, "THIRD", marks);
+  see_(ip6, "FOURTH", marks);
+  EXPECT_THAT(Found().mark_setters, SizeIs(2)) << "both are known";
 }
 
 struct MarkCase {
@@ -160,48 +157,69 @@ TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
   };
   for (const MarkCase& row : rows) {
     SCOPED_TRACE(row.name);
-
     for (const bool other_mode : {false, true}) {
       DependentsCollector collector;
       const netlink::SurveyFilter see =
           other_mode ? collector.OtherMode() : collector.ManagedMode();
-      see(row.table, row.chain, row.rule);
+      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for anybody else";
       EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), row.counts ? 1U : 0U);
     }
   }
 }
 
+// "0x8000, 114, 115": the bits and labels that a collector knows of.
+std::string SetIn(const Dependents& found) {
+  uint32_t bits = 0;
+  netlink::ConnLabelSet labels;
+  for (const Marking& setter : found.mark_setters) bits |= setter.bits;
+  for (const Marking& setter : found.label_setters) {
+    EXPECT_EQ(setter.bits, 0U);
+    labels |= setter.labels;
+  }
+  std::vector<std::string> all;
+  if (bits != 0) all.push_back(absl::StrFormat("0x%x", bits));
+  for (size_t label = 0; label < labels.size(); ++label) {
+    if (labels.test(label)) all.push_back(absl::StrCat(label));
+  }
+  return absl::StrJoin(all, ", ");
+}
+
 TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
-  const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
-  const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
+  const CniConfigs unreadable = {.problems = {"unreadable"}};
+  const auto named = [](const char* chain) {
+    return CniConfigs{.references = {{"f", "portmap", chain}}};
+  };
   struct Row {
     const char* name;
     const char* from = "";
-    const char* chain = "";
-    bool drops = false;
-    bool masquerades = false;
+    const char* chain = "";  // jumped to; none if empty
+    const char* set = "";
     CniConfigs cni = {};
+    TableId table = kIpNat;
   };
   const Row rows[] = {
       {"nobody"},
-      {"a jump", "PREROUTING", "KUBE-MARK-DROP", true},
-      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", false, true},
+      {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
       {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
-      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", true},
-      {"a CNI plugin", "", "", false, true, {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}},
-      {"perhaps a CNI plugin", "", "", true, true, {.problems = {"unreadable"}}},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", "0x8000"},
+      {"a CNI plugin", "", "", "0x4000", named("KUBE-MARK-MASQ")},
+      {"perhaps a CNI plugin", "", "", "0xc000, 114, 115", unreadable},
+      {"a jump to a label", "MINE", "KUBELET-MARK-DROP", "115"},
+      {"a jump to the other label", "MINE", "KUBELET-MARK-MASQ", "114"},
+      {"a jump in a table of no iptables", "MINE", "KUBELET-MARK-DROP", "", {}, kInetMine},
+      {"a jump to a chain that sets none", "MINE", "KUBELET-POSTROUTING"},
+      {"a CNI plugin for a label", "", "", "114", named("KUBELET-MARK-MASQ")},
   };
   for (const Row& row : rows) {
     DependentsCollector collector;
     const netlink::SurveyFilter see = collector.OtherMode();
-    see(kIpNat, "KUBE-MARK-DROP", drops);
-    see(kIpNat, "KUBE-MARK-MASQ", masquerades);
-    if (*row.from != '\0') see(kIpNat, row.from, Jump(row.chain));
-    uint32_t bits = 0;
-    const Dependents found = collector.Finish(row.cni, {});
-    for (const Marking& setter : found.mark_setters) bits |= setter.bits;
-    EXPECT_THAT(found.label_setters, IsEmpty()) << row.name;
-    EXPECT_EQ(bits, (row.drops ? 0x8000U : 0U) | (row.masquerades ? 0x4000U : 0U)) << row.name;
+    see(kIpNat, "KUBE-MARK-DROP", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000));
+    see(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
+    see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+    see(kIpNat, "KUBELET-MARK-DROP", Label(115));
+    if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
+    EXPECT_EQ(SetIn(collector.Finish(row.cni, {})), row.set) << row.name;
   }
 }
 
@@ -227,56 +245,20 @@ TEST_F(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
   EXPECT_EQ(found.label_setters[0].labels, label);
 }
 
-TEST_F(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
-  struct Row {
-    const char* name;
-    const char* chain = "";  // jumped to; none if empty
-    std::vector<int> labels = {};
-    CniConfigs cni = {};
-    TableId table = kIpNat;
-  };
-  const Row rows[] = {
-      {"nobody"},
-      {"a jump", "KUBELET-MARK-DROP", {115}},
-      {"a jump to the other", "KUBELET-MARK-MASQ", {114}},
-      {"a jump in a table of no iptables", "KUBELET-MARK-DROP", {}, {}, {"inet", "mine"}},
-      {"a jump to another chain", "KUBELET-POSTROUTING"},
-      {"a CNI plugin", "", {114}, {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}},
-      {"perhaps a CNI plugin", "", {114, 115}, {.problems = {"unreadable"}}},
-  };
-  for (const Row& row : rows) {
-    DependentsCollector collector;
-    const netlink::SurveyFilter see = collector.OtherMode();
-    see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
-    see(kIpNat, "KUBELET-MARK-DROP", Label(115));
-    if (*row.chain != '\0') see(row.table, "MINE", Jump(row.chain));
-    netlink::ConnLabelSet labels;
-    for (const Marking& setter : collector.Finish(row.cni, {}).label_setters) {
-      labels |= setter.labels;
-      EXPECT_EQ(setter.bits, 0U) << row.name;
-    }
-    netlink::ConnLabelSet expected;
-    for (const int label : row.labels) expected.set(static_cast<size_t>(label));
-    EXPECT_EQ(labels, expected) << row.name;
-  }
-}
-
 TEST_F(DependentsTest, AreSorted) {
   see_(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
   see_(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
   see_({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
   see_({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
+  see_({"ip", "mangle"}, "SECOND", Label(2));
+  see_({"ip", "mangle"}, "FIRST", Label(1));
   const Dependents found = Found();
   ASSERT_THAT(found.references, SizeIs(2));
   EXPECT_EQ(found.references[0].from, "ip nat FIRST");
   ASSERT_THAT(found.mark_setters, SizeIs(2));
   EXPECT_EQ(found.mark_setters[0].from, "ip mangle FIRST");
-}
-
-TEST_F(DependentsTest, KnowTheFirstRuleOfOthers) {
-  see_(kIpFilter, "FIRST", Mark("-j DROP", 0));
-  see_(kIpFilter, "SECOND", Mark("-j DROP", 0));
-  EXPECT_EQ(Found().rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
+  ASSERT_THAT(found.label_setters, SizeIs(2));
+  EXPECT_EQ(found.label_setters[0].from, "ip mangle FIRST");
 }
 
 TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
@@ -301,6 +283,8 @@ TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   for (const Row& row : rows) {
     DependentsCollector collector;
     collector.ManagedMode()(row.table, row.chain, row.rule);
+    // The first is enough.
+    if (*row.known != '\0') collector.ManagedMode()(kIpFilter, "LATER", Mark("-j DROP", 0));
     collector.OtherMode()(kIpFilter, "MINE", Mark("-j ACCEPT", 0));
     EXPECT_EQ(collector.Finish({}, {}).rule_of_others, row.known);
   }
@@ -359,24 +343,6 @@ TEST_F(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
       EXPECT_EQ(found.label_setters[0].ipv6, row.table.family != "ip") << row.name;
     }
   }
-}
-
-TEST_F(DependentsTest, SortSettersOfLabels) {
-  see_({"ip", "mangle"}, "SECOND", Label(2));
-  see_({"ip", "mangle"}, "FIRST", Label(1));
-  const Dependents dependents = Found();
-  ASSERT_EQ(dependents.label_setters.size(), 2);
-  EXPECT_EQ(dependents.label_setters[0].from, "ip mangle FIRST");
-  EXPECT_EQ(dependents.label_setters[1].from, "ip mangle SECOND");
-}
-
-TEST_F(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
-  see_({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
-  see_({"ip", "mangle"}, "FEWER", Label(2));
-  EXPECT_THAT(Found().label_setters, SizeIs(1));
-  see_({"ip", "mangle"}, "OTHER", Label(3));
-  see_({"ip6", "mangle"}, "FAMILY", Label(2));
-  EXPECT_THAT(Found().label_setters, SizeIs(3));
 }
 
 TEST_F(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {

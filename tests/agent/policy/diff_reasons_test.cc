@@ -226,25 +226,5 @@ TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
   EXPECT_EQ(names.size(), rows.size());
 }
 
-// Alerts go by it.
-TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIsInfo) {
-  std::map<Severity, std::set<absl::string_view>> names;
-  for (const ConditionRow& row : kipt::agent::Conditions()) {
-    names[row.severity].insert(row.name);
-    EXPECT_EQ(NeedsAttention({.condition = row.condition, .chain = {}, .message = {}}),
-              row.severity != Severity::kInfo);
-  }
-  using ::testing::UnorderedElementsAre;
-  EXPECT_THAT(names[Severity::kInfo],
-              UnorderedElementsAre("OlderFormKept", "NativeProtection", "PrecedingRule"));
-  EXPECT_THAT(names[Severity::kWarning],
-              UnorderedElementsAre("BitConflict", "ShadowedRules", "VoidedMark",
-                                   "ConnLabelsImpossible", "TableIncompatible"));
-  EXPECT_THAT(
-      names[Severity::kCritical],
-      UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
-                           "LegacyModeImpossible", "ShadowedJump", "TableDormant", "WriteRefused"));
-}
-
 }  // namespace
 }  // namespace kipt::agent

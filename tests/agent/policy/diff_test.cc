@@ -31,29 +31,9 @@ std::vector<std::string> Texts(const std::vector<ExistingItem>& standing) {
   return lines;
 }
 
-TEST(DiffTest, IsEmptyWhereEverythingIsInPlace) {
-  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
-    const Diff diff = ComputeDiff(ruleset, Made(ruleset).snapshot());
-    EXPECT_THAT(Operations(diff), IsEmpty());
-    EXPECT_THAT(Conditions(diff), IsEmpty());
-    EXPECT_THAT(diff.stale, IsEmpty());
-  }
-}
-
-TEST(DiffTest, MakesChainsBeforeTheRulesThatNeedThem) {
-  const Diff diff = ComputeDiff(Cleanup(), {});
-  EXPECT_THAT(
-      Operations(diff),
-      ElementsAre(
-          ":KUBE-IPTABLES-HINT - [0:0]", ":KUBE-FIREWALL - [0:0]", ":INPUT ACCEPT [0:0]",
-          ":OUTPUT ACCEPT [0:0]",
-          "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming "
-          "localnet connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-          "-A INPUT -j KUBE-FIREWALL", "-A OUTPUT -j KUBE-FIREWALL"));
-}
-
 TEST(DiffTest, EveryChangeHasAReason) {
-  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
+  const PolicyInput labelled = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  for (const PolicyInput& ruleset : {Legacy(), Cleanup(), labelled}) {
     for (const Change& change : ComputeDiff(ruleset, {}).changes) {
       EXPECT_FALSE(change.reason.empty()) << netlink::ToString(change.operation);
     }

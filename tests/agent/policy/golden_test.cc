@@ -8,7 +8,6 @@
 #include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "agent/report/report.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -98,13 +98,6 @@ std::vector<Golden> AllGolden() {
   return all;
 }
 
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(GoldenTest, EveryStepPlansWhatItsFileSays) {
   const std::filesystem::path root = KIPT_GOLDEN_DIR;
   const bool update = std::getenv("KIPT_UPDATE_GOLDEN") != nullptr;
@@ -114,7 +107,7 @@ TEST(GoldenTest, EveryStepPlansWhatItsFileSays) {
       std::filesystem::create_directories(path.parent_path());
       std::ofstream(path) << golden.text;
     }
-    EXPECT_EQ(golden.text, ReadFile(path)) << path;
+    EXPECT_EQ(golden.text, FileText(path)) << path;
   }
 }
 
@@ -129,13 +122,6 @@ TEST(GoldenTest, NoFileIsLeftThatNoStepMakes) {
     }
   }
   EXPECT_EQ(found, made);
-}
-
-TEST(GoldenTest, TheGateCanOnlyBeSetWhereItsReleaseKnowsIt) {
-  EXPECT_FALSE(ModeAt({1, 24}, Setting::kOn).has_value());
-  EXPECT_FALSE(ModeAt({1, 28}, Setting::kOff).has_value());
-  EXPECT_TRUE(ModeAt({1, 29}, Setting::kOn).has_value());
-  EXPECT_FALSE(ModeAt({1, 30}, Setting::kOn).has_value());
 }
 
 }  // namespace

@@ -3,13 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
+#include <vector>
 
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
+#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
@@ -20,91 +21,59 @@ Observed InPlace(Mode mode) { return Made(Wanting(mode, netlink::kFamilies, {}))
 
 struct Case {
   std::string name;
-  std::function<void(Observed&)> prepare;
-  bool in_place = false;
+  bool in_place;
+  // Chains of table filter in IPv4, and what is in them instead of what was made.
+  std::string chain = {};
+  std::vector<RuleContent> rules = {};
+  std::string outer = {};
+  std::vector<RuleContent> outer_rules = {};
+  std::string inner = {};
+  std::vector<RuleContent> inner_rules = {};
 };
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
+  const RuleContent accept = ForeignAccept();
+  const RuleContent accept_all = ForeignAcceptAll();
+  const RuleContent jump = JumpTo("KUBE-FIREWALL");
+  const RuleContent to_outer = JumpTo("OUTER");
+  OpaqueRule jump_for_some = ForeignAccept();
+  jump_for_some.terminal = false;
+  jump_for_some.jump = "KUBE-FIREWALL";
+  OpaqueRule unknown = ForeignAccept();
+  unknown.perhaps_unconditional = true;
   const Case rows[] = {
-      {"as made", [](Observed&) {}, true},
-      {"behind a rule for some",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
-       },
-       true},
-      {"behind a rule for all",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
-       }},
-      {"behind a jump to a chain that accepts everything",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-             .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
-             .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
-       }},
-      {"by way of another chain",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
-             .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
-       },
-       true},
-      {"by a jump for some",
-       [](Observed& node) {
-         OpaqueRule jump = ForeignAccept();
-         jump.terminal = false;
-         jump.jump = "KUBE-FIREWALL";
-         node.Chain(Filter("INPUT"), {jump});
-       }},
-      {"in its chain behind a rule for all",
-       [](Observed& node) {
-         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
-       }},
-      {"in its chain behind a rule for some",
-       [](Observed& node) {
-         node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
-       },
-       true},
-      {"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }},
-      {"in a chain of no hook",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
-       }},
-      {"in IPv6 only",
-       [](Observed& node) {
-         node.Chain(Filter("KUBE-FIREWALL"), {})
-             .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
-       }},
-      {"behind a rule that drops everything",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {BareDrop(""), JumpTo("KUBE-FIREWALL")});
-       },
-       true},
-      {"behind a jump to a chain that drops everything",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {JumpTo("OUTER")}).Chain(Filter("OUTER"), {BareDrop("")});
-       },
-       true},
-      {"behind a jump to a chain that drops what it does not accept",
-       [](Observed& node) {
-         node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-             .Chain(Filter("OUTER"), {ForeignAccept(), BareDrop("")});
-       }},
-      {"behind what may accept everything",
-       [](Observed& node) {
-         OpaqueRule unknown = ForeignAccept();
-         unknown.perhaps_unconditional = true;
-         node.Chain(Filter("INPUT"), {unknown, JumpTo("KUBE-FIREWALL")});
-       }},
-      {"without its match, so that it drops everything",
-       [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {BareDrop()}); }, true},
+      {"as made", true},
+      {"below a rule for some", true, "INPUT", List(accept, jump)},
+      {"below a rule for all", false, "INPUT", List(accept_all, jump)},
+      {"below a jump to a chain that accepts everything", false, "INPUT", List(to_outer, jump),
+       "OUTER", List(JumpTo("INNER"), accept), "INNER", List(accept, accept_all)},
+      {"by way of another chain", true, "INPUT", List(to_outer, accept_all), "OUTER", List(jump)},
+      {"by a jump for some", false, "INPUT", List(jump_for_some)},
+      {"in its chain below a rule for all", false, "KUBE-FIREWALL",
+       List(accept_all, DropMartians(0))},
+      {"in its chain below a rule for some", true, "KUBE-FIREWALL", List(accept, DropMartians(0))},
+      {"without a jump", false, "INPUT"},
+      {"in IPv6 only", false, "KUBE-FIREWALL"},
+      {"below a rule that drops everything", true, "INPUT", List(BareDrop(""), jump)},
+      {"below a jump to a chain that drops everything", true, "INPUT", List(to_outer), "OUTER",
+       List(BareDrop(""))},
+      {"below a jump to a chain that drops what it does not accept", false, "INPUT",
+       List(to_outer, jump), "OUTER", List(accept, BareDrop(""))},
+      {"below what may accept everything", false, "INPUT", List(unknown, jump)},
+      {"without its match, so that it drops everything", true, "KUBE-FIREWALL", List(BareDrop())},
   };
   for (const Case& row : rows) {
-    for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-      Observed node = InPlace(mode);
-      row.prepare(node);
-      EXPECT_EQ(FindMartianProtection(node.snapshot()).in_place, row.in_place) << row.name;
-    }
+    Observed node = InPlace(Mode::kCleanup);
+    node.Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
+    if (!row.chain.empty()) node.Chain(Filter(row.chain), row.rules);
+    if (!row.outer.empty()) node.Chain(Filter(row.outer), row.outer_rules);
+    if (!row.inner.empty()) node.Chain(Filter(row.inner), row.inner_rules);
+    EXPECT_EQ(FindMartianProtection(node.snapshot()).in_place, row.in_place) << row.name;
   }
+  Observed unhooked = InPlace(Mode::kCleanup);
+  unhooked.Chain(Filter("INPUT"), {jump}, /*hooked=*/false);
+  EXPECT_FALSE(FindMartianProtection(unhooked.snapshot()).in_place);
+  EXPECT_TRUE(FindMartianProtection(InPlace(Mode::kLegacy).snapshot()).in_place);
 }
 
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {

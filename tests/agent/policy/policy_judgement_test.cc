@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/policy/claims.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/ruleset.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
+#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
@@ -30,55 +32,125 @@ std::vector<ObservedRule> Rules(const std::vector<RuleContent>& contents) {
 
 // ---- forms ----
 
-TEST(KubeletFormsTest, SayWhatTellsThemApart) {
-  EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), SetBit(20))->description, "mark bit 20");
-  const std::optional<KubeletForm> martians =
-      RecognizeKubeletForm(Filter("KUBE-FIREWALL"), DropMartians(0));
-  EXPECT_EQ(martians->description, "keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
-  EXPECT_EQ(martians->bit, std::nullopt);
-  for (const netlink::Rule& all : {MasqueradeAll(0), MasqueradeAllPlain(0)}) {
-    EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), all)->bit, std::nullopt);
-  }
+// "mark bit 14, bit 14, shared with kube-proxy"; "somebody else's".
+std::string FormOf(const netlink::ChainId& chain, const netlink::Rule& rule) {
+  const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, rule);
+  if (!form) return "somebody else's";
+  std::string text = form->description;
+  if (form->bit) absl::StrAppend(&text, ", bit ", *form->bit);
+  if (form->label) absl::StrAppend(&text, ", label ", *form->label);
+  return text + (form->shared_with_kube_proxy ? ", shared with kube-proxy" : "");
 }
 
-TEST(KubeletFormsTest, OfOlderKubeletsAreKubeProxysTooAndInBothFamilies) {
-  for (const Family family : netlink::kFamilies) {
-    for (const netlink::Rule& rule :
-         {MasqueradeMarked(14), MasqueradeMarkedPlain(14), MasqueradeAllPlain(0)}) {
-      const std::optional<KubeletForm> form =
-          RecognizeKubeletForm(Nat("KUBE-POSTROUTING", family), rule);
-      ASSERT_TRUE(form) << netlink::ToString(family, rule);
-      EXPECT_TRUE(form->shared_with_kube_proxy) << netlink::ToString(family, rule);
-    }
-  }
+netlink::Rule TwoBits() {
+  netlink::Rule rule = SetBit(14);
+  rule.target = netlink::SetMark{.value = 0xc000, .mask = 0xc000};
+  return rule;
+}
+netlink::Rule WithSource(netlink::Rule rule) {
+  rule.source = netlink::PrefixMatch{.prefix = {.address = {10}, .length = 8}};
+  return rule;
+}
+netlink::Rule WithMark(netlink::Rule rule) {
+  rule.mark = netlink::MarkMatch{.value = 1, .mask = 1};
+  return rule;
 }
 
-TEST(KubeletFormsTest, AreOnesOfTheirTableAndChain) {
-  EXPECT_TRUE(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeMarked(14)));
-  EXPECT_FALSE(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), MasqueradeMarked(14)));
-  EXPECT_FALSE(RecognizeKubeletForm(Filter("KUBE-POSTROUTING"), MasqueradeMarked(14)));
+TEST(KubeletFormTest, IsToldFromSomebodyElses) {
+  const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
+  const netlink::ChainId six_postrouting = Nat("KUBE-POSTROUTING", Family::kIPv6);
+  const std::string single = "the single masquerade rule of kubelet before 1.19";
+  const std::string plain = "masquerade without --random-fully (iptables before 1.6.2)";
+  const std::string shared = ", shared with kube-proxy";
+  const std::string other = "somebody else's";
+  const struct {
+    const char* name;
+    netlink::ChainId chain;
+    netlink::Rule rule;
+    std::string form;
+  } rows[] = {
+      {"our bit", Nat("KUBE-MARK-MASQ"), SetBit(14), "mark bit 14, bit 14" + shared},
+      {"bit 0", Nat("KUBE-MARK-MASQ"), SetBit(0), "mark bit 0, bit 0" + shared},
+      {"bit 31", Nat("KUBE-MARK-DROP"), SetBit(31), "mark bit 31, bit 31"},
+      {"two bits at once", Nat("KUBE-MARK-MASQ"), TwoBits(), other},
+      {"another chain", Nat("MY-MARK"), SetBit(14), other},
+      {"the same name in another table", Nat("KUBE-FIREWALL"), DropMarked(15), other},
+      {"what marks where the mark is cleared", postrouting, SetBit(14), other},
+      {"what drops in a marking chain", Nat("KUBE-MARK-DROP"), DropMarked(15), other},
+      {"martians", Filter("KUBE-FIREWALL"), DropMartians(0),
+       "keeps neighbours from 127.0.0.1 (CVE-2020-8558)" + shared},
+      {"martians on IPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0), other},
+      {"drop of a mark on IPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3),
+       "mark bit 3, bit 3"},
+      {"the single rule", postrouting, MasqueradeMarked(14), single + ", bit 14" + shared},
+      {"the single rule on IPv6", six_postrouting, MasqueradeMarked(7),
+       single + ", bit 7" + shared},
+      {"the single rule in a marking chain", Nat("KUBE-MARK-MASQ"), MasqueradeMarked(14), other},
+      {"the single rule in another table", Filter("KUBE-POSTROUTING"), MasqueradeMarked(14), other},
+      {"the same without --random-fully", postrouting, MasqueradeMarkedPlain(7),
+       single + ", without --random-fully, bit 7" + shared},
+      {"the same on IPv6", six_postrouting, MasqueradeMarkedPlain(7),
+       single + ", without --random-fully, bit 7" + shared},
+      {"the third rule", postrouting, MasqueradeAll(0), "masquerades marked packets" + shared},
+      {"the third without --random-fully", postrouting, MasqueradeAllPlain(0), plain + shared},
+      {"the same on IPv6", six_postrouting, MasqueradeAllPlain(0), plain + shared},
+      {"with a source", postrouting, WithSource(MasqueradeAll(0)), other},
+      {"a label is set", Nat("KUBELET-MARK-MASQ"), SetLabel(3), "label 3, label 3"},
+      {"the other label", Nat("KUBELET-MARK-DROP"), SetLabel(127), "label 127, label 127"},
+      {"masquerade by a label", Nat("KUBELET-POSTROUTING"), MasqueradeLabelled(0),
+       "label 0, label 0"},
+      {"drop by a label", Filter("KUBELET-FIREWALL"), DropLabelled(115), "label 115, label 115"},
+      {"drop by a label and a mark", Filter("KUBELET-FIREWALL"), WithMark(DropLabelled(5)), other},
+      {"a mark for a label", Nat("KUBELET-MARK-MASQ"), SetBit(14), other},
+      {"a label in another table", Filter("KUBELET-MARK-MASQ"), SetLabel(3), other},
+      {"a label in kubelet's chain", Nat("KUBE-MARK-MASQ"), SetLabel(3), other},
+  };
+  for (const auto& row : rows) EXPECT_EQ(FormOf(row.chain, row.rule), row.form) << row.name;
+}
+
+TEST(KubeletFormTest, LosesItsMatchInItsTableAndChainOnly) {
   EXPECT_TRUE(LostItsMatch(Filter("KUBE-FIREWALL"), BareDrop(kDropComment)));
   EXPECT_FALSE(LostItsMatch(Filter("KUBE-MARK-MASQ"), BareDrop(kDropComment)));
   EXPECT_FALSE(LostItsMatch(Nat("KUBE-FIREWALL"), BareDrop(kDropComment)));
 }
 
-TEST(KubeletFormsTest, AreACompleteSetOnlyInTheirChainAndOrder) {
-  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
-  const auto bit_of = [](const netlink::ChainId& id, const std::vector<RuleContent>& contents) {
-    return CompleteSetBit(id, Rules(contents));
+TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
+  const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
+  const RuleContent returns = ReturnUnmarked(9);
+  const RuleContent clears = ClearBit(9);
+  const RuleContent masquerades = MasqueradeAll(0);
+  const struct {
+    const char* name;
+    netlink::ChainId chain;
+    std::vector<RuleContent> rules;
+    std::optional<int> bit = {};
+  } rows[] = {
+      {"nothing", postrouting, {}},
+      {"the triple", postrouting, List(returns, clears, masquerades), 9},
+      {"without --random-fully", postrouting, List(returns, clears, MasqueradeAllPlain(0)), 9},
+      {"the single rule", postrouting, List(MasqueradeMarked(9)), 9},
+      {"the single rule elsewhere", Nat("OTHER"), List(MasqueradeMarked(9))},
+      {"a label between that decides nothing", postrouting,
+       List(returns, SetLabel(3), clears, masquerades), 9},
+      {"a log between", postrouting, List(returns, ForeignLog(), clears, masquerades), 9},
+      {"an accept between", postrouting, List(returns, ForeignAccept(), clears, masquerades), 9},
+      {"below an accept of all, which is a finding", postrouting,
+       List(ForeignAcceptAll(), returns, clears, masquerades), 9},
+      {"out of order", postrouting, List(masquerades, returns, clears)},
+      {"bits mixed", postrouting, List(returns, ClearBit(8), masquerades)},
+      {"below a return of another bit", postrouting,
+       List(ReturnUnmarked(4), returns, clears, masquerades)},
+      {"half", postrouting, List(returns, clears)},
+      {"the middle alone", postrouting, List(clears)},
+      {"below a return", postrouting, List(BareReturn(), returns, clears, masquerades)},
+      {"a mark", Nat("KUBE-MARK-MASQ"), List(SetBit(9)), 9},
+      {"a mark that is cleared", Nat("KUBE-MARK-MASQ"), List(clears)},
+      {"the drop mark", Nat("KUBE-MARK-DROP"), List(SetBit(9))},
+      {"a mark in another table", Filter("KUBE-MARK-MASQ"), List(SetBit(9))},
   };
-  EXPECT_EQ(bit_of(chain, {ReturnUnmarked(3), ForeignLog(), ClearBit(3), MasqueradeAll(0)}), 3);
-  EXPECT_EQ(bit_of(chain, {ReturnUnmarked(3), ForeignAccept(), ClearBit(3), MasqueradeAll(0)}), 3);
-  EXPECT_EQ(bit_of(chain, {ForeignAcceptAll(), ReturnUnmarked(3), ClearBit(3), MasqueradeAll(0)}),
-            3)
-      << "what is around a set is a finding";
-  EXPECT_EQ(bit_of(chain, {ReturnUnmarked(4), ReturnUnmarked(3), ClearBit(3), MasqueradeAll(0)}),
-            std::nullopt);
-  EXPECT_EQ(bit_of(chain, {ClearBit(3)}), std::nullopt);
-  EXPECT_EQ(bit_of(Nat("KUBE-MARK-MASQ"), {SetBit(3)}), 3);
-  EXPECT_EQ(bit_of(Nat("KUBE-MARK-MASQ"), {ClearBit(3)}), std::nullopt);
-  EXPECT_EQ(bit_of(Nat("KUBE-MARK-DROP"), {SetBit(3)}), std::nullopt);
-  EXPECT_EQ(bit_of(Nat("OTHER"), {MasqueradeMarked(3)}), std::nullopt);
+  for (const auto& row : rows) {
+    EXPECT_EQ(CompleteSetBit(row.chain, Rules(row.rules)), row.bit) << row.name;
+  }
 }
 
 // ---- damage ----

@@ -104,11 +104,6 @@ TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
   }
 }
 
-TEST(PolicyTest, EachWayWithStaleChainsHasAName) {
-  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
-  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
-}
-
 TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
   for (const bool gate : {false, true}) {
     const featuregates::FeatureGates gates =
@@ -116,11 +111,6 @@ TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
     EXPECT_EQ(ModeFor(gates, /*make_iptables_util_chains=*/false), Mode::kOff);
     EXPECT_EQ(ModeFor(gates, true), gate ? Mode::kCleanup : Mode::kLegacy);
   }
-}
-
-TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kOff, netlink::kFamilies, {}))),
-            "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
@@ -156,7 +146,9 @@ TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) 
   }
 }
 
-TEST(PolicyTest, EachModeAndHintPolicyHasAName) {
+TEST(PolicyTest, EachModeAndPolicyHasAName) {
+  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
+  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
   EXPECT_EQ(ModeName(Mode::kOff), "off");
   EXPECT_EQ(ModeName(Mode::kLegacy), "legacy");
   EXPECT_EQ(ModeName(Mode::kCleanup), "cleanup");
@@ -204,106 +196,6 @@ TEST(PolicyTest, EachChainOfKubeProxysAloneClaimsItsFamily) {
   EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
 }
 
-TEST(PolicyTest, SaysWhichOldFormARuleIs) {
-  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarked(14))->description,
-            "the single masquerade rule of kubelet before 1.19");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarkedPlain(14))->description,
-            "the single masquerade rule of kubelet before 1.19, without --random-fully");
-  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeAllPlain(0))->description,
-            "masquerade without --random-fully (iptables before 1.6.2)");
-}
-
-// ---- whose rule is it? ----
-
-struct FormCase {
-  std::string name;
-  netlink::ChainId chain;
-  netlink::Rule rule;
-  bool recognized = false;
-  std::optional<int> bit = {};
-};
-
-netlink::Rule TwoBits() {
-  netlink::Rule rule = SetBit(14);
-  rule.target = netlink::SetMark{.value = 0xc000, .mask = 0xc000};
-  return rule;
-}
-
-netlink::Rule WithSource(netlink::Rule rule) {
-  rule.source = netlink::PrefixMatch{.prefix = {.address = {10}, .length = 8}};
-  return rule;
-}
-
-TEST(KubeletFormTest, IsToldFromSomebodyElses) {
-  const FormCase rows[] = {
-      {"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
-      {"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
-      {"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
-      {"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits()},
-      {"AnotherChain", Nat("MY-MARK"), SetBit(14)},
-      {"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15)},
-      {"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14)},
-      {"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15)},
-      {"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true},
-      {"MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0)},
-      {"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true, 3},
-      {"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
-      {"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7), true, 7},
-      {"WithASourceItIsSomebodyElses", Nat("KUBE-POSTROUTING"), WithSource(MasqueradeAll(0))},
-  };
-  for (const FormCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
-    ASSERT_EQ(form.has_value(), row.recognized);
-    if (!form.has_value()) continue;
-    EXPECT_EQ(form->bit, row.bit);
-    EXPECT_FALSE(form->description.empty());
-  }
-}
-
-struct SetCase {
-  std::string name;
-  std::vector<netlink::Rule> rules = {};
-  std::optional<int> bit = {};
-};
-
-TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
-  const SetCase rows[] = {
-      {"Empty"},
-      {"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
-      {"TheTripleWithoutRandomFully", {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)}, 9},
-      {"TheSingleRule", {MasqueradeMarked(9)}, 9},
-      {"WithALabelInBetweenThatDecidesNothing",
-       {ReturnUnmarked(9), SetLabel(3), ClearBit(9), MasqueradeAll(0)},
-       9},
-      {"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}},
-      {"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}},
-      {"Half", {ReturnUnmarked(9), ClearBit(9)}},
-      {"BehindAReturn", {BareReturn(), ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}},
-  };
-  for (const SetCase& row : rows) {
-    SCOPED_TRACE(row.name);
-
-    Observed observed;
-    std::vector<RuleContent> rules(row.rules.begin(), row.rules.end());
-    observed.Chain(Nat("KUBE-POSTROUTING"), rules);
-    EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
-                             observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
-              row.bit);
-  }
-}
-
-TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
-  for (const netlink::ChainId& chain :
-       {Nat("KUBE-MARK-MASQ"), Filter("KUBE-MARK-MASQ"), Mangle("KUBE-MARK-MASQ")}) {
-    Observed observed;
-    observed.Chain(chain, {SetBit(14)});
-    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(),
-              chain.table == netlink::Table::kNat);
-  }
-}
-
 std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
   std::vector<std::string> lines;
   for (const netlink::ChainQuery& query : queries) {
@@ -347,12 +239,6 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
               ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
                           "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
                           "ip6 filter OUTPUT"));
-}
-
-TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
-  for (const netlink::ChainQuery& query : ChainsToRead()) {
-    EXPECT_EQ(query.with_rules, !IsKubeProxyChain(query.chain)) << netlink::ToString(query.chain);
-  }
 }
 
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
