@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -116,12 +117,18 @@ class NftBackendStormTest : public NftBackendTest {
     // In this order a move in between shows.
     return backend_->Read({ChainQuery{.chain = short_}, ChainQuery{.chain = long_}});
   }
-  // Other programs commit all the time, until the result ends.
+  // Other programs commit all the time, from now until the result ends.
   static std::jthread Storm() {
-    return std::jthread([](const std::stop_token& stop) {
+    std::promise<void> begun;
+    const std::future<void> first = begun.get_future();
+    std::jthread storm([begun = std::move(begun)](const std::stop_token& stop) mutable {
       const auto writer = ForeignWriter::Create();
+      if (writer.ok()) (void)(*writer)->CommitChain();
+      begun.set_value();
       while (writer.ok() && !stop.stop_requested()) (void)(*writer)->CommitChain();
     });
+    first.wait();
+    return storm;
   }
 
   static constexpr int kRules = 2'000;
