@@ -170,15 +170,15 @@ ExitOrError RunOnRules(const RuleCommand& command, const Flags& flags, Node& nod
   subject.show_all = flags.all;
   if (read_only && command.reads_other_mode) subject.other_mode = node.ReadOther();
   if (command.reads_route_localnet) subject.route_localnet = node.ReadRouteLocalnet();
-  const ExitOrError exit = command.run({.subject = subject,
-                                        .backend = **backend,
-                                        .node = node.Questions(command.purpose),
-                                        .format = flags.output,
-                                        .color = HasColors(flags),
-                                        .yes = flags.yes,
-                                        .observe = config.observe,
-                                        .out = std::cout,
-                                        .err = std::cerr});
+  ExitOrError exit = command.run({.subject = subject,
+                                  .backend = **backend,
+                                  .node = node.Questions(command.purpose),
+                                  .format = flags.output,
+                                  .color = HasColors(flags),
+                                  .yes = flags.yes,
+                                  .observe = config.observe,
+                                  .out = std::cout,
+                                  .err = std::cerr});
   // By now most backends know it without running a program.
   const std::string caveat = (*backend)->caveat();
   if (!caveat.empty()) LOG(WARNING) << caveat;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/metrics.h"
 
-
 #include <algorithm>
 #include <atomic>
 #include <string>

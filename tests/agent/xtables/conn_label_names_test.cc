@@ -4,7 +4,6 @@
 // iptables itself.
 #include "agent/xtables/conn_label_names.h"
 
-
 #include <cstddef>
 #include <string>
 #include <utility>
