@@ -33,7 +33,7 @@ std::string Installed(bool may_run_programs) {
   if (kBuiltWithASanitizer) return absl::IsUnimplemented(status) ? "" : status.ToString();
   if (!status.ok()) return status.ToString();
   if (OfThread("Seccomp:") != "2") return "no filter";
-  return prctl(PR_SET_NAME, "renamed") == 0 ? "" : "prctl(PR_SET_NAME) refused";
+  return prctl(PR_SET_NAME, "renamed") == 0 ? "prctl(PR_SET_NAME) allowed" : "";
 }
 
 TEST(SyscallFilterTest, HoldsInThreadsThatWereThereAndThatCome) {

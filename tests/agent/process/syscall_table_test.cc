@@ -202,7 +202,7 @@ struct ArgumentCase {
 
 TEST_P(SyscallTableTest, ChecksEachArgumentThatDecides) {
   const ArgumentCase rows[] = {
-      {"prctl", {PR_SET_NAME}, kAllowed},
+      {"prctl", {PR_SET_NAME}, kRefused},
       {"prctl", {PR_GET_NAME}, kAllowed},
       {"prctl", {PR_SET_DUMPABLE}, kRefused},
       {"prctl", {PR_CAPBSET_DROP}, kRefused},
