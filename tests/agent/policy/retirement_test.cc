@@ -341,6 +341,7 @@ TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
   for (const Claimed& canary : kept) {
     EXPECT_EQ(canary.standing.chain.name, kCanaryChain);
     EXPECT_EQ(canary.claims[0].kind, ClaimKind::kLiveKubelet);
+    EXPECT_THAT(canary.claims[0].text, HasSubstr("`retire --yes` removes it"));
   }
   const Retirement retirement = PlanFor(Cleanup(), Residue(), {}, {.canaries = true});
   EXPECT_THAT(ChainsGone(retirement),
