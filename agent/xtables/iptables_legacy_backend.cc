@@ -22,10 +22,10 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save.h"
+#include "agent/xtables/last_reading.h"
 #include "agent/xtables/restore_plan.h"
 #include "agent/xtables/saved_survey.h"
 #include "agent/xtables/xtables_lock.h"
-#include "agent/xtables/xtables_lock_watch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/reach.h"
 
@@ -44,9 +44,6 @@ using netlink::Transaction;
 constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
-
-// What was read this long ago is read again before a write, whoever may have used the lock.
-constexpr absl::Duration kFresh = absl::Milliseconds(100);
 
 // The hashes of the tables that exist, by name (SavedTable).
 using TableHashes = std::map<std::string, size_t>;
@@ -122,12 +119,6 @@ struct FamilyState {
   std::optional<IptablesVersion> version = {};
 };
 
-// Whether `state` has all that PlanRestore() needs of `chain`.
-bool IsRead(const FamilyState& state, const ChainId& chain) {
-  return state.selection.chains.contains(chain) ||
-         (state.selection.bare.contains(chain) && !state.chains.contains(chain));
-}
-
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
 // kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
 template <typename Result>
@@ -147,7 +138,7 @@ std::map<Family, Result> AtOnce(const std::set<Family>& families, const auto& wo
 class IptablesLegacyBackend : public netlink::Backend {
  public:
   IptablesLegacyBackend(CommandRunner* runner, IptablesLegacyOptions options)
-      : runner_(runner), options_(std::move(options)) {}
+      : runner_(runner), options_(std::move(options)), last_reading_(options_.lock_path) {}
 
   absl::Status Open() {
     const IptablesLegacyPrograms* first = nullptr;
@@ -176,7 +167,7 @@ class IptablesLegacyBackend : public netlink::Backend {
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
                                 const netlink::NativeTable* /*native*/) override {
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
-    Settle();
+    last_reading_.Begin();
     std::set<Family> families;
     SavedSelection selection;
     for (const ChainQuery& query : queries) {
@@ -191,12 +182,12 @@ class IptablesLegacyBackend : public netlink::Backend {
     for (auto& [family, state] : AtOnce<absl::StatusOr<FamilyState>>(families, read)) {
       if (!state.ok()) return state.status();
       content[family] = state->tables;
-      snapshot.chains.insert(state->chains.begin(), state->chains.end());
-      last_read_[family] = *state;
+      snapshot.chains.merge(state->chains);
+      selection.chains.merge(state->selection.chains);
       if (state->version) programs_.at(family)->version = state->version;
     }
     snapshot.generation = NumberOf(content);
-    read_at_ = std::chrono::steady_clock::now();
+    last_reading_.End(snapshot.chains, std::move(selection));
     return snapshot;
   }
 
@@ -270,8 +261,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     if (!known.ok()) return Annotated(known, "; nothing was done");
     const absl::StatusOr<OwnedFd> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
-    const bool settled = lock->valid() && IsSettled(transaction);
-    const absl::StatusOr<Transaction> plan = Check(transaction, writes, settled);
+    const absl::StatusOr<Transaction> plan = Check(transaction, writes);
     if (!plan.ok()) return plan.status();
     const auto write = [&](Family family) {
       return Write(*plan, family, writes.at(family), lock->valid());
@@ -303,35 +293,8 @@ class IptablesLegacyBackend : public netlink::Backend {
     return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, only);
   }
 
-  // From now on IsSettled sees who uses the lock.
-  void Settle() {
-    last_read_.clear();
-    if (!lock_watch_) {
-      auto watch = XtablesLockWatch::Start(options_.lock_path);
-      if (watch.ok()) lock_watch_ = *std::move(watch);
-    } else if (!lock_watch_->Take().ok()) {
-      lock_watch_.reset();
-    }
-  }
-
-  // Called with the lock: the rules are those that were just read, and what is needed of them was.
-  // Whoever wrote meanwhile has had the lock, and closed it before we got it.
-  bool IsSettled(const Transaction& transaction) {
-    if (!lock_watch_ || transaction.generation != current_ || Deletes(transaction) ||
-        absl::FromChrono(std::chrono::steady_clock::now() - read_at_) > kFresh) {
-      return false;
-    }
-    const absl::StatusOr<XtablesLockWatch::Use> use = lock_watch_->Take();
-    if (!use.ok()) lock_watch_.reset();
-    return use.ok() && !use->any() &&
-           absl::c_all_of(SelectionFor(transaction).chains, [&](const ChainId& chain) {
-             const auto state = last_read_.find(chain.family);
-             return state != last_read_.end() && IsRead(state->second, chain) &&
-                    programs_.at(chain.family)->version->LockIsMovable();
-           });
-  }
-
-  // What is asked for once is enough: a save has told it, or it is the other family's program.
+  // Runs a program only where no save has shown the version, and no program of the other family is
+  // the same.
   absl::Status KnowVersions(const std::set<Family>& families) {
     for (const Family family : families) {
       absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
@@ -390,18 +353,33 @@ class IptablesLegacyBackend : public netlink::Backend {
   }
 
   // The transaction as it is written, if the rules that it was made from are unchanged and all of
-  // it can be done. Others wait for the lock meanwhile, so what is written alone is read alone.
+  // it can be done.
   absl::StatusOr<Transaction> Check(const Transaction& transaction,
-                                    const std::map<Family, FamilyWrite>& writes, bool settled) {
-    const SavedSelection selection = SelectionFor(transaction);
-    const auto read = [&](Family family) -> absl::StatusOr<FamilyState> {
-      if (!settled) return ReadFamily(family, selection, {}, writes.at(family).only);
-      FamilyState state = last_read_.at(family);
-      state.tables = writes.at(family).before;
-      return state;
-    };
-    ObservedChains state;
+                                    const std::map<Family, FamilyWrite>& writes) {
+    const SavedSelection needed = SelectionFor(transaction);
+    bool writers_use_lock = true;
     bool random_fully = true;
+    for (const auto& [family, write] : writes) {
+      const IptablesVersion& version = *programs_.at(family)->version;
+      writers_use_lock = writers_use_lock && version.LockIsMovable();
+      random_fully = random_fully && version.HasRandomFully();
+    }
+    if (writers_use_lock && transaction.generation == current_ && !Deletes(transaction)) {
+      std::optional<ObservedChains> chains = last_reading_.TakeUnchanged(needed.chains);
+      if (chains) return PlanRestore(*std::move(chains), transaction, random_fully);
+    }
+    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes);
+    if (!chains.ok()) return chains.status();
+    return PlanRestore(*std::move(chains), transaction, random_fully);
+  }
+
+  // Others wait for the lock meanwhile, so what is written alone is read alone.
+  absl::StatusOr<ObservedChains> ReadAgain(const SavedSelection& needed,
+                                           const std::map<Family, FamilyWrite>& writes) {
+    const auto read = [&](Family family) {
+      return ReadFamily(family, needed, {}, writes.at(family).only);
+    };
+    ObservedChains chains;
     for (auto& [family, now] : AtOnce<absl::StatusOr<FamilyState>>(FamiliesOf(writes), read)) {
       if (!now.ok()) return now.status();
       if (now->tables != writes.at(family).before) {
@@ -409,10 +387,9 @@ class IptablesLegacyBackend : public netlink::Backend {
             absl::StrCat("the rules of ", netlink::FamilyName(family),
                          " have changed since they were read; nothing was done"));
       }
-      state.merge(now->chains);
-      random_fully = random_fully && programs_.at(family)->version->HasRandomFully();
+      chains.merge(now->chains);
     }
-    return PlanRestore(std::move(state), transaction, random_fully);
+    return chains;
   }
 
   // Runs iptables-legacy-restore, again where it reported a resource and nothing has changed.
@@ -475,10 +452,7 @@ class IptablesLegacyBackend : public netlink::Backend {
   std::map<uint32_t, Content> contents_;
   uint32_t last_number_ = 0;  // of contents_
   uint32_t current_ = 0;      // the last one read; 0 after a write
-  // Nothing where it cannot be watched.
-  std::optional<XtablesLockWatch> lock_watch_;
-  std::map<Family, FamilyState> last_read_;
-  std::chrono::steady_clock::time_point read_at_;
+  LastReading last_reading_;
 };
 
 }  // namespace

@@ -206,6 +206,31 @@ TEST_F(LegacyBackendTest, AbortsWhereOtherRulesHaveJustBeenRead) {
   EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
 }
 
+TEST_F(LegacyBackendTest, ReadsTheRulesOfAChainOfWhichOnlyTheExistenceWasAsked) {
+  UseLock();
+  Saves("iptables", kFilterWithUser);
+  const auto snapshot = backend_->Read({{.chain = kUser, .with_rules = false}});
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_THAT(backend_->Apply({.generation = snapshot->generation,
+                               .operations = {AddRule{.chain = kUser, .rule = {}}}}),
+              IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")), SizeIs(2));
+}
+
+// A reading that failed halfway has other rules than the transaction was made from.
+TEST_F(LegacyBackendTest, AbortsWhereOtherRulesWereReadByAReadingThatFailed) {
+  UseLock();
+  Saves("iptables", kEmptyFilter);
+  Saves("ip6tables", kEmptyFilter);
+  Transaction transaction = CreateUser(*backend_);
+  transaction.generation = Read(*backend_, {kUser, kUser6}).generation;
+  UseLock();
+  Saves("iptables", kFilterWithUser);
+  runner_.On(Program("ip6tables", "save"), Exits(1));
+  EXPECT_THAT(backend_->Read({{.chain = kUser}, {.chain = kUser6}}), Not(IsOk()));
+  EXPECT_THAT(backend_->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+}
+
 // What acts on a mark may go only while no rule sets it, in any table.
 TEST_F(LegacyBackendTest, ReadsAllTablesWhereItDeletes) {
   const std::string mangle = "*mangle\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n";
