@@ -50,7 +50,7 @@ class RefusalTest : public AgentTest {
   std::string before_;
 };
 
-// What each wrong file, flag and command is told is in tests/agent/config.
+// The message for each wrong file, flag and command is in tests/agent/config.
 TEST_F(RefusalTest, AWrongFileIsRefusedWithItsPathAndWhatIsWrong) {
   struct Row {
     const char* name;

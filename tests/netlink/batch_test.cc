@@ -285,7 +285,7 @@ std::string ExplainedNative(const std::string& expression, int error_number = EN
   return std::string(ExplainNative(action, error, MessageOf(expression)).message());
 }
 
-// Linux 5.10 has nft_counter as a module: the rule is refused for want of that one. nf_tables
+// Linux 5.10 has nft_counter as a module: the rule is refused without that one. nf_tables
 // itself has others; match and target are nft_compat's.
 TEST(BatchErrorsTest, NamesTheModuleOfAnExpressionOnlyWhereItIsMissing) {
   EXPECT_THAT(Explained(kRule, "counter"), AllOf(HasSubstr("module nft_counter"),

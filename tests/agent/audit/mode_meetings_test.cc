@@ -51,9 +51,9 @@ TEST(ModeMeetingsTest, AreWhatTwoIptablesModesDoToEachOther) {
        FilterText(":DOCKER-USER - [0:0]\n-A FORWARD -j DOCKER-USER"), in_use},
       {"two hints are an error", hint, hint, "error TwoHints: mangle/KUBE-IPTABLES-HINT"},
       // iptables-wrappers takes hint or canary, in nft first.
-      {"a canary in nft beside legacy's hint is an error", canary, hint,
+      {"a canary in nft next to legacy's hint is an error", canary, hint,
        "error TwoHints: mangle/KUBE-KUBELET-CANARY"},
-      {"legacy's canary beside nft's hint is nothing", hint, canary, ""},
+      {"legacy's canary next to nft's hint is nothing", hint, canary, ""},
       {"an unused left-over of a live chain is a warning", services,
        NatText({"KUBE-MARK-MASQ"}, {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}),
        "warning SameChainInBothModes: nat/KUBE-MARK-MASQ"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node whose iptables modes are told from files, backends and lists that a test sets.
+// A node: a test sets the files, backends and lists from which its iptables mode is found.
 #ifndef KIPT_TESTS_AGENT_DETECT_MODE_SOURCES_FIXTURE_H_
 #define KIPT_TESTS_AGENT_DETECT_MODE_SOURCES_FIXTURE_H_
 

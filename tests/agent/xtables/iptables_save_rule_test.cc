@@ -27,7 +27,7 @@ std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
   return ParseSavedRule(family, chains, text);
 }
 
-// A Rule comes back as it was spelled, but for what has several spellings.
+// A Rule comes back as it was spelled, except where there are several spellings.
 TEST(SaveRuleTest, ReadsWhatIsInTheVocabulary) {
   constexpr Family k4 = Family::kIPv4;
   constexpr Family k6 = Family::kIPv6;
