@@ -17,7 +17,7 @@
 #include "agent/policy/nft_copies.h"
 #include "agent/report/colors.h"
 #include "agent/report/report.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -121,7 +121,7 @@ ExitOrError ReportLook(const CommandInput& input, Report text, Report json, bool
 }  // namespace
 
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
-  err << "Error: " << featuregates::Printable(status.message()) << "\n";
+  err << "Error: " << Printable(status.message()) << "\n";
   return code;
 }
 

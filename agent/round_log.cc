@@ -15,7 +15,7 @@
 #include "agent/loop/damping.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,8 +35,8 @@ void LogFamily(const FamilyState& family, bool retried) {
 
 // A table that is flushed in a loop is one fight over many chains, and one line.
 std::string FightText(const std::vector<Fight>& fights) {
-  std::string text = absl::StrCat(featuregates::GoQuote(fights[0].item), " in ",
-                                  netlink::ToString(fights[0].chain));
+  std::string text =
+      absl::StrCat(GoQuote(fights[0].item), " in ", netlink::ToString(fights[0].chain));
   if (fights.size() > 1) absl::StrAppend(&text, " and ", fights.size() - 1, " more");
   return text;
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 
@@ -38,7 +38,7 @@ void StderrLog::send(google::LogSeverity severity, const char* /*full_filename*/
     absl::StrAppend(&text, header, lost, " lines are missing here: standard error was full\n");
   }
   absl::StrAppend(&text, header);
-  featuregates::AppendLine(text, absl::string_view(message, size));
+  AppendLine(text, absl::string_view(message, size));
   // One write, so that lines of other processes on the same file do not come between.
   if (waits_) {
     std::fwrite(text.data(), 1, text.size(), stderr);

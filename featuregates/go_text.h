@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Go's strings and strconv packages do to text, so that flags and messages read as kubelet's;
-// and the one escape for foreign text (comments and names of rules, chains, processes, files) that
-// is printed. Pure functions.
+// What Go's strings and strconv packages do to text, so that flags and messages read as kubelet's.
+// Pure functions.
 #ifndef KIPT_FEATUREGATES_GO_TEXT_H_
 #define KIPT_FEATUREGATES_GO_TEXT_H_
 
@@ -11,7 +10,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace kipt::featuregates {
@@ -29,20 +27,8 @@ Rune FirstRune(absl::string_view text);
 
 // `text` as part of one line of valid UTF-8: control characters (C0, DEL, C1), line ends and
 // invisible characters, such as those that reverse text, as strconv.Quote spells them: "\n",
-// "\x1b",
-// "\u202e". Idempotent: quotes and backslashes stay unchanged.
+// "\x1b", "\u202e". Idempotent: quotes and backslashes stay unchanged.
 std::string Printable(absl::string_view text);
-
-// One line of a report: StrCat of `parts`, printable.
-template <typename... Parts>
-void AppendLine(std::string& report, const Parts&... parts) {
-  absl::StrAppend(&report, Printable(absl::StrCat(parts...)), "\n");
-}
-
-// `text` in lines of at most `columns` columns, indented by `indent` spaces and `lead`, which
-// begins the first line; ends with a newline. Words are not cut.
-std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "",
-                    size_t columns = 96);
 
 // strings.TrimSpace: `text` without Unicode's white space at both ends, such as the no-break space
 // of a flag copied from a web page.
@@ -60,9 +46,6 @@ absl::StatusOr<int32_t> GoParseInt32(absl::string_view text);
 // strconv.Quote: Printable in double quotes, with quotes and backslashes escaped. Unlike Go, leaves
 // code points that Unicode does not assign unchanged.
 std::string GoQuote(absl::string_view text);
-
-// The same, cut after 60 bytes: how a message repeats what it was given.
-std::string QuoteForMessage(absl::string_view text);
 
 }  // namespace kipt::featuregates
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/finding.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -46,8 +46,7 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
   }
   entry.kind = std::string(TakeWord(text));
   if (entry.kind != "*" && !AuditKindFromName(entry.kind)) {
-    return LineError(
-        line, absl::StrCat(featuregates::QuoteForMessage(entry.kind), " is not a kind of finding"));
+    return LineError(line, absl::StrCat(QuoteForMessage(entry.kind), " is not a kind of finding"));
   }
   absl::string_view word = TakeWord(text);
   if (word == "nft" || word == "legacy") {
@@ -56,7 +55,7 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
   }
   if (!IsChain(word)) {
     return LineError(line, absl::StrCat("expected TABLE/CHAIN, or * for any, instead of ",
-                                        featuregates::QuoteForMessage(word)));
+                                        QuoteForMessage(word)));
   }
   entry.chain = std::string(word);
   entry.text = std::string(absl::StripAsciiWhitespace(text));

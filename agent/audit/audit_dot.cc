@@ -16,7 +16,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/chain_meaning.h"
 #include "agent/audit/finding.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -102,7 +102,7 @@ absl::string_view AlarmColour(AuditSeverity severity) {
 // A string of DOT, in one line; `lines` are centred under each other.
 std::string Label(const std::vector<std::string>& lines) {
   const auto escape = [](std::string* out, const std::string& line) {
-    *out += absl::StrReplaceAll(featuregates::Printable(line), {{"\"", "\\\""}, {"\\", "\\\\"}});
+    *out += absl::StrReplaceAll(Printable(line), {{"\"", "\\\""}, {"\\", "\\\\"}});
   };
   return absl::StrCat("\"", absl::StrJoin(lines, "\\n", escape), "\"");
 }

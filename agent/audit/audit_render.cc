@@ -12,14 +12,10 @@
 #include "agent/audit/finding.h"
 #include "agent/audit/json.h"
 #include "agent/audit/kube_proxy_facts.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
-
-using featuregates::AppendLine;
-using featuregates::Printable;
-using featuregates::Wrapped;
 
 // ---- text ----
 

@@ -16,13 +16,10 @@
 #include "agent/audit/finding.h"
 #include "agent/audit/json.h"
 #include "agent/audit/mark_map.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
-
-using featuregates::Printable;
-using featuregates::Wrapped;
 
 constexpr int kBits = 32;
 

@@ -13,7 +13,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/json.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -41,8 +41,8 @@ Labels LabelsOf(NodeChange change, const AuditFinding& finding) {
   labels["kind"] = std::string(AuditKindName(finding.kind));
   labels["backend"] = finding.iptables_mode;
   labels["family"] = finding.family;
-  labels["table"] = featuregates::Printable(place.first);
-  labels["chain"] = featuregates::Printable(ChainGroup(place.second));
+  labels["table"] = Printable(place.first);
+  labels["chain"] = Printable(ChainGroup(place.second));
   labels["owner"] = std::string(OwnerName(finding.owner));
   return labels;
 }

@@ -31,7 +31,7 @@
 #include "agent/capi/reports.h"
 #include "agent/loop/clock.h"
 #include "agent/report/report.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -48,9 +48,8 @@ char* CopyText(absl::string_view text) {
 int Return(const absl::Status& status, kube_iptables_agent_error* error) {
   const int code = status.raw_code();
   if (error != nullptr) {
-    *error = {
-        .code = code,
-        .message = status.ok() ? nullptr : CopyText(featuregates::Printable(status.message()))};
+    *error = {.code = code,
+              .message = status.ok() ? nullptr : CopyText(Printable(status.message()))};
   }
   return code;
 }
@@ -91,7 +90,7 @@ absl::Status Create(const kube_iptables_agent_options* given,
   };
   if (made->handlers.notice != nullptr) {
     ours.notice = [self = made.get()](absl::LogSeverity severity, absl::string_view text) {
-      const std::string line = featuregates::Printable(text);
+      const std::string line = Printable(text);
       self->handlers.notice(self->handlers.context,
                             std::min(static_cast<int>(severity), int{KUBE_IPTABLES_AGENT_ERROR}),
                             line.c_str());

@@ -12,15 +12,13 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
+#include "agent/text/printable.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
 namespace kipt::agent {
 namespace {
-
-using featuregates::GoQuote;
-using featuregates::Wrapped;
 
 // As the values of Command.
 constexpr CommandRow kCommands[] = {

@@ -13,7 +13,7 @@
 #include "agent/config/command_line.h"
 #include "agent/config/settings.h"
 #include "agent/policy/policy_tables.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "featuregates/known_features.h"
 #include "netlink/ruleset.h"
 
@@ -194,8 +194,7 @@ absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_
   const bool bash = shell == "bash";
   if (!bash && shell != "zsh") {
     return absl::InvalidArgumentError(absl::StrCat("there is no completion for the shell ",
-                                                   featuregates::GoQuote(shell),
-                                                   "; there are bash and zsh"));
+                                                   GoQuote(shell), "; there are bash and zsh"));
   }
   const std::string name = bash ? absl::StrReplaceAll(spec.program, {{"-", "_"}}) : spec.program;
   return absl::StrReplaceAll(

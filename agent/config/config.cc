@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
 #include "agent/process/files.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "featuregates/known_features.h"
 
 namespace kipt::agent {
@@ -99,8 +99,8 @@ class Resolver {
     const std::vector<absl::string_view> accepted =
         absl::StrSplit(setting.accepted, ", ", absl::SkipEmpty());
     if (!accepted.empty() && !absl::c_linear_search(accepted, text)) {
-      return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
-                                         "; accepted are ", setting.accepted));
+      return Blame(setting, absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are ",
+                                         setting.accepted));
     }
     const absl::Status status = setting.apply(given, config_);
     return status.ok() ? status : Blame(setting, status.message());
@@ -137,7 +137,7 @@ class Resolver {
       absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
       if (!values.ok()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("invalid argument ", featuregates::QuoteForMessage(text),
+            absl::StrCat("invalid argument ", QuoteForMessage(text),
                          " for \"--feature-gates\" flag: ", values.status().message()));
       }
       overrides.push_back(Overrides{.values = *std::move(values)});
@@ -191,7 +191,7 @@ class Resolver {
       if (absl::c_linear_search(names, FamiliesText({family}))) config_.families.push_back(family);
     }
     if (config_.families.size() != names.size()) {
-      return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+      return Blame(setting, absl::StrCat("invalid value ", QuoteForMessage(text),
                                          "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
     }
     if (!by_kernel && config_.families.back() != netlink::Family::kIPv6) return absl::OkStatus();

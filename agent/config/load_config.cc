@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/yaml_document.h"
 #include "agent/process/files.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -82,8 +82,8 @@ class Decoder {
           root.Find("apiVersion")->line,
           absl::StrCat(other_version ? "this version of KubeletConfiguration is not known: "
                                      : "this kind of file is not known: ",
-                       "apiVersion ", featuregates::QuoteForMessage(api_version), ", kind ",
-                       featuregates::QuoteForMessage(kind), "; ", AcceptedKinds()));
+                       "apiVersion ", QuoteForMessage(api_version), ", kind ",
+                       QuoteForMessage(kind), "; ", AcceptedKinds()));
     }
     return absl::OkStatus();
   }
@@ -143,9 +143,8 @@ class Decoder {
     for (const Setting& setting : kSettings) {
       if (setting.file != InFile::kNever) absl::StrAppend(&known, ", ", setting.field);
     }
-    return document_.ErrorAt(
-        key.line, absl::StrCat("unknown field ", featuregates::QuoteForMessage(key.text), "; ",
-                               kAgentKind, " has ", known));
+    return document_.ErrorAt(key.line, absl::StrCat("unknown field ", QuoteForMessage(key.text),
+                                                    "; ", kAgentKind, " has ", known));
   }
 
   absl::Status DecodeGates(const YamlNode& gates) {

@@ -20,6 +20,7 @@
 #include "agent/config/value_texts.h"
 #include "agent/detect/capabilities.h"
 #include "agent/process/files.h"
+#include "agent/text/printable.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -120,8 +121,7 @@ std::string PrintFamilies(const Config& config) {
 // ---- given values in a Config ----
 
 absl::Status InvalidValue(absl::string_view value, absl::string_view advice) {
-  return BadValue(
-      absl::StrCat("invalid value ", featuregates::QuoteForMessage(value), "; ", advice));
+  return BadValue(absl::StrCat("invalid value ", QuoteForMessage(value), "; ", advice));
 }
 
 template <auto flag, auto member>
@@ -143,7 +143,7 @@ absl::Status ApplyHostRoot(const Flags& given, Config& config) {
   struct stat about {};
   const int error = stat(config.host_root->c_str(), &about) != 0 ? errno : ENOTDIR;
   if (S_ISDIR(about.st_mode)) return absl::OkStatus();
-  return BadValue(absl::StrCat(featuregates::QuoteForMessage(*config.host_root), ": ",
+  return BadValue(absl::StrCat(QuoteForMessage(*config.host_root), ": ",
                                std::generic_category().message(error),
                                "; give the directory where the host's root is mounted"));
 }

@@ -18,12 +18,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
-
-using featuregates::GoQuote;
 
 // ---- durations ----
 

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "yaml-cpp/anchor.h"
 #include "yaml-cpp/emitterstyle.h"
 #include "yaml-cpp/eventhandler.h"
@@ -47,7 +47,7 @@ absl::Status CheckText(absl::string_view origin, absl::string_view text) {
   int line = 1;
   while (!text.empty()) {
     const char c = text.front();
-    const featuregates::Rune rune = featuregates::FirstRune(text);
+    const Rune rune = FirstRune(text);
     if (!rune.valid) return Error(origin, line, "not a YAML text: the bytes are not UTF-8");
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c)) && !absl::StrContains("\n\r\t", c)) {
       return Error(origin, line,
@@ -200,9 +200,9 @@ class TreeBuilder final : public YAML::EventHandler {
     lapses_.push_back({kind, line, std::string(message)});
   }
   void AddDuplicate(const YamlNode& map, const YamlNode& key, int first) {
-    AddLapse(YamlLapse::Kind::kDuplicate, key.line,
-             absl::StrCat("duplicate key ", featuregates::QuoteForMessage(key.text),
-                          ", already set in line ", first));
+    AddLapse(
+        YamlLapse::Kind::kDuplicate, key.line,
+        absl::StrCat("duplicate key ", QuoteForMessage(key.text), ", already set in line ", first));
     const bool deep = &map != &root_ && !root_.entries.empty();
     lapses_.back().field = deep ? root_.entries.back().key.text : key.text;
   }
@@ -296,7 +296,7 @@ class TreeBuilder final : public YAML::EventHandler {
       place = &entry.value;
       // The library takes `word` on a line of its own for a key with no value.
       if (kind == YamlNode::Kind::kNull && !alias && parent->key_position == mark.pos) {
-        return Fail(line, absl::StrCat("the key ", featuregates::QuoteForMessage(entry.key.text),
+        return Fail(line, absl::StrCat("the key ", QuoteForMessage(entry.key.text),
                                        " is not followed by a colon"));
       }
       if (kind == YamlNode::Kind::kNull && !alias) node.line = entry.key.line;
@@ -365,9 +365,8 @@ std::string TypeOf(const YamlNode& node) {
   if (node.kind == YamlNode::Kind::kNull) return "no value";
   if (node.kind == YamlNode::Kind::kSequence) return "a list";
   if (node.kind == YamlNode::Kind::kMap) return "a map";
-  const std::string text = featuregates::QuoteForMessage(node.text);
-  if (!node.tag.empty())
-    return absl::StrCat(text, " with the tag ", featuregates::QuoteForMessage(node.tag));
+  const std::string text = QuoteForMessage(node.text);
+  if (!node.tag.empty()) return absl::StrCat(text, " with the tag ", QuoteForMessage(node.tag));
   // What YAML reads as a boolean or a number has nothing to escape.
   if (node.plain && ResolveBool(node.text)) return absl::StrCat("the boolean ", node.text);
   if (node.plain && LooksLikeNumber(node.text)) {
@@ -427,8 +426,7 @@ absl::StatusOr<std::string> YamlDocument::Text(const YamlNode& node, absl::strin
     const bool typed = truth || (node.plain && LooksLikeNumber(node.text));
     if (node.kind == YamlNode::Kind::kScalar && !typed && node.tag.empty()) return node.text;
     accepted = "a string";
-    if (typed)
-      absl::StrAppend(&accepted, ", in quotes: ", featuregates::QuoteForMessage(node.text));
+    if (typed) absl::StrAppend(&accepted, ", in quotes: ", QuoteForMessage(node.text));
   }
   return ErrorAt(node.line,
                  absl::StrCat(path, ": found ", TypeOf(node), ", but it must be ", accepted));

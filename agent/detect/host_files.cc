@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/process/files.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "nlohmann/json.hpp"
 
 namespace kipt::agent {
@@ -174,7 +174,7 @@ void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& c
       networks.insert(*network);
     } else {
       configs.problems.push_back(
-          absl::StrCat(node.Shown(path), "/", name, ": ", featuregates::GoQuote(*network),
+          absl::StrCat(node.Shown(path), "/", name, ": ", GoQuote(*network),
                        " is not a valid network name, so its sub-folder is not read"));
     }
   }

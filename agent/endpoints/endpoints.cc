@@ -16,13 +16,10 @@
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/report/report.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
-
-using featuregates::AppendLine;
-using featuregates::Printable;
 
 // How late the event loop may be before the process counts as hung. At rest it turns every
 // --iptables-sync-period.
@@ -72,7 +69,7 @@ HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
     if (absl::c_any_of(checks, [&](const Check& check) { return check.name == excluded; }))
       continue;
     AppendLine(reply.body, "warn: some health checks cannot be excluded: no matches for ",
-               featuregates::QuoteForMessage(excluded));
+               QuoteForMessage(excluded));
   }
   const bool passed = reply.status == 200;
   if (passed && !request.verbose) return {.body = "ok"};

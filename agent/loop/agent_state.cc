@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -60,7 +60,7 @@ std::string StatusLine(const AgentState& state, absl::Span<const std::string> pr
   }
   for (const std::string& problem : problems) add(problem, "");
   if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
-  return featuregates::Printable(line);
+  return Printable(line);
 }
 
 }  // namespace kipt::agent

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/policy/known_owners.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -44,7 +44,7 @@ std::string ToString(const Writer& writer) {
   if (writer.pid != 0) {
     known.push_back(absl::StrCat("PID ", writer.pid));
     if (!writer.command_line.empty()) {
-      absl::StrAppend(&known[0], ": ", featuregates::GoQuote(writer.command_line));
+      absl::StrAppend(&known[0], ": ", GoQuote(writer.command_line));
     }
   }
   if (!writer.unit.empty()) known.push_back(absl::StrCat("in ", writer.unit));
@@ -79,21 +79,20 @@ std::string ToString(const Incident& incident) {
       JoinShown(incident.damage, [](const DamagedItem& item) {
         return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
                             netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
-                            " ", featuregates::GoQuote(item.text));
+                            " ", GoQuote(item.text));
       }));
   if (!incident.lost_jumps.empty()) {
     absl::StrAppend(&text, "; removed with it, and missing until their owners restore them: ",
                     JoinShown(incident.lost_jumps, JumpText));
   }
-  return featuregates::Printable(text);
+  return Printable(text);
 }
 
 std::string ToString(const LostProxyJumps& lost) {
-  return featuregates::Printable(absl::StrCat("Jumps of kube-proxy were deleted by ",
-                                              ToString(lost.by), ": ",
-                                              JoinShown(lost.jumps, JumpText),
-                                              "; only kube-proxy makes them again: "
-                                              "restart it"));
+  return Printable(absl::StrCat("Jumps of kube-proxy were deleted by ", ToString(lost.by), ": ",
+                                JoinShown(lost.jumps, JumpText),
+                                "; only kube-proxy makes them again: "
+                                "restart it"));
 }
 
 absl::string_view ForeignRuleKindName(ForeignRuleKind kind) {
@@ -112,14 +111,13 @@ std::string ToString(const NewForeignRules& news) {
                                  netlink::TableName(chain.table), "/", chain.name, " ", rule.text));
   }
   if (all > shown.size()) shown.push_back(absl::StrCat(all - shown.size(), " more"));
-  return featuregates::Printable(absl::StrCat("New rules of another program, by ",
-                                              ToString(news.by), ": ", absl::StrJoin(shown, "; ")));
+  return Printable(absl::StrCat("New rules of another program, by ", ToString(news.by), ": ",
+                                absl::StrJoin(shown, "; ")));
 }
 
 std::string ToString(const Blocker& blocker) {
-  return featuregates::Printable(absl::StrCat(ConditionName(blocker.finding.condition), ": ",
-                                              blocker.finding.message, "; written by ",
-                                              ToString(blocker.by)));
+  return Printable(absl::StrCat(ConditionName(blocker.finding.condition), ": ",
+                                blocker.finding.message, "; written by ", ToString(blocker.by)));
 }
 
 Suspected WithoutCommandLines(Suspected suspected) {

@@ -11,7 +11,7 @@
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "netlink/kernel_error.h"
 #include "netlink/ruleset.h"
 
@@ -98,9 +98,9 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
     missing |= fight.missing;
     keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
     if (++fought > kMostFightsTold) continue;
-    reasons.push_back(absl::StrCat(
-        "OwnershipFight over ", featuregates::GoQuote(fight.item), " in ", Place(fight.chain),
-        fight.missing ? ", which is missing" : "", ", repaired less and less often"));
+    reasons.push_back(absl::StrCat("OwnershipFight over ", GoQuote(fight.item), " in ",
+                                   Place(fight.chain), fight.missing ? ", which is missing" : "",
+                                   ", repaired less and less often"));
   }
   if (fought > kMostFightsTold) {
     reasons.push_back(absl::StrCat("and ", fought - kMostFightsTold, " more fights"));

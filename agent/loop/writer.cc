@@ -19,7 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -55,7 +55,7 @@ std::string ReadStart(int directory, const std::string& name, size_t limit = kMo
 
 // To be put in double quotes.
 std::string Escaped(absl::string_view text) {
-  const std::string quoted = featuregates::GoQuote(text);
+  const std::string quoted = GoQuote(text);
   return quoted.substr(1, quoted.size() - 2);
 }
 
@@ -76,7 +76,7 @@ std::string CommandLine(absl::string_view bytes) {
     const bool quoted = argument.empty() || absl::StrContains(argument, ' ');
     if (quoted) add("'");
     for (size_t i = 0; i < argument.size();) {
-      const size_t length = featuregates::FirstRune(argument.substr(i)).length;
+      const size_t length = FirstRune(argument.substr(i)).length;
       add(argument[i] == '\'' ? "\\'" : Escaped(argument.substr(i, length)));
       i += length;
     }
@@ -141,7 +141,7 @@ std::string UnitOfPath(absl::string_view path) {
     }
     if (container.empty() &&
         (absl::EndsWith(*part, ".service") || absl::EndsWith(*part, ".scope"))) {
-      return featuregates::Printable(*part);
+      return Printable(*part);
     }
   }
   return container;

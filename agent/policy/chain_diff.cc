@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -354,9 +354,8 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
     if (above != nullptr) {
       diff.findings.push_back(
           {Condition::kShadowedJump, base,
-           absl::StrCat(featuregates::GoQuote(RuleText(base, rule)),
-                        " is below a rule that no packet passes, ",
-                        featuregates::GoQuote(RuleText(base, *above)),
+           absl::StrCat(GoQuote(RuleText(base, rule)), " is below a rule that no packet passes, ",
+                        GoQuote(RuleText(base, *above)),
                         "; jumps are never moved, because CNI plugins insert first too: move "
                         "that rule down"),
            false});

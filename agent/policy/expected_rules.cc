@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<ExpectedRule>> ParseExpectedRules(absl::string_view t
     if (line.empty() || line[0] == '#') continue;
     const auto wrong = [&](absl::string_view what) {
       return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, ": ", what, ": ", featuregates::QuoteForMessage(line)));
+          absl::StrCat("line ", number, ": ", what, ": ", QuoteForMessage(line)));
     };
     ExpectedRule rule;
     absl::string_view rest = line;

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "agent/policy/policy_tables.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -70,8 +70,7 @@ bool Has(const Rule& rule) {
 }
 
 std::string Quoted(const ChainId& chain, const ObservedRule& rule) {
-  return featuregates::GoQuote(
-      absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule)));
+  return GoQuote(absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule)));
 }
 
 std::vector<Damage> FindFirewallDamage(const ChainId& chain, absl::Span<const ObservedRule> rules) {

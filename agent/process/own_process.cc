@@ -31,7 +31,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -309,7 +309,7 @@ void ServiceManager::NotifyRest() {
 void ServiceManager::Ready() { Notify("READY=1"); }
 
 void ServiceManager::Status(absl::string_view text) {
-  const std::string line = featuregates::Printable(text);
+  const std::string line = Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
   // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. A NUL follows the last.
   while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;

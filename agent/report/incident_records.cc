@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "agent/report/json_parts.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -118,8 +118,8 @@ std::string IncidentsText(const IncidentRecords& incidents, bool all) {
   std::string text;
   for (const Parsed& incident : parsed) {
     if (!all && !incident.current) continue;
-    featuregates::AppendLine(
-        text, LineOf(incident, incident.current ? "" : MarkOf(incident.origin, incidents.here)));
+    AppendLine(text,
+               LineOf(incident, incident.current ? "" : MarkOf(incident.origin, incidents.here)));
   }
   const size_t others = CountOthers(parsed);
   if (all || others == 0) return text;

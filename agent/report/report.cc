@@ -13,15 +13,13 @@
 #include "agent/policy/diff.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/go_text.h"
+#include "agent/text/printable.h"
 #include "featuregates/known_features.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
 
-using featuregates::AppendLine;
-using featuregates::Printable;
 using netlink::ChainId;
 using netlink::Family;
 

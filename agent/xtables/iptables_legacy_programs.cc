@@ -26,8 +26,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
+#include "agent/text/printable.h"
 #include "agent/xtables/conn_label_names.h"
-#include "featuregates/go_text.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
@@ -147,7 +147,7 @@ std::string OneLine(absl::string_view text) {
     if (!line.empty() && !absl::c_linear_search(lines, line)) lines.push_back(line);
     if (lines.size() == 8) break;
   }
-  return featuregates::Printable(absl::StrJoin(lines, "; ").substr(0, kShown));
+  return Printable(absl::StrJoin(lines, "; ").substr(0, kShown));
 }
 
 // Not counting "connlabel.conf": iptables warns of that missing file each time.

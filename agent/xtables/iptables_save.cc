@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/text/printable.h"
 #include "agent/xtables/saved_rule.h"
-#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -68,9 +68,9 @@ class SaveReader {
     // Lines may be of any length and hold anything.
     constexpr size_t kShown = 60;
     const auto number = 1 + std::count(text_.begin(), text_.end() - rest_.size(), '\n');
-    return absl::InvalidArgumentError(
-        absl::StrCat("iptables-save, line ", number, ": ", what, line.empty() ? "" : ": ",
-                     featuregates::Printable(line.substr(0, kShown))));
+    return absl::InvalidArgumentError(absl::StrCat("iptables-save, line ", number, ": ", what,
+                                                   line.empty() ? "" : ": ",
+                                                   Printable(line.substr(0, kShown))));
   }
 
   absl::Status ReadLine() {

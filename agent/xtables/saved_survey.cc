@@ -13,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/text/printable.h"
 #include "agent/xtables/saved_rule.h"
-#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -59,8 +59,8 @@ absl::StatusOr<std::optional<Family>> FamilyOfTable(const SavedTable& table) {
       if (!family) continue;
       if (said.value_or(*family) != *family) {
         return absl::InvalidArgumentError(
-            absl::StrCat("table ", table.name, ", rule ", featuregates::QuoteForMessage(rule.text),
-                         " is of ", *family == Family::kIPv4 ? "IPv4" : "IPv6",
+            absl::StrCat("table ", table.name, ", rule ", QuoteForMessage(rule.text), " is of ",
+                         *family == Family::kIPv4 ? "IPv4" : "IPv6",
                          ", and the rules before it are of the other family"));
       }
       said = family;
