@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "agent/agent.h"
 #include "agent/config/load_config.h"
 #include "agent/daemon_audits.h"
 #include "agent/endpoints/conntrack.h"
@@ -150,7 +151,7 @@ class Daemon {
     // While it may still see which files are the host's.
     audits_ = std::make_unique<DaemonAudits>(config_.host_root, metrics_);
     return Store(
-        HostedAgent::Create(
+        Agent::Create(
             *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
             {.round = [this](const Round& round) { OnRound(round); },
              .notice = LogNotice,
@@ -368,7 +369,7 @@ class Daemon {
   std::unique_ptr<ReloadWatch> reload_watch_;
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<ConntrackWatch> conntrack_watch_;
-  std::unique_ptr<HostedAgent> agent_;
+  std::unique_ptr<Agent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
   std::unique_ptr<DaemonAudits> audits_;
   // Last, so that its threads end first.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `kube-iptables-agent run`: the Agent as a program of its own, with logs, signals, endpoints,
+// `kube-iptables-agent run`: an Agent as a program of its own, with logs, signals, endpoints,
 // configuration reload, a service manager, and as few privileges as it needs.
 #ifndef KIPT_AGENT_DAEMON_H_
 #define KIPT_AGENT_DAEMON_H_

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/agent.h"
 #include "agent/config/config.h"
 #include "agent/loop/event_loop.h"
 #include "agent/node/node.h"
@@ -56,7 +57,7 @@ struct NodeAgent::Inside {
   std::vector<std::pair<absl::LogSeverity, std::string>> early_notices;
   std::unique_ptr<EventLoop> loop;
   // Declared after the loop so that it is destroyed first.
-  std::unique_ptr<HostedAgent> agent;
+  std::unique_ptr<Agent> agent;
 
   void Notice(absl::LogSeverity severity, absl::string_view text) {
     if (!made) {
@@ -98,19 +99,19 @@ absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions op
   for (const std::string& warning : config->warnings) {
     self->Notice(absl::LogSeverity::kWarning, warning);
   }
-  absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
-      *self->loop,
-      {.config = *std::move(config),
-       .netns = options.netns,
-       .legacy = {.command_deadline = options.program_deadline},
-       .patience = options.longest_retry},
-      {.round =
-           [self](const Round& round) {
-             if (self->handlers.round) self->handlers.round(round);
-           },
-       .notice = [self](absl::LogSeverity severity,
-                        absl::string_view text) { self->Notice(severity, text); },
-       .retired = [self](const RetireReport& other) { self->NoticeRetired(other); }});
+  absl::StatusOr<std::unique_ptr<Agent>> agent =
+      Agent::Create(*self->loop,
+                    {.config = *std::move(config),
+                     .netns = options.netns,
+                     .legacy = {.command_deadline = options.program_deadline},
+                     .patience = options.longest_retry},
+                    {.round =
+                         [self](const Round& round) {
+                           if (self->handlers.round) self->handlers.round(round);
+                         },
+                     .notice = [self](absl::LogSeverity severity,
+                                      absl::string_view text) { self->Notice(severity, text); },
+                     .retired = [self](const RetireReport& other) { self->NoticeRetired(other); }});
   if (!agent.ok()) return agent.status();
   self->agent = *std::move(agent);
   self->options = std::move(options);
@@ -146,7 +147,7 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
   return inside_->agent->SetConfig(*std::move(config));
 }
 
-HostedAgent& HostedBy(NodeAgent& agent) { return *agent.inside_->agent; }
+Agent& AgentInside(NodeAgent& agent) { return *agent.inside_->agent; }
 
 AgentState NodeAgent::state() const { return inside_->agent->state(); }
 std::optional<IptablesMode> NodeAgent::iptables_mode() const {

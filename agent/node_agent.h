@@ -54,7 +54,7 @@
 
 namespace kipt::agent {
 
-class HostedAgent;
+class Agent;
 
 // What is desired. Nothing else is read: no file, flag or variable.
 struct NodeAgentOptions {
@@ -154,7 +154,7 @@ class NodeAgent {
   std::optional<IptablesMode> iptables_mode() const;
 
  private:
-  friend HostedAgent& HostedBy(NodeAgent& agent);
+  friend Agent& AgentInside(NodeAgent& agent);
   struct Inside;
   explicit NodeAgent(std::unique_ptr<Inside> inside);
   std::unique_ptr<Inside> inside_;

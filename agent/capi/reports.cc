@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "agent/agent.h"
 #include "agent/audit/audit.h"
 #include "agent/commands.h"
 #include "agent/loop/reconciler.h"
@@ -13,14 +14,14 @@
 
 namespace kipt::agent {
 
-absl::Status CheckNamespace(NodeAgent& agent) { return HostedBy(agent).CheckNamespace(); }
+absl::Status CheckNamespace(NodeAgent& agent) { return AgentInside(agent).CheckNamespace(); }
 
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent) {
-  const HostedAgent& hosted = HostedBy(agent);
-  if (!hosted.last_report()) {
+  const Agent& inside = AgentInside(agent);
+  if (!inside.last_report()) {
     return absl::FailedPreconditionError("no round has ended yet: dispatch first");
   }
-  return SyncJson(SubjectOf(hosted.node()), *hosted.last_report());
+  return SyncJson(SubjectOf(inside.node()), *inside.last_report());
 }
 
 absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent) {
@@ -30,13 +31,13 @@ absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent) {
 
 absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent) {
   absl::StatusOr<std::string> json = absl::UnknownError("");
-  absl::Status status = HostedBy(agent).Ask([&](Node& node) { json = PlanReport(node); });
+  absl::Status status = AgentInside(agent).Ask([&](Node& node) { json = PlanReport(node); });
   return status.ok() ? json : status;
 }
 
 absl::StatusOr<std::string> AuditJsonOf(NodeAgent& agent) {
   std::string json;
-  absl::Status status = HostedBy(agent).Ask([&](const Node& node) {
+  absl::Status status = AgentInside(agent).Ask([&](const Node& node) {
     const AuditOptions options = {
         .bits = node.config().bits, .mode = node.config().mode, .families = node.config().families};
     const NodeView view = SiftedNodeView(node.sources(), node.ReadCniConfigs(),

@@ -11,16 +11,16 @@
 
 namespace kipt::agent {
 
-// HostedAgent::CheckNamespace.
+// Agent::CheckNamespace.
 absl::Status CheckNamespace(NodeAgent& agent);
 
 // SyncJson of the last round. FailedPrecondition: there was none.
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent);
 // SyncJson of a round that is done now. Errors are NodeAgent::Sync's.
 absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent);
-// PlanJson. Errors are HostedAgent::Ask's and Backend::Read's.
+// PlanJson. Errors are Agent::Ask's and Backend::Read's.
 absl::StatusOr<std::string> PlanJsonOf(NodeAgent& agent);
-// AuditJson. Errors are HostedAgent::Ask's.
+// AuditJson. Errors are Agent::Ask's.
 absl::StatusOr<std::string> AuditJsonOf(NodeAgent& agent);
 
 }  // namespace kipt::agent

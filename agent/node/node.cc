@@ -6,7 +6,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "agent/detect/device_marks.h"
 #include "agent/detect/host_files.h"
 #include "agent/detect/routing.h"
@@ -219,19 +218,19 @@ NodeQuestions Node::Questions(Purpose errand) {
   return node;
 }
 
-AgentOptions Node::MakeAgentOptions() {
+ControlLoopOptions Node::MakeLoopOptions() {
   symbols_ = config_.observe ? KernelSymbols::kRead : KernelSymbols::kSkip;
-  AgentOptions options = {.input = Input(),
-                          .support = support_.get(),
-                          .emulated_version = config_.emulated_version,
-                          .watch = config_.watch,
-                          .observe = config_.observe,
-                          .sync_period = config_.iptables_sync_period,
-                          .writers = {},
-                          .retire = {},
-                          .route_localnet = [this] { return ReadRouteLocalnet(); },
-                          .who_drops_martians = [this] { return WhoDropsMartians(); },
-                          .foreign_rules = {}};
+  ControlLoopOptions options = {.input = Input(),
+                                .support = support_.get(),
+                                .emulated_version = config_.emulated_version,
+                                .watch = config_.watch,
+                                .observe = config_.observe,
+                                .sync_period = config_.iptables_sync_period,
+                                .writers = {},
+                                .retire = {},
+                                .route_localnet = [this] { return ReadRouteLocalnet(); },
+                                .who_drops_martians = [this] { return WhoDropsMartians(); },
+                                .foreign_rules = {}};
   if (config_.foreign_rules == ForeignRulesPolicy::kReport ||
       (config_.foreign_rules == ForeignRulesPolicy::kAuto && mode_ == IptablesMode::kNft)) {
     options.foreign_rules = config_.expected_rules;
@@ -277,145 +276,6 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
   if (status.ok()) return report;
   return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
                       .status = status};
-}
-
-HostedAgent::HostedAgent(HostedAgentOptions options, std::optional<VisitedNamespace> visited,
-                         HostedAgentHandlers handlers)
-    : program_deadline_(options.legacy.command_deadline),
-      node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
-      patience_(options.patience),
-      handlers_(std::move(handlers)) {
-  if (!options.netns) own_namespace_.emplace();
-}
-
-absl::StatusOr<std::unique_ptr<HostedAgent>> HostedAgent::Create(EventLoop& loop,
-                                                                 HostedAgentOptions options,
-                                                                 HostedAgentHandlers handlers) {
-  Visited visited;
-  if (options.netns) {
-    absl::StatusOr<VisitedNamespace> opened = VisitedNamespace::Open(*options.netns);
-    if (!opened.ok()) return opened.status();
-    visited = *std::move(opened);
-  }
-  std::unique_ptr<HostedAgent> agent(
-      new HostedAgent(std::move(options), std::move(visited), std::move(handlers)));
-  if (absl::Status status = agent->Start(loop); !status.ok()) return status;
-  return agent;
-}
-
-absl::Status HostedAgent::Start(EventLoop& loop) {
-  const SteadyTime start = SteadyNow();
-  if (BackendOrError backend = OpenBackend(); backend.ok()) {
-    // Before a host program drops what the other mode needs and this one does not.
-    const auto other = node_.RetireOtherFirst(**backend);
-    if (!other.ok()) {
-      Notice(
-          absl::LogSeverity::kWarning,
-          absl::StrCat("The other iptables mode is not changed, because this one is not in place: ",
-                       other.status().message()));
-    } else if (other->has_value() && handlers_.retired) {
-      handlers_.retired(**other);
-    }
-    early_backend_ = *std::move(backend);
-  }
-  if (const absl::Duration taken = SteadyNow() - start; taken > kSlowRound) {
-    Notice(absl::LogSeverity::kWarning,
-           absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
-                        ": an answer was lost or late; the kernel, a lock or a program is slow"));
-  }
-  absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-      loop, MakeOptions(), [this] { return OpenBackend(); },
-      [this](const Round& round) { OnRound(round); });
-  if (!agent.ok()) return agent.status();
-  agent_ = *std::move(agent);
-  return absl::OkStatus();
-}
-
-absl::Status HostedAgent::SetConfig(Config config) {
-  const std::vector<std::string> fixed = WhatNeedsARestart(node_.config(), config);
-  if (!fixed.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", ")));
-  }
-  node_.SetConfig(std::move(config));
-  agent_->SetDesired(MakeOptions());
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Diff> HostedAgent::Plan() const {
-  absl::StatusOr<Diff> found = absl::UnknownError("");
-  const absl::Status status = Ask([&](Node& node) {
-    const BackendOrError backend = node.Open(/*read_only=*/true);
-    if (!backend.ok()) {
-      found = backend.status();
-      return;
-    }
-    Reconciler reconciler(backend->get(), SteadyClock(), &node.support());
-    absl::StatusOr<agent::Plan> plan = reconciler.Check(node.Input());
-    found = plan.ok() ? absl::StatusOr<Diff>(std::move(plan->diff)) : plan.status();
-  });
-  return status.ok() ? found : status;
-}
-
-AgentState HostedAgent::state() const {
-  AgentState state = agent_->state();
-  state.must_restart = changed_mode_;
-  return state;
-}
-
-absl::Status HostedAgent::CheckNamespace() const {
-  const absl::Status status = own_namespace_ ? own_namespace_->Check() : absl::OkStatus();
-  return absl::IsFailedPrecondition(status) ? status : absl::OkStatus();
-}
-
-absl::Status HostedAgent::Ask(absl::FunctionRef<void(Node&)> work) const {
-  if (absl::Status status = CheckNamespace(); !status.ok()) return status;
-  Config config = node_.config();
-  if (node_.mode()) config.iptables_mode = node_.mode();
-  return node_.InNamespace([&] {
-    Node node(std::move(config), {.command_deadline = program_deadline_});
-    work(node);
-  });
-}
-
-BackendOrError HostedAgent::OpenBackend() {
-  if (early_backend_ != nullptr) return std::move(early_backend_);
-  const bool first = !node_.mode();
-  BackendOrError backend = node_.Open(/*read_only=*/config().observe);
-  if (backend.ok() && first) Notice(absl::LogSeverity::kWarning, (*backend)->caveat());
-  return backend;
-}
-
-AgentOptions HostedAgent::MakeOptions() {
-  options_mode_ = node_.mode();
-  AgentOptions options = node_.MakeAgentOptions();
-  options.patience = patience_;
-  return options;
-}
-
-void HostedAgent::OnRound(const Round& round) {
-  if (round.trigger == Trigger::kTimer) NoteModeChange();
-  Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
-  if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
-  last_report_ = round.report;
-  if (handlers_.round) handlers_.round(round);
-}
-
-// A doubt must not end repairs that another program's chain could have caused: the mode is decided
-// at start.
-void HostedAgent::NoteModeChange() {
-  const absl::StatusOr<std::string> change = node_.ModeChange();
-  if (change.ok()) changed_mode_ = *change;
-  if (absl::IsUnknown(change.status())) return;
-  const std::string doubt(change.status().message());
-  if (std::exchange(doubted_mode_, doubt) == doubt || doubt.empty()) return;
-  Notice(absl::LogSeverity::kWarning,
-         absl::StrCat("Continuing with iptables ", IptablesModeName(*node_.mode()),
-                      " until the next start: ", doubt));
-}
-
-void HostedAgent::Notice(absl::LogSeverity severity, absl::string_view text) const {
-  if (!text.empty() && handlers_.notice) handlers_.notice(severity, text);
 }
 
 absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags) {

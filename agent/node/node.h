@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Node finds out which iptables the machine uses, its backend, what it can hold, what is desired
-// there, and who depends on what is stale. A HostedAgent is a Node and the Agent that keeps its
-// rules in place: the core of `kube-iptables-agent run` and of agent/node_agent.h, which describes
-// its threads and network namespaces.
+// The machine: which iptables it uses, its backend, what it can hold, what is desired there, and
+// who depends on what is stale. Every command begins here.
 #ifndef KIPT_AGENT_NODE_NODE_H_
 #define KIPT_AGENT_NODE_NODE_H_
 
@@ -14,17 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/log_severity.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "agent/config/config.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/rule_support.h"
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
@@ -87,7 +82,7 @@ class Node {
   // For one command; Open has succeeded.
   NodeQuestions Questions(Purpose errand);
   // For the daemon's loop; with sources of retirement once a backend was opened.
-  AgentOptions MakeAgentOptions();
+  ControlLoopOptions MakeLoopOptions();
   // What the other iptables mode holds; creates and loads nothing.
   OtherMode ReadOther() const;
   // With --stale-chains=retire: puts the desired state in place through `backend`, and then retires
@@ -118,91 +113,6 @@ class Node {
   std::shared_ptr<SupportSource> support_ = MakeSupport();
   std::optional<IptablesMode> mode_;
 };
-
-struct HostedAgentOptions {
-  Config config;
-  // NodeAgentOptions::netns.
-  std::optional<std::string> netns = {};
-  // A program that hangs stops the loop for command_deadline. lock_waited is called on the thread
-  // that is in the namespace, while the loop's waits for it.
-  IptablesLegacyOptions legacy = {};
-  // AgentOptions::patience.
-  absl::Duration patience = Clock().patience;
-};
-
-// Called on the loop's thread, in its own network namespace; may be empty. They may call every
-// member of the agent, once Create has returned it, and must not destroy it.
-struct HostedAgentHandlers {
-  // At the end of every round.
-  std::function<void(const Round&)> round = {};
-  // As NodeAgentHandlers::notice, and also within Create.
-  std::function<void(absl::LogSeverity, absl::string_view)> notice = {};
-  // What was retired of the other iptables mode: once, within Create.
-  std::function<void(const RetireReport&)> retired = {};
-};
-
-class HostedAgent {
- public:
-  // As NodeAgent::Create; the caller checks the options.
-  static absl::StatusOr<std::unique_ptr<HostedAgent>> Create(EventLoop& loop,
-                                                             HostedAgentOptions options,
-                                                             HostedAgentHandlers handlers);
-  HostedAgent(const HostedAgent&) = delete;
-  HostedAgent& operator=(const HostedAgent&) = delete;
-
-  // As NodeAgent::SetOptions. FailedPrecondition: WhatNeedsARestart.
-  absl::Status SetConfig(Config config);
-  const Config& config() const { return node_.config(); }
-
-  // As NodeAgent's.
-  absl::StatusOr<Diff> Plan() const;
-  // The caller has checked the namespace.
-  void Sync() { agent_->CheckNow(); }
-  AgentState state() const;
-  // What the last round found and did; nothing before the first.
-  const std::optional<SyncReport>& last_report() const { return last_report_; }
-  // What the agent desires is its Input().
-  const Node& node() const { return node_; }
-  // FailedPrecondition: the calling thread is in another network namespace than at Create, where a
-  // socket would be opened anew. OK where --netns names the namespace, or /proc is missing.
-  absl::Status CheckNamespace() const;
-  // Does `work` in the agent's network namespace, with a Node of its own, so that the agent does
-  // not notice: for plans and audits. Errors are CheckNamespace's and Node::InNamespace's.
-  absl::Status Ask(absl::FunctionRef<void(Node&)> work) const;
-  std::optional<IptablesMode> iptables_mode() const { return node_.mode(); }
-
- private:
-  HostedAgent(HostedAgentOptions options, std::optional<VisitedNamespace> visited,
-              HostedAgentHandlers handlers);
-
-  absl::Status Start(EventLoop& loop);
-  BackendOrError OpenBackend();
-  AgentOptions MakeOptions();
-  void OnRound(const Round& round);
-  void NoteModeChange();
-  void Notice(absl::LogSeverity severity, absl::string_view text) const;
-
-  const absl::Duration program_deadline_;
-  Node node_;
-  const absl::Duration patience_;
-  const HostedAgentHandlers handlers_;
-  std::optional<SyncReport> last_report_;
-  // Nothing: the namespace is a visited one.
-  std::optional<NetnsGuard> own_namespace_;
-  // When the agent's options were made.
-  std::optional<IptablesMode> options_mode_;
-  // Until the agent takes it.
-  std::unique_ptr<netlink::Backend> early_backend_;
-  // Why another agent is needed; empty where it is not.
-  std::string changed_mode_;
-  // Why the mode would be unknown at a start now.
-  std::string doubted_mode_;
-  std::unique_ptr<Agent> agent_;
-};
-
-class NodeAgent;
-// What `agent` is inside: for agent/capi, which prints reports that no installed header has.
-HostedAgent& HostedBy(NodeAgent& agent);
 
 // ResolveConfig in the network namespace at `netns`, so that `auto` depends on its IPv6. Errors are
 // ResolveConfig's and VisitedNamespace::Open's.

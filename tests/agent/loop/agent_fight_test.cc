@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
@@ -29,7 +29,7 @@ class AgentTest : public ::testing::Test {
     loop_ = *std::move(loop);
   }
 
-  AgentOptions Options(Mode mode) const {
+  ControlLoopOptions Options(Mode mode) const {
     return {.input = Wanting(mode, netlink::kFamilies, {}),
             .emulated_version = {1, 27},
             .watch = netlink::WatchMode::kEvents,
@@ -38,8 +38,8 @@ class AgentTest : public ::testing::Test {
   }
 
   // With --stale-chains=retire.
-  AgentOptions Retiring(Mode mode) {
-    AgentOptions options = Options(mode);
+  ControlLoopOptions Retiring(Mode mode) {
+    ControlLoopOptions options = Options(mode);
     options.retire = RetirementSources{.cni =
                                            [this] {
                                              ++cni_read_;
@@ -54,7 +54,7 @@ class AgentTest : public ::testing::Test {
   void Start(Mode mode) { StartWith(Options(mode)); }
   // Starts it and waits for its first rounds.
   bool Started(Mode mode, size_t rounds = 1) { return StartedWith(Options(mode), rounds); }
-  bool StartedWith(AgentOptions options, size_t rounds = 1) {
+  bool StartedWith(ControlLoopOptions options, size_t rounds = 1) {
     StartWith(std::move(options));
     return TurnUntilRounds(rounds);
   }
@@ -63,8 +63,8 @@ class AgentTest : public ::testing::Test {
     refusal_ = refusal;
     door_ = [this] { return std::make_unique<RefusesFamily>(&kernel_, &refusal_); };
   }
-  void StartWith(AgentOptions options) {
-    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+  void StartWith(ControlLoopOptions options) {
+    absl::StatusOr<std::unique_ptr<ControlLoop>> agent = ControlLoop::Create(
         *loop_, std::move(options),
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
@@ -133,7 +133,7 @@ class AgentTest : public ::testing::Test {
   // Called at the end of each round, before anything else happens.
   std::function<void()> at_round_ = [] {};
   std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<ControlLoop> agent_;
 };
 
 }  // namespace kipt::agent

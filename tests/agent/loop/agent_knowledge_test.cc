@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
@@ -174,7 +174,7 @@ TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
 TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
   int read = 0;
   sync_period_ = absl::Milliseconds(300);
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   options.route_localnet = [&read] {
     ++read;
     return RouteLocalnet();
@@ -212,7 +212,7 @@ TEST_F(AgentTest, ABackendIsKeptWhereOthersWereOnlyInTheWay) {
 TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
   kernel_.FailNextWatch(absl::UnavailableError("nf_tables is not loaded"));
   sync_period_ = absl::Milliseconds(20);
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   options.observe = true;
   ASSERT_TRUE(StartedWith(options, 2));
   EXPECT_EQ(opened_, 2);
@@ -278,7 +278,7 @@ TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
 
 TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
   ASSERT_TRUE(Started(Mode::kCleanup));
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   options.watch = netlink::WatchMode::kPoll;
   // Another backend is opened for observing, and is watched anew.
   options.observe = true;
@@ -291,7 +291,7 @@ TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
 TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   const absl::Time since = agent_->state().families[0].since;
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   const Family ipv4[] = {Family::kIPv4};
   options.input = Wanting(Mode::kCleanup, ipv4, {});
   agent_->SetDesired(options);

@@ -56,7 +56,7 @@ class AgentLabelsRefusedTest : public AgentTest {
     return *node_;
   }
   void StartNode() {
-    AgentOptions options = node().MakeAgentOptions();
+    ControlLoopOptions options = node().MakeLoopOptions();
     options.route_localnet = [] { return agent::RouteLocalnet(); };
     StartWith(std::move(options));
   }

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
@@ -30,8 +30,8 @@ class AsLegacy : public BorrowedBackend {
 class AgentCpuTest : public AgentTest {
  protected:
   // Each check costs `cost` of CPU, as the agent measures it.
-  AgentOptions Costing(absl::Duration cost) {
-    AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions Costing(absl::Duration cost) {
+    ControlLoopOptions options = Options(Mode::kCleanup);
     options.cpu_used = [this, cost] { return used_ += cost; };
     return options;
   }
@@ -156,7 +156,7 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
 TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   kernel_.LoseXt();
   SupportSource support = NoXt();
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   options.support = &support;
   ASSERT_TRUE(StartedWith(options));
   kernel_.FailNextApply(absl::DeadlineExceededError("busy"));
@@ -290,7 +290,7 @@ TEST_F(AgentStormTest, ABackendThatIsOpenedAnewIsWatchedAnew) {
 
 TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
   for (int i = 0; i < 1000; ++i) kernel_.FailNextRead(absl::AbortedError("changed in between"));
-  AgentOptions options = Options(Mode::kCleanup);
+  ControlLoopOptions options = Options(Mode::kCleanup);
   options.patience = absl::Milliseconds(400);
   StartWith(options);
   const SteadyTime start = SteadyNow();
@@ -303,7 +303,7 @@ TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
 
 // Each part of a refused transaction is tried alone; all of them share the time that there is.
 TEST_F(AgentTest, PartsOfARoundShareTheTimeForRetries) {
-  AgentOptions options = Options(Mode::kLegacy);
+  ControlLoopOptions options = Options(Mode::kLegacy);
   options.patience = absl::Milliseconds(400);
   kernel_.FailNextApply(absl::InvalidArgumentError("no"));
   for (int i = 0; i < 1000; ++i) kernel_.FailNextApply(absl::AbortedError("changed in between"));

@@ -2,8 +2,7 @@
 //
 // The agent's loop over the kernel in memory, in real time. What the kernel itself does to it is in
 // tests/kernel/.
-#include "agent/loop/agent.h"
-
+#include "agent/loop/control_loop.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
@@ -145,8 +144,8 @@ TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
 
 class ObservingAgentTest : public AgentTest {
  protected:
-  AgentOptions Observing(Mode mode) {
-    AgentOptions options = Retiring(mode);
+  ControlLoopOptions Observing(Mode mode) {
+    ControlLoopOptions options = Retiring(mode);
     options.observe = true;
     return options;
   }

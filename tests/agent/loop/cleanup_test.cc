@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/plan.h"
 #include "agent/policy/rule_forms.h"
@@ -188,7 +188,7 @@ class CleanupLoopTest : public AgentTest {
     tree_.Write("proc/4242/comm", "iptables\n");
     tree_.Write("proc/4242/stat", "4242 (iptables) S 4200 4242 4200 0 -1 4194304 89 0 0 0\n");
     tree_.Write("proc/4200/comm", parent);
-    AgentOptions options = Options(Mode::kLegacy);
+    ControlLoopOptions options = Options(Mode::kLegacy);
     options.writers = {.proc = tree_.Path("proc"), .pid_namespace = tree_.Path("pid_namespace")};
     StartWith(std::move(options));
     ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));

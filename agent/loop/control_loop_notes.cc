@@ -7,7 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/retirer.h"
@@ -25,7 +25,7 @@ Item ItemOf(const Finding& finding) {
 
 }  // namespace
 
-std::vector<Item> Agent::ForeignItems() const {
+std::vector<Item> ControlLoop::ForeignItems() const {
   std::vector<Item> items;
   if (!foreign_rules_) return items;
   for (const ForeignRule& rule : foreign_rules_->news()) {
@@ -34,7 +34,7 @@ std::vector<Item> Agent::ForeignItems() const {
   return items;
 }
 
-std::vector<ForeignJump> Agent::LostProxyJumpsIn(const Plan& plan) const {
+std::vector<ForeignJump> ControlLoop::LostProxyJumpsIn(const Plan& plan) const {
   std::vector<ForeignJump> lost;
   absl::c_set_difference(foreign_jumps_, plan.foreign_jumps, std::back_inserter(lost));
   std::erase_if(lost, [&](const ForeignJump& jump) {
@@ -47,7 +47,7 @@ std::vector<ForeignJump> Agent::LostProxyJumpsIn(const Plan& plan) const {
   return lost;
 }
 
-std::vector<Finding> Agent::NewBlockersIn(const Plan& plan) const {
+std::vector<Finding> ControlLoop::NewBlockersIn(const Plan& plan) const {
   std::vector<Finding> found;
   // At the start it is not known who wrote what.
   if (state_.last_success == absl::InfinitePast()) return found;
@@ -61,7 +61,7 @@ std::vector<Finding> Agent::NewBlockersIn(const Plan& plan) const {
   return found;
 }
 
-std::vector<Item> Agent::ForeignChanges(const Plan& plan) const {
+std::vector<Item> ControlLoop::ForeignChanges(const Plan& plan) const {
   std::vector<Item> items = ForeignItems();
   for (const ForeignJump& jump : LostProxyJumpsIn(plan)) {
     items.push_back({jump.base_chain, absl::StrCat("-j ", jump.target)});
@@ -70,14 +70,14 @@ std::vector<Item> Agent::ForeignChanges(const Plan& plan) const {
   return items;
 }
 
-void Agent::NoteBlockers(Round& round) {
+void ControlLoop::NoteBlockers(Round& round) {
   for (Finding& finding : NewBlockersIn(round.report.plan)) {
     const Item item = ItemOf(finding);
     round.new_blockers.push_back({std::move(finding), attribution_.Of({&item, 1})});
   }
 }
 
-void Agent::NoteLostProxyJumps(Round& round) const {
+void ControlLoop::NoteLostProxyJumps(Round& round) const {
   LostProxyJumps lost = {.jumps = LostProxyJumpsIn(round.report.plan)};
   if (lost.jumps.empty()) return;
   std::vector<Item> items;
@@ -90,7 +90,7 @@ void Agent::NoteLostProxyJumps(Round& round) const {
   round.lost_proxy_jumps = std::move(lost);
 }
 
-void Agent::NoteWriters(const SyncReport& report) {
+void ControlLoop::NoteWriters(const SyncReport& report) {
   const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
   if (!damaged && ForeignChanges(report.plan).empty()) return;
   // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
@@ -102,7 +102,7 @@ void Agent::NoteWriters(const SyncReport& report) {
   damping_.NoteWriters(attribution_);
 }
 
-void Agent::NoteForeignRules(Round& round) {
+void ControlLoop::NoteForeignRules(Round& round) {
   state_.foreign_rules.reset();
   if (!foreign_rules_) return;
   state_.foreign_rules = foreign_rules_->present();
@@ -115,7 +115,7 @@ void Agent::NoteForeignRules(Round& round) {
   attribution_.ForgetAppeared();
 }
 
-void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
+void ControlLoop::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   const SyncReport& report = round.report;
   std::vector<Change> damage;
   std::vector<Item> items;
@@ -144,7 +144,7 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   round.lost_proxy_jumps.reset();
 }
 
-void Agent::NoteState(const Round& round) {
+void ControlLoop::NoteState(const Round& round) {
   const absl::Time now = absl::Now();
   const SyncReport& report = round.report;
   state_.heartbeat = now;

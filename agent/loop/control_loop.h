@@ -2,8 +2,8 @@
 //
 // Keeps a ruleset in place: checks whenever another process changes something, repairs, and reports
 // what it did. No logs, flags, signals or threads; everything runs on the thread of its EventLoop.
-#ifndef KIPT_AGENT_LOOP_AGENT_H_
-#define KIPT_AGENT_LOOP_AGENT_H_
+#ifndef KIPT_AGENT_LOOP_CONTROL_LOOP_H_
+#define KIPT_AGENT_LOOP_CONTROL_LOOP_H_
 
 #include <cstdint>
 #include <functional>
@@ -34,7 +34,7 @@
 
 namespace kipt::agent {
 
-struct AgentOptions {
+struct ControlLoopOptions {
   PolicyInput input;
   // What the node can hold; must outlive the agent. Null: everything.
   SupportSource* support = nullptr;
@@ -61,7 +61,7 @@ struct AgentOptions {
 };
 
 // Must be destroyed before its loop, and used only on the thread of the loop.
-class Agent {
+class ControlLoop {
  public:
   // Called until it succeeds, and again after its backend failed; must return the same kind then.
   using OpenBackend = std::function<absl::StatusOr<std::unique_ptr<netlink::Backend>>()>;
@@ -70,14 +70,16 @@ class Agent {
 
   // The first round begins when the loop first turns. ResourceExhausted: no timer could be made.
   // All later failures are retried forever.
-  static absl::StatusOr<std::unique_ptr<Agent>> Create(EventLoop& loop, AgentOptions options,
-                                                       OpenBackend open_backend, Observer observer);
+  static absl::StatusOr<std::unique_ptr<ControlLoop>> Create(EventLoop& loop,
+                                                             ControlLoopOptions options,
+                                                             OpenBackend open_backend,
+                                                             Observer observer);
 
-  Agent(const Agent&) = delete;
-  Agent& operator=(const Agent&) = delete;
+  ControlLoop(const ControlLoop&) = delete;
+  ControlLoop& operator=(const ControlLoop&) = delete;
 
   // Holds from the next turn of the loop on, except `watch`. What it adds is no incident.
-  void SetDesired(AgentOptions options);
+  void SetDesired(ControlLoopOptions options);
   // One round now, whatever is due. Not for the observer.
   void CheckNow();
 
@@ -94,7 +96,8 @@ class Agent {
     std::vector<netlink::Table> refused = {};
   };
 
-  Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer);
+  ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBackend open_backend,
+              Observer observer);
 
   void OnSight();
   void OnTimer();
@@ -135,7 +138,7 @@ class Agent {
   void NoteFamilies(Round& round, SteadyTime ended);
   void NoteState(const Round& round);
 
-  AgentOptions options_;
+  ControlLoopOptions options_;
   OpenBackend open_backend_;
   Observer observer_;
   std::unique_ptr<EventSource> timer_;
@@ -160,4 +163,4 @@ class Agent {
 
 }  // namespace kipt::agent
 
-#endif  // KIPT_AGENT_LOOP_AGENT_H_
+#endif  // KIPT_AGENT_LOOP_CONTROL_LOOP_H_

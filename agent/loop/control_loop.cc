@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/agent.h"
+#include "agent/loop/control_loop.h"
 
 #include <algorithm>
 #include <utility>
@@ -31,7 +31,7 @@ constexpr absl::Duration kSecondCheck = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
 
-std::optional<ForeignRules> MakeForeignRules(const AgentOptions& options) {
+std::optional<ForeignRules> MakeForeignRules(const ControlLoopOptions& options) {
   if (!options.foreign_rules) return std::nullopt;
   return ForeignRules(*options.foreign_rules);
 }
@@ -43,7 +43,8 @@ bool MayPassByItself(const absl::Status& status) {
 
 }  // namespace
 
-Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer)
+ControlLoop::ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBackend open_backend,
+                         Observer observer)
     : options_(std::move(options)),
       open_backend_(std::move(open_backend)),
       observer_(std::move(observer)),
@@ -58,10 +59,12 @@ Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Ob
   NoteOptions();
 }
 
-absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptions options,
-                                                     OpenBackend open_backend, Observer observer) {
-  std::unique_ptr<Agent> agent(
-      new Agent(loop, std::move(options), std::move(open_backend), std::move(observer)));
+absl::StatusOr<std::unique_ptr<ControlLoop>> ControlLoop::Create(EventLoop& loop,
+                                                                 ControlLoopOptions options,
+                                                                 OpenBackend open_backend,
+                                                                 Observer observer) {
+  std::unique_ptr<ControlLoop> agent(
+      new ControlLoop(loop, std::move(options), std::move(open_backend), std::move(observer)));
   absl::StatusOr<std::unique_ptr<EventSource>> timer =
       loop.AddTimer([self = agent.get()] { self->OnTimer(); });
   if (!timer.ok()) return timer.status();
@@ -70,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
   return agent;
 }
 
-void Agent::NoteOptions() {
+void ControlLoop::NoteOptions() {
   state_.emulated_version = options_.emulated_version;
   state_.mode = options_.input.mode;
   state_.observing = options_.observe;
@@ -85,7 +88,7 @@ void Agent::NoteOptions() {
   state_.families = std::move(families);
 }
 
-void Agent::SetDesired(AgentOptions options) {
+void ControlLoop::SetDesired(ControlLoopOptions options) {
   options.watch = options_.watch;
   // In observe mode the backend may be read-only, so reopen it.
   if (options.observe != options_.observe) CloseBackend();
@@ -101,31 +104,31 @@ void Agent::SetDesired(AgentOptions options) {
   Rearm();
 }
 
-void Agent::CheckNow() {
+void ControlLoop::CheckNow() {
   Turn(next_trigger_ == Trigger::kTimer && pace_.change_pending() ? Trigger::kChange
                                                                   : next_trigger_);
 }
 
-void Agent::ForgetRepairs() {
+void ControlLoop::ForgetRepairs() {
   records_.clear();
   for (FamilyState& state : state_.families) state.key.clear();
   damping_ = Damping(options_.sync_period);
 }
 
-Agent::FamilyRecord& Agent::RecordOf(Family family) {
+ControlLoop::FamilyRecord& ControlLoop::RecordOf(Family family) {
   return records_.try_emplace(family, FamilyRecord{Backoff(options_.sync_period, jitter_)})
       .first->second;
 }
 
-bool Agent::IsLegacy() const {
+bool ControlLoop::IsLegacy() const {
   return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
 }
 
-void Agent::SetPace() {
+void ControlLoop::SetPace() {
   pace_.SetOptions(options_.sync_period, IsLegacy() ? kLegacyCpuShare : kNftCpuShare);
 }
 
-void Agent::OnSight() {
+void ControlLoop::OnSight() {
   pace_.NoteChange();
   const SteadyTime now = SteadyNow();
   if (pace_.Next(now) <= now) return Turn(Trigger::kChange);
@@ -134,7 +137,7 @@ void Agent::OnSight() {
   Rearm();
 }
 
-void Agent::OnTimer() {
+void ControlLoop::OnTimer() {
   const SteadyTime now = SteadyNow();
   if (pace_.Next(now) > now) return Rearm();
   if (next_trigger_ != Trigger::kTimer) return Turn(next_trigger_);
@@ -142,13 +145,13 @@ void Agent::OnTimer() {
   Turn(pace_.failing() || pace_.waiting() ? Trigger::kRetry : Trigger::kTimer);
 }
 
-void Agent::Rearm() {
+void ControlLoop::Rearm() {
   const SteadyTime now = SteadyNow();
   // Setting a timer fails only where creating it failed.
   timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
 }
 
-void Agent::Turn(Trigger trigger) {
+void ControlLoop::Turn(Trigger trigger) {
   const SteadyTime start = SteadyNow();
   const absl::Duration cpu_before = options_.cpu_used();
   next_trigger_ = Trigger::kTimer;
@@ -198,7 +201,7 @@ void Agent::Turn(Trigger trigger) {
   observer_(round);
 }
 
-absl::Status Agent::EnsureBackend() {
+absl::Status ControlLoop::EnsureBackend() {
   if (backend_ != nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = open_backend_();
   if (!backend.ok()) return backend.status();
@@ -208,12 +211,12 @@ absl::Status Agent::EnsureBackend() {
   return absl::OkStatus();
 }
 
-void Agent::CloseBackend() {
+void ControlLoop::CloseBackend() {
   writer_watch_.Stop();
   backend_.reset();
 }
 
-SeenWriters Agent::Listen() {
+SeenWriters ControlLoop::Listen() {
   absl::Status status;
   if (!writer_watch_.watching()) status = writer_watch_.Watch(*backend_, options_.watch);
   writer_watch_.Pause(false);
@@ -232,7 +235,7 @@ SeenWriters Agent::Listen() {
   return noticed;
 }
 
-SyncReport Agent::Repair(Trigger trigger) {
+SyncReport ControlLoop::Repair(Trigger trigger) {
   const RuleSupport before = KnownSupport(options_.support);
   // Modules may have been installed.
   if (trigger == Trigger::kTimer && !before.all()) {
@@ -259,7 +262,7 @@ SyncReport Agent::Repair(Trigger trigger) {
   return report;
 }
 
-std::vector<Change> Agent::Restrain(const Plan& plan) {
+std::vector<Change> ControlLoop::Restrain(const Plan& plan) {
   attribution_.NoteCheck(plan, ForeignChanges(plan));
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
@@ -283,14 +286,14 @@ std::vector<Change> Agent::Restrain(const Plan& plan) {
   return allowed;
 }
 
-bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
+bool ControlLoop::IsRefused(const FamilyRecord& record, const Change& change) const {
   if (record.refused.empty()) return false;
   return absl::c_linear_search(record.refused, netlink::ChainOf(change.operation).table) ||
          WaitsForOtherTables(DesiredRuleset(options_.input, KnownSupport(options_.support)),
                              change);
 }
 
-void Agent::NoteFamilies(Round& round, SteadyTime ended) {
+void ControlLoop::NoteFamilies(Round& round, SteadyTime ended) {
   state_.fights = damping_.fights(ended);
   for (FamilyState& state : state_.families) {
     FamilyRecord& record = RecordOf(state.family);
