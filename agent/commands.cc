@@ -158,7 +158,7 @@ ExitOrError RunSync(const CommandInput& input) {
   if (!report.status.ok()) return report.status;
   if (input.node.retire && report.FirstError().ok()) {
     report.retired =
-        RetireBoth(input, {}, MartianProtectionStands(report.plan.martians, report.applied),
+        RetireBoth(input, {}, MartianProtectionExists(report.plan.martians, report.applied),
                    /*apply=*/true, /*despite_failure=*/true);
   }
   input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(input.subject, report);

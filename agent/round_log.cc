@@ -59,7 +59,7 @@ void LogFights(const Round& round) {
 std::string KeptItems(const std::vector<Claimed>& kept) {
   std::string items;
   for (const Claimed& each : kept) {
-    absl::StrAppend(&items, netlink::ToString(each.standing.chain), each.standing.text);
+    absl::StrAppend(&items, netlink::ToString(each.item.chain), each.item.text);
     for (const Claim& claim : each.claims) absl::StrAppend(&items, ClaimKindName(claim.kind));
   }
   return items;
@@ -70,8 +70,8 @@ std::string KeptText(const std::vector<Claimed>& kept) {
   std::map<ClaimKind, std::vector<std::string>> kinds;
   for (const Claimed& each : kept) {
     for (const Claim& claim : each.claims) {
-      kinds[claim.kind].push_back(absl::StrCat(netlink::ToString(each.standing.chain), ": ",
-                                               each.standing.text, ": ", claim.text));
+      kinds[claim.kind].push_back(
+          absl::StrCat(netlink::ToString(each.item.chain), ": ", each.item.text, ": ", claim.text));
     }
   }
   return absl::StrJoin(kinds, "; ", [](std::string* out, const auto& kind) {
@@ -179,8 +179,8 @@ void LogRetirement(const RetireReport& report, std::map<std::string, std::string
     VLOG(1) << "Retired " << ChainText(change) << ": " << OperationText(change);
   }
   for (const Claimed& each : kept) {
-    VLOG(1) << "Kept " << netlink::ToString(each.standing.chain) << ": " << each.standing.text
-            << ": " << ToString(each.claims);
+    VLOG(1) << "Kept " << netlink::ToString(each.item.chain) << ": " << each.item.text << ": "
+            << ToString(each.claims);
   }
 }
 

@@ -160,8 +160,8 @@ void AppendStale(const AgentState& state, std::string& out) {
                   state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
   for (const Claimed& claimed : state.claimed) {
     if (claimed.of_kube_proxy) continue;
-    AppendLine(out, "  ", netlink::ToString(claimed.standing.chain), ": ", claimed.standing.text,
-               ": ", ToString(claimed.claims));
+    AppendLine(out, "  ", netlink::ToString(claimed.item.chain), ": ", claimed.item.text, ": ",
+               ToString(claimed.claims));
   }
   if (state.of_kube_proxy.empty()) return;
   absl::StrAppend(&out, "\nkube-proxy's, and not stale: ", state.of_kube_proxy.size(),

@@ -188,7 +188,7 @@ void StaleClaims(const Facts& facts, Series& series) {
   for (const Claimed& claimed : facts.state->claimed) {
     if (claimed.of_kube_proxy) continue;
     for (const Claim& claim : claimed.claims) {
-      series[With(Of(claimed.standing.chain), "claim", ClaimKindName(claim.kind))] = 1;
+      series[With(Of(claimed.item.chain), "claim", ClaimKindName(claim.kind))] = 1;
     }
   }
   series = Bounded(series);

@@ -176,7 +176,7 @@ void ControlLoop::NoteState(const Round& round) {
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
     state_.of_kube_proxy = plan.diff.of_kube_proxy;
     const bool was_protected = std::exchange(
-        state_.martian_protection, MartianProtectionStands(plan.martians, report.applied));
+        state_.martian_protection, MartianProtectionExists(plan.martians, report.applied));
     state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
     // One file for each interface, so not after every change.
     if (options_.route_localnet && round.trigger != Trigger::kChange) {

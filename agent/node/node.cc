@@ -205,12 +205,12 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
               }};
 }
 
-NodeQuestions Node::Questions(Purpose errand) {
-  one_attempt_ = errand == Purpose::kSync;
+NodeQuestions Node::Questions(Purpose purpose) {
+  one_attempt_ = purpose == Purpose::kSync;
   symbols_ = one_attempt_ ? KernelSymbols::kSkip : KernelSymbols::kRead;
   NodeQuestions node = {.support = support_,
                         .who_drops_martians = [this] { return WhoDropsMartians(); }};
-  if (errand != Purpose::kRetire && !Retires()) return node;
+  if (purpose != Purpose::kRetire && !Retires()) return node;
   node.retire = Dependents(OtherThan(KindInUse()));
   node.retire_other = [this](bool martians_dropped, bool apply) {
     return RetireOther(martians_dropped, apply);
@@ -253,7 +253,7 @@ absl::StatusOr<std::optional<RetireReport>> Node::RetireOtherFirst(netlink::Back
   // A finding of the first round reports it.
   support_->TakeNews();
   if (!synced.FirstError().ok()) return synced.FirstError();
-  const bool protects = MartianProtectionStands(synced.plan.martians, synced.applied);
+  const bool protects = MartianProtectionExists(synced.plan.martians, synced.applied);
   return Inside(visited_, [&]() -> absl::StatusOr<std::optional<RetireReport>> {
     return RetireOther(protects, /*apply=*/true);
   });

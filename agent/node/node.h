@@ -80,7 +80,7 @@ class Node {
   absl::StatusOr<std::string> ModeChange() const;
 
   // For one command; Open has succeeded.
-  NodeQuestions Questions(Purpose errand);
+  NodeQuestions Questions(Purpose purpose);
   // For the daemon's loop; with sources of retirement once a backend was opened.
   ControlLoopOptions MakeLoopOptions();
   // What the other iptables mode holds; creates and loads nothing.

@@ -46,7 +46,7 @@ class RuleNumbers {
   std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
 };
 
-// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours, which
+// Appends to `diff` the changes, existing and stale rules and findings of a chain of ours, which
 // does not exist if `observed` is null. `claimed`: kube-proxy uses the chains that it shares.
 // `walk` is through the snapshot that `observed` is of.
 void DiffChain(const DesiredChain& desired, const netlink::ObservedChain* observed,

@@ -190,7 +190,7 @@ class Differ {
   }
 
   void DiffNative() {
-    const auto standing = [](absl::string_view reason) {
+    const auto item = [](absl::string_view reason) {
       const netlink::Operation table = NativeRemoval();
       return ExistingItem{netlink::ChainOf(table), netlink::ToString(table), std::string(reason)};
     };
@@ -199,7 +199,7 @@ class Differ {
           "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables can hold no rule: ",
           support_.reason);
       if (observed_.native && !observed_.native->altered) {
-        diff_.in_place.push_back(standing(reason));
+        diff_.in_place.push_back(item(reason));
       } else {
         diff_.changes.push_back({netlink::PutNativeTable{*desired_.native}, reason});
       }
@@ -207,16 +207,16 @@ class Differ {
     }
     if (!observed_.native) return;
     // The changes put the martian rule of KUBE-FIREWALL in place, or it is there.
-    const bool martian_rule_stands = input_.mode != Mode::kOff &&
+    const bool martian_rule_exists = input_.mode != Mode::kOff &&
                                      absl::c_linear_search(input_.families, Family::kIPv4) &&
                                      unhooked_.count({Family::kIPv4, Table::kFilter}) == 0;
-    if (martian_rule_stands) {
+    if (martian_rule_exists) {
       diff_.changes.push_back(
           {NativeRemoval(),
            "the martian rule of KUBE-FIREWALL exists, and does the same as this table"});
     } else {
       diff_.stale.push_back(
-          standing("stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
+          item("stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
     }
   }
 

@@ -137,7 +137,7 @@ struct Diff {
 // Reports and logs name the native table apart from iptables' chains.
 bool IsNative(const netlink::ChainId& chain);
 inline bool IsNative(const Change& change) { return netlink::IsNative(change.operation); }
-inline bool IsNative(const ExistingItem& standing) { return IsNative(standing.chain); }
+inline bool IsNative(const ExistingItem& item) { return IsNative(item.chain); }
 template <typename Item>  // Change, ExistingItem
 std::vector<Item> WithoutNative(std::vector<Item> items) {
   std::erase_if(items, [](const Item& item) { return IsNative(item); });

@@ -194,7 +194,7 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
   return protection;
 }
 
-bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied) {
+bool MartianProtectionExists(MartianProtection found, absl::Span<const Change> applied) {
   if (found.in_place) return true;
   // We put rules where packets reach them.
   for (const Change& change : applied) {

@@ -47,7 +47,7 @@ std::string WhoDropsMartians(const netlink::Survey& survey, bool lo_is_loopback)
 bool IsMartianRule(const netlink::ObservedRule& rule);
 
 // Whether the protection is in place after `applied`, where it was `found` before.
-bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
+bool MartianProtectionExists(MartianProtection found, absl::Span<const Change> applied);
 
 // The growth of a counter from `seen`, which is set to `now`: 0 the first time, `now` where the
 // counter was recreated.

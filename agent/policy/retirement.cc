@@ -103,8 +103,8 @@ class Planner {
     }
   }
 
-  void Keep(ExistingItem standing, std::vector<Claim> claims) {
-    retirement_.kept.push_back({std::move(standing), std::move(claims)});
+  void Keep(ExistingItem item, std::vector<Claim> claims) {
+    retirement_.kept.push_back({std::move(item), std::move(claims)});
   }
 
   std::string Why(const ChainId& chain) const {
@@ -136,7 +136,7 @@ bool DeletesHint(const Change& change) {
 void KeepHints(const Dependents& dependents, Retirement& retirement) {
   std::string user = dependents.rule_of_others;
   if (user.empty() && !retirement.kept.empty()) {
-    const ExistingItem& kept = retirement.kept.front().standing;
+    const ExistingItem& kept = retirement.kept.front().item;
     user = absl::StrCat(netlink::ToString(kept.chain), ": ", kept.text);
   }
   if (user.empty()) return;
@@ -204,16 +204,16 @@ std::string ToString(const std::vector<Claim>& claims) {
 
 std::vector<ExistingItem> WithClaims(std::vector<ExistingItem> stale,
                                      const Retirement& retirement) {
-  std::erase_if(stale, [&](const ExistingItem& standing) {
+  std::erase_if(stale, [&](const ExistingItem& item) {
     return absl::c_any_of(retirement.changes, [&](const Change& change) {
-      return netlink::ChainOf(change.operation) == standing.chain &&
-             GoneText(change.operation) == standing.text;
+      return netlink::ChainOf(change.operation) == item.chain &&
+             GoneText(change.operation) == item.text;
     });
   });
-  for (ExistingItem& standing : stale) {
+  for (ExistingItem& item : stale) {
     for (const Claimed& kept : retirement.kept) {
-      if (kept.standing.chain != standing.chain || kept.standing.text != standing.text) continue;
-      standing.reason = absl::StrCat("stale, kept: ", ToString(kept.claims));
+      if (kept.item.chain != item.chain || kept.item.text != item.text) continue;
+      item.reason = absl::StrCat("stale, kept: ", ToString(kept.claims));
     }
   }
   return stale;

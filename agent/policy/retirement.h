@@ -35,7 +35,7 @@ struct RetirementOptions {
 
 // A chain, rule or jump that stays.
 struct Claimed {
-  ExistingItem standing;
+  ExistingItem item;
   // Never empty.
   std::vector<Claim> claims;
   // It is in Diff::of_kube_proxy: not stale.

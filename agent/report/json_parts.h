@@ -21,10 +21,10 @@ namespace kipt::agent {
 
 // A chain, or with `rest` something about one.
 Json AboutChain(const netlink::ChainId& chain, const Json& rest = Json::object());
-Json ExistingJson(const std::vector<ExistingItem>& standing);
+Json ExistingJson(const std::vector<ExistingItem>& items);
 Json FindingsJson(const std::vector<Finding>& findings);
 Json KeptJson(const Claimed& kept);
-Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,
+Json MartiansJson(bool rule_exists, uint64_t dropped, const std::string& elsewhere,
                   const RouteLocalnet& route_localnet);
 // Without the writers' arguments, and with at most `most` of each list.
 Json IncidentJson(absl::Time time, const Incident& incident, size_t most);

@@ -32,13 +32,13 @@ bool IsRemoval(const netlink::Operation& operation) {
 // A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stays.
 struct PlanLine {
   char sign;
-  ExistingItem standing;
+  ExistingItem item;
 };
 
 // The order of a plan: table by table, base chains last, a chain before its rules, what stays
 // before what is added before what is removed, and the native table after all.
 auto Place(const PlanLine& line) {
-  const auto& [chain, text, reason] = line.standing;
+  const auto& [chain, text, reason] = line.item;
   const size_t rank =
       absl::StartsWith(text, ":") ? 0 : 1 + absl::string_view("=+-").find(line.sign);
   const bool base = netlink::FindBaseChain(chain.table, chain.name) != nullptr;
@@ -47,8 +47,8 @@ auto Place(const PlanLine& line) {
 
 std::vector<PlanLine> PlanLines(const Diff& diff) {
   std::vector<PlanLine> lines;
-  for (const auto* standing : {&diff.in_place, &diff.stale, &diff.of_kube_proxy}) {
-    for (const ExistingItem& item : *standing) lines.push_back({'=', item});
+  for (const auto* items : {&diff.in_place, &diff.stale, &diff.of_kube_proxy}) {
+    for (const ExistingItem& item : *items) lines.push_back({'=', item});
   }
   for (const Change& change : diff.changes) {
     lines.push_back(
@@ -110,16 +110,15 @@ std::string HeaderText(const Subject& subject, uint32_t generation) {
 std::string LinesText(const Diff& diff) {
   std::string text;
   std::string last;
-  for (const auto& [sign, standing] : PlanLines(diff)) {
-    const ChainId& chain = standing.chain;
+  for (const auto& [sign, item] : PlanLines(diff)) {
+    const ChainId& chain = item.chain;
     const bool native = IsNative(chain);
     const std::string head =
         absl::StrCat("\n", netlink::FamilyName(chain.family), " ",
                      native ? kNativeTable : netlink::TableName(chain.table), "\n");
     if (native || head != last) text += head;
     last = head;
-    AppendLine(text, "  ", absl::string_view(&sign, 1), " ", standing.text, "  # ",
-               standing.reason);
+    AppendLine(text, "  ", absl::string_view(&sign, 1), " ", item.text, "  # ", item.reason);
   }
   return text;
 }
@@ -144,9 +143,8 @@ std::string FindingsText(const std::vector<Finding>& findings) {
 std::string KeptText(const std::vector<Claimed>& kept) {
   std::string text, of_kube_proxy;
   for (const Claimed& one : kept) {
-    AppendLine(one.of_kube_proxy ? of_kube_proxy : text, "  = ",
-               netlink::ToString(one.standing.chain), ": ", one.standing.text, "  # ",
-               ToString(one.claims));
+    AppendLine(one.of_kube_proxy ? of_kube_proxy : text, "  = ", netlink::ToString(one.item.chain),
+               ": ", one.item.text, "  # ", ToString(one.claims));
   }
   const auto under = [](absl::string_view heading, const std::string& lines) {
     return lines.empty() ? "" : absl::StrCat("\n", heading, "\n", lines);
@@ -288,9 +286,9 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   for (const Family family : subject.input.families) {
     absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyText(plan.diff, family), "\n");
   }
-  Diff standing = WithRetirement(plan);
-  std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
-  absl::StrAppend(&text, MartianText(subject, plan), LinesText(standing),
+  Diff native = WithRetirement(plan);
+  std::erase_if(native.changes, [](const Change& change) { return !IsNative(change); });
+  absl::StrAppend(&text, MartianText(subject, plan), LinesText(native),
                   FindingsText(plan.diff.findings), OtherText(subject));
   const std::vector<std::string> incidents = CurrentIncidentLines(subject.incidents);
   if (!incidents.empty()) text += "\nlast incidents:\n";

@@ -64,8 +64,8 @@ Json ChangesJson(const std::vector<Change>& changes) {
 
 }  // namespace
 
-Json ExistingJson(const std::vector<ExistingItem>& standing) {
-  return List(WithoutNative(standing), [](const ExistingItem& one) {
+Json ExistingJson(const std::vector<ExistingItem>& items) {
+  return List(WithoutNative(items), [](const ExistingItem& one) {
     return AboutChain(one.chain, {{"text", one.text}, {"reason", one.reason}});
   });
 }
@@ -110,19 +110,19 @@ Json KeptJson(const Claimed& kept) {
   const auto claim_json = [](const Claim& claim) {
     return Json{{"kind", ClaimKindName(claim.kind)}, {"text", claim.text}};
   };
-  return AboutChain(kept.standing.chain, {{"text", kept.standing.text},
-                                          {"claims", List(kept.claims, claim_json)},
-                                          {"ofKubeProxy", kept.of_kube_proxy}});
+  return AboutChain(kept.item.chain, {{"text", kept.item.text},
+                                      {"claims", List(kept.claims, claim_json)},
+                                      {"ofKubeProxy", kept.of_kube_proxy}});
 }
 
-Json MartiansJson(bool rule_stands, uint64_t dropped, const std::string& elsewhere,
+Json MartiansJson(bool rule_exists, uint64_t dropped, const std::string& elsewhere,
                   const RouteLocalnet& route_localnet) {
-  return {{"ruleStands", rule_stands},
+  return {{"ruleExists", rule_exists},
           {"packetsDropped", dropped},
           {"droppedElsewhere", elsewhere},
           {"routeLocalnet", route_localnet.interfaces},
           {"routeLocalnetUnread", route_localnet.unread},
-          {"exposed", !rule_stands && elsewhere.empty() && !route_localnet.empty()}};
+          {"exposed", !rule_exists && elsewhere.empty() && !route_localnet.empty()}};
 }
 
 namespace {

@@ -63,9 +63,9 @@ absl::Status OpenFailure(const std::string& path, int error_number) {
 // programs lock a new one.
 bool IsStillThere(const std::string& path, int fd) {
   struct stat opened = {};
-  struct stat standing = {};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &standing) == 0 &&
-         opened.st_dev == standing.st_dev && opened.st_ino == standing.st_ino;
+  struct stat current = {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &current) == 0 &&
+         opened.st_dev == current.st_dev && opened.st_ino == current.st_ino;
 }
 
 absl::StatusOr<OwnedFd> OpenLock(const std::string& path) {

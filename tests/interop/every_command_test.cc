@@ -55,9 +55,9 @@ const std::vector<std::string> kSubject =
     Below("", {"mode", "emulatedVersion", "iptablesMode", "ipFamilies/1", "generation"});
 const std::vector<std::string> kChange = {"family",    "table", "chain",
                                           "operation", "text",  "reason"};
-const std::vector<std::string> kStanding = {"family", "table", "chain", "text", "reason"};
+const std::vector<std::string> kExisting = {"family", "table", "chain", "text", "reason"};
 const std::vector<std::string> kCheck =
-    kSubject + Below("/inPlace/0", kStanding) + Below("/stale/0", kStanding) +
+    kSubject + Below("/inPlace/0", kExisting) + Below("/stale/0", kExisting) +
     Below("", {"findings", "nativeTable/state", "nativeTable/reason", "nativeTable/packetsDropped",
                "otherMode/iptablesMode", "otherMode/chains", "otherMode/problem"});
 const std::vector<std::string> kRetiredMode =
@@ -102,7 +102,7 @@ const std::vector<Row> kReading = {
           {"/changes/0/chain", "KUBE-IPTABLES-HINT"},
           {"/changes/0/operation", "createChain"}}},
     {List("status"), kExitDifferences, "ip: 3 changes needed (see plan)\n",
-     kCheck + Below("/martians", {"ruleStands", "packetsDropped", "routeLocalnet", "exposed"}),
+     kCheck + Below("/martians", {"ruleExists", "packetsDropped", "routeLocalnet", "exposed"}),
      Json{{"/iptablesMode", "MODE"}, {"/changesNeeded", 4}}},
     {List("audit", "--cni-conf-dir=DIR/cni"), kExitDifferences, "CniConfig", kAudit,
      Json{{"/kubeProxy/0/iptablesMode", "MODE"}}},

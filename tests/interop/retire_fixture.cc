@@ -127,7 +127,7 @@ std::string KubeProxySave(const std::string& version, const Iptables& iptables) 
   return text.out;
 }
 
-std::string OverWhatStands(const std::string& save, const Iptables& iptables) {
+std::string OverExisting(const std::string& save, const Iptables& iptables) {
   const Lines standing = LinesOf(iptables);
   std::string input;
   std::string table;
@@ -146,7 +146,7 @@ std::string OverWhatStands(const std::string& save, const Iptables& iptables) {
 ProgramResult LoadKubeProxy(const std::string& version, const Iptables& iptables) {
   const std::string save = KubeProxySave(version, iptables);
   MakeIpSets(save, iptables.family);
-  return iptables.Restore(OverWhatStands(save, iptables));
+  return iptables.Restore(OverExisting(save, iptables));
 }
 
 Lines NatResidue() {

@@ -31,7 +31,7 @@ std::string KubeProxySave(const std::string& version, const Iptables& iptables);
 // Its rules as kube-proxy puts them over what stands: chains that it owns are emptied first; those
 // that it only makes sure of (KUBE-MARK-DROP; KUBE-FIREWALL of IPv6) are left as they are; jumps in
 // built-in chains that stand are not doubled. Makes the sets that IPVS mode's rules name.
-std::string OverWhatStands(const std::string& save, const Iptables& iptables);
+std::string OverExisting(const std::string& save, const Iptables& iptables);
 ProgramResult LoadKubeProxy(const std::string& version, const Iptables& iptables);
 
 // What `retire` keeps and why: {"ip nat KUBE-MARK-MASQ", {"kubeProxy"}}. Rules with their text,

@@ -108,7 +108,7 @@ class PacketFlipTest : public FlipTest, public ::testing::WithParamInterface<Fli
  protected:
   static Iptables Ip4() { return {.mode = GetParam().mode}; }
   static void Load(const std::string& save) {
-    const ProgramResult result = Ip4().Restore(OverWhatStands(save, Ip4()));
+    const ProgramResult result = Ip4().Restore(OverExisting(save, Ip4()));
     EXPECT_EQ(result.exit_code, 0) << result;
   }
   static std::string Services() { return KubeProxySave(GetParam().proxy.version, Ip4()); }

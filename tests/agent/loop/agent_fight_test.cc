@@ -29,11 +29,11 @@ class AgentFightTest : public AgentTest {
     return AgentTest::FightUntilItWaits(Filter("INPUT"), wait);
   }
   void Undo() {
-    if (!JumpStands()) return;
+    if (!JumpExists()) return;
     kernel_.ActAs(4'194'306, "rival");
     DeleteJump(Filter("INPUT"));
   }
-  bool JumpStands() const {
+  bool JumpExists() const {
     const netlink::ObservedChain* chain = kernel_.state().Find(Filter("INPUT"));
     return chain != nullptr && !chain->rules.empty();
   }
@@ -57,7 +57,7 @@ class AgentFightTest : public AgentTest {
 TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(200)));
   EXPECT_FALSE(IsReady(agent_->state()));
-  ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
+  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
   const SteadyTime repaired = SteadyNow();
   EXPECT_FALSE(IsReady(agent_->state()));
   ASSERT_TRUE(TurnUntil([&] { return IsReady(agent_->state()); }));
@@ -128,7 +128,7 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
   const size_t rounds = rounds_.size();
   uint32_t number = 0;
   ASSERT_TRUE(TurnUntil([&] {
-    if (!JumpStands()) WriteAsBystander(++number);
+    if (!JumpExists()) WriteAsBystander(++number);
     return rounds_.size() > rounds && !rounds_.back().report.applied.empty();
   }));
   ASSERT_GT(number, 1U);
@@ -244,16 +244,16 @@ TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
 
 TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(400)));
-  ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
+  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
   held_.holding = true;
   Undo();
   WriteAsBystander();
   const size_t rounds = rounds_.size();
   ASSERT_TRUE(TurnUntilRounds(rounds + 1));
-  ASSERT_FALSE(JumpStands());
+  ASSERT_FALSE(JumpExists());
   held_.holding = false;
   WriteAsBystander(1);
-  ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
+  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
   EXPECT_FALSE(LastIncident().by.others);

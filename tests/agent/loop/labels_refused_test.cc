@@ -21,7 +21,7 @@
 namespace kipt::agent {
 namespace {
 
-Clock StandingClock() {
+Clock StoppedClock() {
   return {.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> Conditions(const Diff& diff) {
 // What stands where the gate is off.
 netlink::Snapshot WithoutTheGate(Mode mode) {
   FakeBackend backend;
-  EXPECT_THAT(Reconciler(&backend, StandingClock())
+  EXPECT_THAT(Reconciler(&backend, StoppedClock())
                   .Sync(Wanting(mode, netlink::kFamilies, {}))
                   .FirstError(),
               IsOk());
@@ -69,7 +69,7 @@ TEST_F(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     FakeBackend backend;
     backend.LoseExtension("connlabel");
-    const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(mode));
+    const SyncReport report = Reconciler(&backend, StoppedClock()).Sync(Labelled(mode));
     EXPECT_THAT(report.FirstError(), IsOk());
     EXPECT_THAT(report.labels_refused, StatusIs(absl::StatusCode::kNotFound));
     EXPECT_FALSE(report.LacksExtension()) << "only the labels are missing";
@@ -91,7 +91,7 @@ TEST_F(LabelsRefusedTest, TheTimeThatBothTransactionsTookIsReported) {
 // As where nft_compat is missing and only rules about labels are still to be made.
 TEST_F(LabelsRefusedTest, AKernelWithoutAnyMatchLacksMoreThanLabels) {
   kernel_.LoseXt();
-  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  const SyncReport report = Reconciler(&kernel_, StoppedClock()).Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_TRUE(report.LacksExtension());
   EXPECT_THAT(kernel_.state().chains, IsEmpty());
@@ -103,7 +103,7 @@ TEST_F(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIs
   kernel_.AfterNextRead([](FakeBackend&) {});
   kernel_.AfterNextRead([](FakeBackend&) {});
   kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.LoseExtension("connlabel"); });
-  const SyncReport report = Reconciler(&kernel_, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  const SyncReport report = Reconciler(&kernel_, StoppedClock()).Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_FALSE(report.labels_refused.ok());
   bool first_family = false;
@@ -124,7 +124,7 @@ TEST_F(LabelsRefusedTest, WhatFailsWithoutLabelsTooIsNotForWantOfThem) {
   for (int attempt = 0; attempt < 3; ++attempt) {  // both families, and each alone
     kernel_.FailNextApply(absl::FailedPreconditionError("mangle is refused"));
   }
-  Reconciler reconciler(&kernel_, StandingClock());
+  Reconciler reconciler(&kernel_, StoppedClock());
   const SyncReport report = reconciler.Sync(Labelled(Mode::kLegacy));
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(report.labels_refused, IsOk());
@@ -148,7 +148,7 @@ Outcome Invoke(ExitOrError (*command)(const CommandInput&), FakeBackend& backend
       std::make_shared<SupportSource>([] { return XtCompatReading(); }, [known] { return known; });
   const ExitOrError ended = command({.subject = subject,
                                      .backend = backend,
-                                     .clock = StandingClock(),
+                                     .clock = StoppedClock(),
                                      .node = {.support = support},
                                      .out = out,
                                      .err = out});

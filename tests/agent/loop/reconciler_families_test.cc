@@ -34,7 +34,7 @@ SyncReport SyncNative(netlink::Backend& backend, FakeTime& time) {
   SupportSource support = NoXt();
   return Reconciler(&backend, time.clock(), &support).Sync(input);
 }
-bool NativeStands(FakeBackend& backend) {
+bool NativeExists(FakeBackend& backend) {
   return backend.Read({}, &NativeMartians())->native.has_value();
 }
 
@@ -93,7 +93,7 @@ TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
   RefusesFamily refusing(&kernel_, &refusal);
   const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(kernel_));
+  EXPECT_TRUE(NativeExists(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, Not(IsOk()));
 }
@@ -104,7 +104,7 @@ TEST_F(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
   RefusesFamily refusing(&kernel_, &refusal);
   const SyncReport report = SyncNative(refusing, time_);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(NativeStands(kernel_));
+  EXPECT_TRUE(NativeExists(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
@@ -115,7 +115,7 @@ TEST_F(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
   for (int i = 0; i < 4; ++i) kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
   const SyncReport report = SyncNative(kernel_, time_);
   EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
-  EXPECT_FALSE(NativeStands(kernel_));
+  EXPECT_FALSE(NativeExists(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
@@ -191,7 +191,7 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) 
     const SyncReport expected = Reconciler(&together, time.clock()).Sync(Both(mode));
     const SyncReport found = Reconciler(&apart, time.clock()).Sync(Both(mode));
     EXPECT_EQ(ToString(one_by_one), ToString(together));
-    EXPECT_EQ(NativeStands(one_by_one), NativeStands(together));
+    EXPECT_EQ(NativeExists(one_by_one), NativeExists(together));
     EXPECT_THAT(found.FirstError(), IsOk());
     EXPECT_THAT(found.applied, UnorderedElementsAreArray(expected.applied));
     const Plan& plan = expected.plan;

@@ -108,22 +108,22 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
 
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
-  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_FALSE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied = ComputeDiff(Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
-  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_TRUE(MartianProtectionExists(report.plan.martians, report.applied));
   report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
-  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied))
+  EXPECT_TRUE(MartianProtectionExists(report.plan.martians, report.applied))
       << "another table was refused";
   report.plan.martians.dormant = true;
-  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_FALSE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT", Family::kIPv6)}, ""});
-  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_FALSE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT")}, ""});
-  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_TRUE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied.clear();
-  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_FALSE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied.push_back({netlink::PutNativeTable{NativeMartians()}, ""});
-  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
+  EXPECT_TRUE(MartianProtectionExists(report.plan.martians, report.applied));
 }
 
 TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
@@ -151,7 +151,7 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
       {"the way, and another rule", way, {add("KUBE-FIREWALL", DropMarked(15))}, false},
   };
   for (const auto& row : rows) {
-    EXPECT_EQ(MartianProtectionStands(row.found, row.applied), row.in_place) << row.name;
+    EXPECT_EQ(MartianProtectionExists(row.found, row.applied), row.in_place) << row.name;
   }
 }
 

@@ -48,9 +48,9 @@ std::set<std::string> ChainsGone(const Retirement& retirement) {
 std::string KeptBy(const Retirement& retirement) {
   std::map<std::string, std::set<std::string>> kept;
   for (const Claimed& one : retirement.kept) {
-    if (one.standing.chain.name == kCanaryChain) continue;
-    const bool rule = one.standing.text[0] == '-';
-    std::set<std::string>& claims = kept[PlaceOf(one.standing.chain) + (rule ? " rule" : "")];
+    if (one.item.chain.name == kCanaryChain) continue;
+    const bool rule = one.item.text[0] == '-';
+    std::set<std::string>& claims = kept[PlaceOf(one.item.chain) + (rule ? " rule" : "")];
     for (const Claim& claim : one.claims) {
       EXPECT_NE(claim.text, "");
       claims.insert(std::string(ClaimKindName(claim.kind)));
@@ -288,7 +288,7 @@ TEST(RetirementTest, SaysEachClaimOnce) {
   for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
     std::set<std::string> texts;
     for (const Claim& claim : one.claims) texts.insert(claim.text);
-    EXPECT_EQ(texts.size(), one.claims.size()) << one.standing.text;
+    EXPECT_EQ(texts.size(), one.claims.size()) << one.item.text;
   }
 }
 
@@ -339,7 +339,7 @@ TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
   const std::vector<Claimed> kept = PlanFor(Cleanup(), Residue()).kept;
   ASSERT_THAT(kept, SizeIs(3));
   for (const Claimed& canary : kept) {
-    EXPECT_EQ(canary.standing.chain.name, kCanaryChain);
+    EXPECT_EQ(canary.item.chain.name, kCanaryChain);
     EXPECT_EQ(canary.claims[0].kind, ClaimKind::kLiveKubelet);
     EXPECT_THAT(canary.claims[0].text, HasSubstr("`retire --yes` removes it"));
   }
@@ -440,16 +440,16 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   const std::vector<ExistingItem> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
   int told = 0;
-  for (const ExistingItem& standing : stale) {
-    if (standing.text != ":KUBE-MARK-DROP - [0:0]") continue;
-    EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
+  for (const ExistingItem& item : stale) {
+    if (item.text != ":KUBE-MARK-DROP - [0:0]") continue;
+    EXPECT_EQ(item.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
     ++told;
   }
   EXPECT_EQ(told, 1);
   for (const Claimed& one : PlanFor(Cleanup(), observed).kept) {
     const bool shared =
-        one.standing.chain.name == kMarkMasqChain || one.standing.chain.name == kPostroutingChain;
-    EXPECT_EQ(one.of_kube_proxy, shared) << one.standing.text;
+        one.item.chain.name == kMarkMasqChain || one.item.chain.name == kPostroutingChain;
+    EXPECT_EQ(one.of_kube_proxy, shared) << one.item.text;
   }
   EXPECT_LT(
       WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, PlanFor(Cleanup(), Residue()))

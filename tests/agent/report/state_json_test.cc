@@ -35,7 +35,7 @@ Suspected By() {
 
 // With something in every list.
 AgentState FullAgentState() {
-  const ExistingItem standing = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
+  const ExistingItem item = {kInput, "-A INPUT -j KUBE-FIREWALL", "the KEP"};
   return {.started = kNoon,
           .emulated_version = {1, 27},
           .mode = Mode::kLegacy,
@@ -47,9 +47,9 @@ AgentState FullAgentState() {
                         .reason = "not permitted",
                         .pending_changes = 3}},
           .findings = {{.condition = Condition::kBitConflict, .chain = kInput, .message = "m"}},
-          .in_place = {standing},
-          .stale = {standing},
-          .of_kube_proxy = {standing},
+          .in_place = {item},
+          .stale = {item},
+          .of_kube_proxy = {item},
           .fights = {{.chain = kInput,
                       .item = "-A INPUT -j KUBE-FIREWALL",
                       .rounds = 10,
@@ -57,7 +57,7 @@ AgentState FullAgentState() {
                       .wait = absl::Milliseconds(200),
                       .by = By(),
                       .missing = true}},
-          .claimed = {{.standing = standing, .claims = {{ClaimKind::kForeignJump, "-j X"}}}},
+          .claimed = {{.item = item, .claims = {{ClaimKind::kForeignJump, "-j X"}}}},
           .foreign_references = {{kInput, 2}},
           .route_localnet = {.interfaces = {"all"}},
           .martians_dropped = 9,
@@ -117,7 +117,7 @@ TEST(DaemonStateJsonTest, HasEveryValue) {
       "parentPid": 41, "parentCommand": "bash"}], "otherWriters": false,
       "text": "-A INPUT -j KUBE-FIREWALL", "missing": true, "rounds": 10,
       "since": "2027-01-15T08:00:00.123Z", "waitMilliseconds": 200}])"));
-  EXPECT_EQ(json["martians"], Json::parse(R"({"ruleStands": false, "packetsDropped": 9,
+  EXPECT_EQ(json["martians"], Json::parse(R"({"ruleExists": false, "packetsDropped": 9,
       "droppedElsewhere": "", "routeLocalnetUnread": "", "routeLocalnet": ["all"], "exposed": true})"));
   EXPECT_EQ(json["checks"], 5);
   EXPECT_EQ(json["incidentCount"], 1);
