@@ -176,7 +176,7 @@ std::optional<Target> TargetOf(Expressions target, const Rule& rule) {
   return std::nullopt;
 }
 
-// ---- what iptables-nft can list: by 1.8.9 and 1.8.11, which agree but for `meta mark set` ----
+// ---- what iptables-nft can list: by 1.8.9 and 1.8.11, which agree except for `meta mark set` ----
 
 // These depend on nothing. Those of xtables among them: their names are iptables' own.
 constexpr absl::string_view kListed[] = {"bitwise", "cmp",   "counter", "immediate",

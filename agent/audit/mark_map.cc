@@ -71,7 +71,7 @@ class Users {
   std::map<std::string, size_t> places_;
 };
 
-// As OwnerOfRule, but for the chains that kube-proxy alone keeps.
+// As OwnerOfRule, except for the chains that kube-proxy alone keeps.
 Owner KeeperOfRule(const netlink::Survey& survey, const std::vector<KubeProxyFacts>& proxies,
                    const netlink::TableId& table, const std::string& chain, bool base,
                    const netlink::SurveyRule& rule) {

@@ -233,10 +233,10 @@ ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
   };
   question.nft = NftMarks(family, sources, not_selected(IptablesMode::kLegacy));
   question.legacy = LegacyMarks(family, sources, not_selected(IptablesMode::kNft));
-  const bool told = flag.has_value() || question.program == IptablesMode::kNft ||
-                    question.program == IptablesMode::kLegacy || IsMarked(question.nft) ||
-                    IsMarked(question.legacy);
-  if (told && thoroughness != Thoroughness::kAll) return question;
+  const bool decided = flag.has_value() || question.program == IptablesMode::kNft ||
+                       question.program == IptablesMode::kLegacy || IsMarked(question.nft) ||
+                       IsMarked(question.legacy);
+  if (decided && thoroughness != Thoroughness::kAll) return question;
   const auto asks = [](const ModeTraces& traces) { return traces.hint && !traces.rules; };
   if (asks(question.nft)) FindRules(sources.list_nft(family), question.nft);
   if (asks(question.legacy)) FindRules(sources.list_legacy(family), question.legacy);

@@ -94,7 +94,7 @@ std::vector<Damage> FindFirewallDamage(const ChainId& chain, absl::Span<const Ob
 
 std::vector<Damage> FindPostroutingDamage(const ChainId& chain,
                                           absl::Span<const ObservedRule> rules) {
-  size_t masquerades_end = 0;  // behind the last MASQUERADE
+  size_t masquerades_end = 0;  // after the last MASQUERADE
   for (size_t i = 0; i < rules.size(); ++i) {
     const Rule* rule = rules[i].rule();
     if (rule != nullptr && Has<netlink::Masquerade>(*rule)) masquerades_end = i + 1;

@@ -108,7 +108,7 @@ absl::Status ForbidFileWrites(const std::string& may_be_made);
 // ---- the service manager ----
 
 // Sends one message of sd_notify(3) to $NOTIFY_SOCKET, but never waits, as libsystemd does: false
-// where the service manager has not read what it was told before. True also without one, and where
+// where the service manager has not read the message before. True also without one, and where
 // it cannot be reached. Programs do not inherit the variable (command.h).
 bool NotifyServiceManager(const std::string& message);
 

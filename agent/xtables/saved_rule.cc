@@ -209,7 +209,7 @@ class SavedRuleReader {
       rule_.target = netlink::NoTarget{};
     } else {
       fits_ = false;
-      // A target that cannot be told from a match's argument may do anything.
+      // A target that cannot be distinguished from a match's argument may do anything.
       opaque_.decides = absl::c_linear_search(words_, "-j") || absl::c_linear_search(words_, "-g");
       if (opaque_.decides) {
         opaque_.marks.set = kAllMarks;
