@@ -93,7 +93,7 @@ void kube_iptables_agent_error_clear(struct kube_iptables_agent_error* error);
 /* "INVALID_ARGUMENT"; "UNKNOWN" for numbers that are not listed above. Never freed. */
 const char* kube_iptables_agent_code_name(int code);
 
-/* The release of the library that runs: "0.7.0". Never freed. */
+/* The release of the library that runs: "0.8.0". Never freed. */
 const char* kube_iptables_agent_version(void);
 
 /* Frees text that a function below returned. NULL is allowed. */

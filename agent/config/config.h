@@ -26,7 +26,7 @@
 namespace kipt::agent {
 
 // This project's release, as in CMakeLists.txt, which decides about its own feature gates.
-inline constexpr featuregates::Version kAgentRelease = {0, 7};
+inline constexpr featuregates::Version kAgentRelease = {0, 8};
 
 // Only `audit` has kDot, only `marks` kSvg, and only `check` kNpd.
 enum class OutputFormat : uint8_t { kText, kJson, kDot, kSvg, kNpd };

@@ -13,7 +13,7 @@ from base import Base
 from node import Failure, is_ready, run, say, until
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
-IMAGE = "localhost/kube-iptables-agent:0.7.0"
+IMAGE = "localhost/kube-iptables-agent:0.8.0"
 
 
 class PodSteps(Base):
