@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "tests/support/http_get.h"
 
 namespace kipt::testing {
@@ -82,16 +81,6 @@ absl::StatusOr<nlohmann::json> PrometheusServer::Query(const std::string& expr) 
   return data->at("result");
 }
 
-absl::StatusOr<nlohmann::json> PrometheusServer::QueryRange(const std::string& expr,
-                                                            absl::Duration span) const {
-  const absl::Time now = absl::Now();
-  auto data = Get(absl::StrFormat("/api/v1/query_range?query=%s&start=%d&end=%d&step=1",
-                                  PercentEncoded(expr), absl::ToUnixSeconds(now - span),
-                                  absl::ToUnixSeconds(now)));
-  if (!data.ok()) return data.status();
-  return data->at("result");
-}
-
 absl::StatusOr<nlohmann::json> PrometheusServer::LabelValues(const std::string& selector,
                                                              const std::string& label) const {
   return Get(absl::StrCat("/api/v1/label/", label, "/values?match[]=", PercentEncoded(selector)));
@@ -111,10 +100,6 @@ double PrometheusServer::Number(const std::string& expr) const {
 bool HasNumber(const nlohmann::json& result) {
   for (const auto& series : result) {
     if (series.contains("value") && IsNumber(series.at("value"))) return true;
-    if (!series.contains("values")) continue;
-    for (const auto& sample : series.at("values")) {
-      if (IsNumber(sample)) return true;
-    }
   }
   return false;
 }

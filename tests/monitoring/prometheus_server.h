@@ -10,7 +10,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "tests/support/background_program.h"
 #include "tests/support/temporary_tree.h"
 
@@ -28,8 +27,6 @@ class PrometheusServer {
 
   // The series that `expr` has now. InvalidArgument: what Prometheus says against it.
   absl::StatusOr<nlohmann::json> Query(const std::string& expr) const;
-  // The same over the last `span`, a value a second.
-  absl::StatusOr<nlohmann::json> QueryRange(const std::string& expr, absl::Duration span) const;
   // The values that `label` has in the series of `selector`.
   absl::StatusOr<nlohmann::json> LabelValues(const std::string& selector,
                                              const std::string& label) const;

@@ -102,16 +102,6 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
   EXPECT_TRUE(agent_->state().martian_protection);
 }
 
-TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  // The martian rule as an old iptables leaves it: with its comment, without its matches.
-  kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  ASSERT_THAT(agent_->state().findings, SizeIs(1));
-  EXPECT_TRUE(agent_->state().findings[0].repaired);
-  EXPECT_TRUE(IsReady(agent_->state()));
-}
-
 // ---- what it knows of others, with --stale-chains=retire ----
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
@@ -232,16 +222,6 @@ TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
   EXPECT_EQ(rounds_[2].trigger, Trigger::kTimer);
   EXPECT_EQ(rounds_[3].trigger, Trigger::kTimer);
   EXPECT_EQ(opened_, 1) << "the backend is as good as before";
-}
-
-TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
-  Refuse({.family = Family::kIPv6});
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  sync_period_ = absl::Milliseconds(20);
-  agent_->SetDesired(Options(Mode::kCleanup));
-  const int before = refusal_.count;
-  // The old bound would let the waits grow to 51 seconds each.
-  EXPECT_TRUE(TurnUntil([&] { return refusal_.count >= before + 10; }));
 }
 
 TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {

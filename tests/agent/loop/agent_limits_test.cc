@@ -63,13 +63,6 @@ TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
   EXPECT_THAT(rounds_, SizeIs(3));
 }
 
-TEST_F(AgentCpuTest, OnLegacyCheapLooksDoNotWait) {
-  OpenLegacy();
-  ASSERT_TRUE(StartedWith(Costing(absl::Milliseconds(1)), 2));
-  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-}
-
 TEST_F(AgentCpuTest, OnNftAChangeIsLookedAtAtOnceWhateverLooksCost) {
   ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4))));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));

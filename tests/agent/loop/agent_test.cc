@@ -167,14 +167,5 @@ TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
   EXPECT_FALSE(IsReady(state)) << "a rule that drops everything stands";
 }
 
-TEST_F(ObservingAgentTest, RetiresNothing) {
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  const int applied = kernel_.apply_count();
-  agent_->SetDesired(Observing(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_FALSE(rounds_[1].retirement.has_value());
-  EXPECT_EQ(kernel_.apply_count(), applied);
-}
-
 }  // namespace
 }  // namespace kipt::agent

@@ -68,23 +68,6 @@ TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
   }
 }
 
-// Nobody sees more of its processes than the beginning.
-TEST(CleanupTest, AnImitatorWhoseProcessesEndSoonGainsNothing) {
-  Damping damping(kSyncPeriod);
-  absl::Duration away;
-  for (SteadyTime now = kStart; now < kStart + absl::Minutes(1); now += absl::Milliseconds(1100)) {
-    std::vector<Change> allowed = AllowIf(damping, InCleanup(), now, true);
-    if (allowed.empty()) {
-      now += absl::Milliseconds(900);
-      away += absl::Milliseconds(900);
-      allowed = AllowIf(damping, InCleanup(), now, false);
-    }
-    damping.NoteApplied(allowed, now);
-    Allow(damping, Serving(), now + absl::Milliseconds(1050));
-  }
-  EXPECT_LE(away, kCleanupWait + absl::Milliseconds(900));
-}
-
 TEST(CleanupTest, ACleanupThatIsRepeatedHasWhatIsLeftOfTheMinutesFiveSeconds) {
   Damping damping(kSyncPeriod);
   const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
@@ -223,19 +206,6 @@ TEST_F(CleanupLoopTest, PutsTheJumpBackAtOnceWhereAnotherDeletesIt) {
   const SteadyTime deleted = SteadyNow();
   ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
   EXPECT_LT(SteadyNow() - deleted, absl::Seconds(2));
-}
-
-TEST_F(CleanupLoopTest, PutsTheJumpBackAfterFiveSecondsWhateverKubeProxyDoes) {
-  StartNextTo("kube-proxy\n");
-  TurnFor(kCleanupWait - absl::Seconds(1));
-  TurnFor(absl::Milliseconds(500));
-  EXPECT_FALSE(HasJump());
-  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
-  // Nothing of this minute is left.
-  DeleteJump(Nat("POSTROUTING"));
-  const SteadyTime again = SteadyNow();
-  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
-  EXPECT_LT(SteadyNow() - again, absl::Seconds(2));
 }
 
 // kube-proxy --cleanup of any version names neither KUBE-MARK-DROP nor what is in other tables.

@@ -190,6 +190,8 @@ TEST_F(ForeignRulesTest, WhatIsForgottenMakesNoRuleNewThatStays) {
     count += Count();
   }
   EXPECT_EQ(count, 5'000U);
+  Check({Dropping(0), Dropping(1)}, /*same_handles=*/false);
+  EXPECT_EQ(Count(), 1U) << "what is gone is not remembered for ever";
 }
 
 TEST_F(ForeignRulesTest, FamiliesBeginOneByOne) {

@@ -181,14 +181,6 @@ TEST_F(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
   EXPECT_THAT(plan->foreign_jumps, ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
 }
 
-TEST_F(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
-  kernel_.LoseXt();
-  const SyncReport report = Sync(Mode::kCleanup);
-  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(kernel_.state().chains, IsEmpty()) << "a hint that iptables can be used";
-  EXPECT_THAT(report.applied, IsEmpty());
-}
-
 // ---- A ruleset that others change faster than it can be read. ----
 
 constexpr auto kTooFast = absl::StatusCode::kDeadlineExceeded;
