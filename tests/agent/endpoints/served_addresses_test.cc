@@ -127,21 +127,6 @@ class ServedAddressesTest : public ::testing::Test {
   std::vector<std::string> changes_;
 };
 
-TEST_F(ServedAddressesTest, EachAddressAnswersWithItsOwnHandlerAndIsOpenedOnce) {
-  Make({{"127.0.0.1:0", "one"}, {"127.0.0.1:0", "two"}});
-  served_->Listen({});
-  EXPECT_THAT(TakeNotices(), IsEmpty()) << "no thread answers yet";
-  served_->Serve();
-  const std::vector<std::string> notices = TakeNotices();
-  ASSERT_THAT(notices, ElementsAre(StartsWith(kListening), StartsWith(kListening)));
-  served_->Listen({});
-  served_->Serve();
-  EXPECT_THAT(Ask(std::string(absl::StripPrefix(notices[0], kListening))), EndsWith("one"));
-  EXPECT_THAT(Ask(std::string(absl::StripPrefix(notices[1], kListening))), EndsWith("two"));
-  EXPECT_EQ(served_->problem(), "");
-  EXPECT_THAT(TakeNotices(), IsEmpty());
-}
-
 TEST_F(ServedAddressesTest, AnAddressInUseIsReportedOnceAndServedWithinFiveSecondsOfBeingFree) {
   Socket first = ListeningSocket();
   Socket second = ListeningSocket();
@@ -169,21 +154,6 @@ TEST_F(ServedAddressesTest, AnAddressInUseIsReportedOnceAndServedWithinFiveSecon
   EXPECT_THAT(TakeNotices(), ElementsAre(absl::StrCat(kListening, second.address)));
   EXPECT_THAT(TakeChanges(), ElementsAre(""));
   EXPECT_THAT(Ask(second.address), EndsWith("three"));
-}
-
-TEST_F(ServedAddressesTest, ASocketThatSystemdPassedIsServedWithTheConnectionsThatWaitInIt) {
-  Socket first = ListeningSocket();
-  Socket second = ListeningSocket();
-  Make({{first.address, "one"}, {"nonsense", ""}, {second.address, "two"}});
-  RawHttpClient waiting(second.address);
-  waiting.Send(Get("/"));
-  served_->Listen(Passed(std::move(second.fd), std::move(first.fd)));
-  EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith("warning: it must be an IPv4 address or")));
-  served_->Serve();
-  EXPECT_THAT(TakeNotices(), ElementsAre(absl::StrCat(kListening, first.address),
-                                         absl::StrCat(kListening, second.address)));
-  EXPECT_THAT(waiting.Receive(), EndsWith("two"));
-  EXPECT_THAT(Ask(first.address), EndsWith("one"));
 }
 
 TEST_F(ServedAddressesTest, APassedDescriptorThatIsNotOfUseIsReportedAndClosed) {

@@ -17,19 +17,18 @@
 namespace kipt::agent {
 namespace {
 
-featuregates::FeatureGates Gates(bool labels) {
-  return ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", labels}}}}).value();
+featuregates::FeatureGates Gates() {
+  return ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", true}}}}).value();
 }
 
 class AgentLabelsRefusedTest : public AgentTest {
  protected:
   void SetUp() override {
     AgentTest::SetUp();
-    sources_.xt_compat = [this](KernelSymbols) { return xt_; };
-    sources_.conn_label_match = [this](KernelSymbols) {
-      ++labels_read_;
-      return labels_;
+    sources_.xt_compat = [](KernelSymbols) {
+      return XtCompatReading{.compat = XtCompat::kPresent};
     };
+    sources_.conn_label_match = [this](KernelSymbols) { return labels_; };
     sources_.open_nft = [this]() -> BackendOrError {
       return std::make_unique<BorrowedBackend>(&kernel_);
     };
@@ -45,27 +44,12 @@ class AgentLabelsRefusedTest : public AgentTest {
     };
   }
 
-  // With the configuration as it is by now.
-  Node& node() {
-    if (node_ == nullptr) {
-      node_ = std::make_unique<Node>(config_, sources_);
-    } else {
-      node_->SetConfig(config_);
-    }
-    if (!node_->mode()) EXPECT_THAT(node_->Open(/*read_only=*/false), IsOk());
-    return *node_;
-  }
   void StartNode() {
-    AgentOptions options = node().MakeAgentOptions();
+    node_ = std::make_unique<Node>(config_, sources_);
+    EXPECT_THAT(node_->Open(/*read_only=*/false), IsOk());
+    AgentOptions options = node_->MakeAgentOptions();
     options.route_localnet = [] { return agent::RouteLocalnet(); };
     StartWith(std::move(options));
-  }
-  // As at a daemon's start with --stale-chains=retire, where legacy iptables has nothing.
-  absl::Status RetireOtherFirst() {
-    config_.stale_chains = StaleChains::kRetire;
-    sources_.table_names_path = "/proc/thread-self/net/no_%s_tables_names";
-    sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
-    return node().RetireOtherFirst(kernel_).status();
   }
 
   bool Stands(const netlink::ChainId& chain) const {
@@ -77,11 +61,9 @@ class AgentLabelsRefusedTest : public AgentTest {
     return findings.size() == 1 && findings[0].condition == Condition::kConnLabelsImpossible;
   }
 
-  XtCompatReading xt_ = {.compat = XtCompat::kPresent};
   XtCompatReading labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
-  int labels_read_ = 0;
   ModeSources sources_;
-  Config config_ = {.emulated_version = {1, 27}, .gates = Gates(true)};
+  Config config_ = {.emulated_version = {1, 27}, .gates = Gates()};
   std::unique_ptr<Node> node_;
   std::vector<std::string> told_;
 };
@@ -119,36 +101,6 @@ TEST_F(AgentLabelsRefusedTest, WhatFilesTellIsNotTriedAndAModuleThatComesIsFound
   EXPECT_THAT(told_, ElementsAre("connection labels are available now"));
   EXPECT_THAT(agent_->state().findings, IsEmpty());
   EXPECT_EQ(agent_->state().incidents, 0U) << "what could not be made was not damaged";
-}
-
-TEST_F(AgentLabelsRefusedTest, NobodyLooksForTheMatchWhereTheGateIsOff) {
-  config_.gates = Gates(false);
-  kernel_.LoseExtension("connlabel");
-  StartNode();
-  ASSERT_TRUE(TurnUntilRounds(3));
-  EXPECT_EQ(labels_read_, 0);
-  EXPECT_THAT(agent_->state().findings, IsEmpty());
-  EXPECT_EQ(kernel_.apply_count(), 1);
-}
-
-TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
-  kernel_.LoseExtension("connlabel");
-  EXPECT_THAT(RetireOtherFirst(), IsOk());
-  EXPECT_EQ(kernel_.apply_count(), 2);
-  config_.stale_chains = StaleChains::kKeep;
-  StartNode();
-  ASSERT_TRUE(TurnUntilRounds(1));
-  EXPECT_EQ(kernel_.apply_count(), 2) << "all that can be had stands";
-  EXPECT_TRUE(SaysThatLabelsAreMissing());
-}
-
-TEST_F(AgentLabelsRefusedTest, ARefusalOfAllMatchesBeforeTheFirstRoundIsAnAnswer) {
-  kernel_.LoseXt();
-  xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
-  config_.gates = Gates(false);
-  config_.mode = Mode::kCleanup;
-  EXPECT_THAT(RetireOtherFirst(), IsOk());
-  EXPECT_FALSE(node_->support().known().xt);
 }
 
 }  // namespace
