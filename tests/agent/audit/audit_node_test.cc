@@ -21,10 +21,6 @@ using ::testing::ContainsRegex;
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
 
-AuditReport AuditFile(const std::string& name, const AuditOptions& options) {
-  return Audit(ViewOf(SurveyOf("nft", ReadTestdata(name))), options);
-}
-
 CniConfigs Portmap() {
   CniConfigs cni;
   cni.references.push_back(

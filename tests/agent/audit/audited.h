@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
@@ -100,12 +101,28 @@ inline std::vector<std::string> Lines(const AuditReport& report) {
   return lines;
 }
 
+// Of a file of testdata, in iptables-nft.
+inline AuditReport AuditFile(const std::string& name, const AuditOptions& options = {}) {
+  const std::string text = ReadTestdata(name);
+  EXPECT_NE(text, "") << name;
+  return Audit(ViewOf(SurveyOf("nft", text)), options);
+}
+
 // The first of `kind`; null where there is none.
 inline const AuditFinding* FindKind(const AuditReport& report, AuditKind kind) {
   for (const AuditFinding& finding : report.findings) {
     if (finding.kind == kind) return &finding;
   }
   return nullptr;
+}
+
+// All that is told of the first of `kind`, its Line first; empty where there is none.
+inline std::string Told(const AuditReport& report, AuditKind kind) {
+  const AuditFinding* finding = FindKind(report, kind);
+  if (finding == nullptr) return "";
+  return absl::StrCat(Line(*finding), "\n", finding->family, ", ", OwnerName(finding->owner), ", ",
+                      finding->count, ": ", finding->message, "\n", finding->consequence, "\n-> ",
+                      finding->remedy, "\n", absl::StrJoin(finding->details, "\n"), "\n");
 }
 
 }  // namespace kipt::agent
