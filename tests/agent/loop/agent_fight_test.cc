@@ -117,71 +117,46 @@ TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
 
 // ---- a commit whose effect can be read before the kernel reports it ----
 
-// Reports commits of "rival" only once it is told to, or with the next transaction of ours.
-class Delays : public BorrowedBackend {
+// Commits of "rival" are reported with the next transaction of ours.
+class Delays : public FiltersChanges {
  public:
-  struct Held {
-    bool holding = false;
-    // Told to drain, and has more than it gave.
-    netlink::RulesetChanges kept;
-  };
-  Delays(netlink::Backend* backend, Held* held) : BorrowedBackend(backend), held_(held) {}
+  Delays(netlink::Backend* backend, bool* holding)
+      : FiltersChanges(backend, [this](netlink::RulesetChanges& now) { Hold(now); }),
+        holding_(holding) {}
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    held_->holding = false;
+    *holding_ = false;
     return BorrowedBackend::Apply(transaction);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = BorrowedBackend::Watch(mode);
-    if (!monitor.ok()) return monitor;
-    return std::make_unique<Delaying>(*std::move(monitor), held_);
   }
 
  private:
-  class Delaying : public netlink::Monitor {
-   public:
-    Delaying(std::unique_ptr<netlink::Monitor> monitor, Held* held)
-        : monitor_(std::move(monitor)), held_(held) {}
-    int fd() const override { return monitor_->fd(); }
-    absl::StatusOr<netlink::RulesetChanges> Drain() override {
-      absl::StatusOr<netlink::RulesetChanges> drained = monitor_->Drain();
-      if (!drained.ok()) return drained;
-      netlink::RulesetChanges& now = *drained;
-      if (!held_->holding) {
-        now.count += held_->kept.count;
-        now.writers.insert(now.writers.begin(), held_->kept.writers.begin(),
-                           held_->kept.writers.end());
-        held_->kept = {};
-        return now;
-      }
-      std::erase_if(now.writers, [this](const netlink::RulesetChange& change) {
-        if (change.command != "rival") return false;
-        ++held_->kept.count;
-        held_->kept.writers.push_back(change);
-        return true;
-      });
-      now.count = now.writers.size();
-      return now;
+  void Hold(netlink::RulesetChanges& now) {
+    now.writers.insert(now.writers.begin(), kept_.begin(), kept_.end());
+    kept_.clear();
+    if (*holding_) {
+      const auto rivals =
+          std::stable_partition(now.writers.begin(), now.writers.end(),
+                                [](const auto& change) { return change.command != "rival"; });
+      kept_.assign(rivals, now.writers.end());
+      now.writers.erase(rivals, now.writers.end());
     }
+    now.count = now.writers.size();
+  }
 
-   private:
-    std::unique_ptr<netlink::Monitor> monitor_;
-    Held* held_;
-  };
-
-  Held* held_;
+  bool* holding_;
+  std::vector<netlink::RulesetChange> kept_;
 };
 
 class AgentLateEventTest : public AgentFightTest {
  protected:
   void SetUp() override {
-    door_ = [this] { return std::make_unique<Delays>(&kernel_, &held_); };
+    door_ = [this] { return std::make_unique<Delays>(&kernel_, &holding_); };
     AgentFightTest::SetUp();
   }
-  Delays::Held held_;
+  bool holding_ = false;
 };
 
 TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedTooAndCheckedAgain) {
-  held_.holding = true;
+  holding_ = true;
   Undo();
   // This is what wakes the agent.
   WriteAsBystander();

@@ -21,6 +21,38 @@
 
 namespace kipt::agent {
 
+// A kernel whose monitors report what `filter` leaves of the changes.
+class FiltersChanges : public BorrowedBackend {
+ public:
+  using Filter = std::function<void(netlink::RulesetChanges&)>;
+  FiltersChanges(netlink::Backend* backend, Filter filter)
+      : BorrowedBackend(backend), filter_(std::move(filter)) {}
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = BorrowedBackend::Watch(mode);
+    if (!monitor.ok()) return monitor;
+    return std::make_unique<Filtering>(*std::move(monitor), filter_);
+  }
+
+ private:
+  class Filtering : public netlink::Monitor {
+   public:
+    Filtering(std::unique_ptr<netlink::Monitor> monitor, Filter filter)
+        : monitor_(std::move(monitor)), filter_(std::move(filter)) {}
+    int fd() const override { return monitor_->fd(); }
+    absl::StatusOr<netlink::RulesetChanges> Drain() override {
+      absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
+      if (changes.ok()) filter_(*changes);
+      return changes;
+    }
+
+   private:
+    std::unique_ptr<netlink::Monitor> monitor_;
+    Filter filter_;
+  };
+
+  Filter filter_;
+};
+
 class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
