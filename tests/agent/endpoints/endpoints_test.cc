@@ -10,15 +10,13 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
-#include "tests/agent/endpoints/metric_values.h"
+#include "tests/agent/endpoints/metrics_rounds.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"

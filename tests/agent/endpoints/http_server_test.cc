@@ -190,7 +190,7 @@ TEST(HttpServerTest, TakesAnyNameOnAnAddressThatOthersReach) {
   const auto server = HttpServer::Bind(own);
   ASSERT_THAT(server, IsOk());
   ASSERT_THAT((*server)->Serve(Answer), IsOk());
-  RawHttpClient client(**server, RawHttpClient::AnyAddress());
+  RawHttpClient client((*server)->address());
   client.Send("GET /ok HTTP/1.1\r\nHost: node1.example:10271\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
 }

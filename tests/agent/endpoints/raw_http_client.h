@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -30,8 +29,6 @@ namespace kipt::agent {
 // Speaks raw bytes.
 class RawHttpClient {
  public:
-  struct AnyAddress {};
-
   // From `source`, an address of the loopback network in host order.
   explicit RawHttpClient(const HttpServer& server, uint32_t source = INADDR_LOOPBACK)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -39,22 +36,11 @@ class RawHttpClient {
     from.sin_family = AF_INET;
     from.sin_addr.s_addr = htonl(source);
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
-    sockaddr_in to = from;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const std::string& address = server.address();
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    Connect(server.address());
   }
-  // To the address that `server` listens on, whatever its host is.
-  explicit RawHttpClient(const HttpServer& server, AnyAddress /*tag*/)
-      : RawHttpClient(server.address()) {}
   explicit RawHttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    absl::StatusOr<BindAddress> to = ParseBindAddress(address);
-    EXPECT_THAT(to, IsOk());
-    EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
+    Connect(address);
   }
   ~RawHttpClient() { close(fd_); }
   RawHttpClient(const RawHttpClient&) = delete;
@@ -99,6 +85,12 @@ class RawHttpClient {
   bool closed() const { return closed_; }
 
  private:
+  void Connect(const std::string& address) const {
+    absl::StatusOr<BindAddress> to = ParseBindAddress(address);
+    EXPECT_THAT(to, IsOk());
+    EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
+  }
+
   int fd_;
   bool closed_ = false;
 };

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "agent/endpoints/endpoints.h"
 #include "tests/agent/endpoints/raw_http_client.h"
 #include "tests/support/failing_call.h"

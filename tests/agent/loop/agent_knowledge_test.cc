@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
-#include <string>
 #include <vector>
 
 #include "agent/loop/agent.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 

@@ -5,7 +5,6 @@
 #include "agent/loop/agent.h"
 
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/loop/agent_state.h"
@@ -14,7 +13,6 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
