@@ -36,7 +36,9 @@ class RawHttpClient {
     from.sin_family = AF_INET;
     from.sin_addr.s_addr = htonl(source);
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
-    Connect(server.address());
+    // Whatever address of this machine it listens on.
+    const std::string& address = server.address();
+    Connect(absl::StrCat("127.0.0.1", address.substr(address.rfind(':'))));
   }
   explicit RawHttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
