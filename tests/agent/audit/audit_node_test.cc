@@ -132,15 +132,6 @@ TEST(AuditNodeTest, EveryNamespaceHasItsName) {
 
 // ---- the allow list ----
 
-TEST(AuditNodeTest, AnEntryThatMatchesNothingIsInformation) {
-  AuditOptions options;
-  options.allow = *ParseAllowList("ChainUser nat/KUBE-MARK-DROP");
-  const AuditReport report = AuditFile("audited/portmap-v4.save", options);
-  EXPECT_THAT(Lines(report),
-              ElementsAre("error ChainUser nat/KUBE-MARK-MASQ", "info AllowEntryUnused"));
-  EXPECT_THAT(report.findings[1].message, HasSubstr("line 1: ChainUser nat/KUBE-MARK-DROP"));
-}
-
 TEST(AuditNodeTest, AnUnusedEntryIsReportedByAuditsThatCanFindItsKind) {
   const AllowList allow = *ParseAllowList(
       "ChainUser *\nKubeProxy *\nRouteLocalnetExposed *\nCleanupBlocked *\nLocalhostNodePorts *\n"

@@ -156,27 +156,6 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
   }
 }
 
-TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
-  NodeView view = ViewOf(WithKubeProxy({}));
-  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-  view.route_localnet.interfaces = {"all"};
-  const AuditFinding* found = nullptr;
-  AuditReport report = Audit(view, kNftables);
-  found = FindKind(report, AuditKind::kLocalhostNodePorts);
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->severity, AuditSeverity::kInfo);
-  view.facts.counters = {{"localhost_nps_accepted_pkts", 0}};
-  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-  view.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
-  report = Audit(view, kNftables);
-  ASSERT_THAT(Bad(report), ElementsAre("error LocalhostNodePorts nat/KUBE-NODEPORTS"));
-  EXPECT_THAT(report.findings[0].details,
-              ElementsAre("nfacct localhost_nps_accepted_pkts: 7 packets"));
-  const NodeView none = ViewOf(SurveyOf(
-      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.nolocalhost.save")));
-  EXPECT_EQ(FindKind(Audit(none, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-}
-
 struct HostRow {
   std::string name;
   ChangeFacts facts = {};
@@ -264,6 +243,15 @@ TEST(BeforeChangeTest, TellsWhatFollowsOnANodeWithKubeProxy) {
       WithKubeProxy({"-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:80",
                      "-A PREROUTING -d 10.7.0.1/32 -j CLUSTERIP --new"},
                     {"-A INPUT -s 192.0.2.0/24 -j DROP"}, "legacy"));
+  NodeView localhost = sound;
+  localhost.route_localnet.interfaces = {"all"};
+  NodeView unused = localhost;
+  unused.facts.counters = {{"localhost_nps_accepted_pkts", 0}};
+  NodeView used = localhost;
+  used.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
+  const NodeView no_localhost = ViewOf(SurveyOf(
+      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.nolocalhost.save")));
+  const AuditKind node_ports = AuditKind::kLocalhostNodePorts;
   const std::string cni = "CniConfig nat/KUBE-MARK-MASQ\n";
   const struct {
     const char* name;
@@ -294,6 +282,13 @@ TEST(BeforeChangeTest, TellsWhatFollowsOnANodeWithKubeProxy) {
       {"nor is it one of the gate", ipvs, kGate, AuditKind::kIpvsInUse, List()},
       {"a left over device takes packets", left_over, kIpvs, AuditKind::kIpvsInUse,
        List("warning IpvsInUse")},
+      {"node ports over localhost", localhost, kNftables, node_ports, List("info ")},
+      {"that are used", used, kNftables, node_ports,
+       List("error LocalhostNodePorts nat/KUBE-NODEPORTS",
+            "\nnfacct localhost_nps_accepted_pkts: 7 packets\n")},
+      {"that are not", unused, kNftables, node_ports, List()},
+      {"that cannot be", sound, kNftables, node_ports, List()},
+      {"that are switched off", no_localhost, kNftables, node_ports, List()},
       {"targets that nft lacks", legacy, kToNft, AuditKind::kNotInNft, List("error NotInNft")},
   };
   for (const auto& row : rows) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -113,22 +114,14 @@ TEST(MarkMapTest, HasWhoSetsTestsAndClearsEachBit) {
   view.ip_rules = {{.mark = 0x100, .mask = 0x300, .text = "100: from all fwmark 0x100/0x300"}};
   view.device_marks = {Wireguard(0x1001)};
   const std::string text = MarkMapText(MapOf(view));
-  const std::string kubelet = LineWith(text, "nft ip nat: kubelet");
-  EXPECT_THAT(kubelet, HasSubstr(" .... .... .... .... sW.. .... .... ....")) << text;
-  EXPECT_THAT(LineWith(text, "nft ip filter: kubelet"),
-              HasSubstr(" .... .... .... .... t... .... .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "ip rule (IPv4)"),
-              HasSubstr(" .... .... .... .... .... ..tt .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "the WireGuard interface wg0, whole"),
-              HasSubstr(" cccc cccc cccc cccc cccs cccc cccc cccs"))
-      << text;
-  EXPECT_THAT(LineWith(text, "configured for"),
-              HasSubstr(" .... .... .... .... dm.. .... .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "wg-quick"), HasSubstr(" .... .... .... .... ##.. #.#. .##. ##.."))
-      << text;
+  const std::pair<const char*, const char*> rows[] = {
+      {"nft ip nat: kubelet", " .... .... .... .... sW.. .... .... ...."},
+      {"nft ip filter: kubelet", " .... .... .... .... t... .... .... ...."},
+      {"ip rule (IPv4)", " .... .... .... .... .... ..tt .... ...."},
+      {"the WireGuard interface wg0, whole", " cccc cccc cccc cccc cccs cccc cccc cccs"},
+      {"configured for", " .... .... .... .... dm.. .... .... ...."},
+      {"wg-quick", " .... .... .... .... ##.. #.#. .##. ##.."}};
+  for (const auto& [who, bits] : rows) EXPECT_THAT(LineWith(text, who), HasSubstr(bits)) << text;
 }
 
 TEST(MarkMapTest, WhatMaySetAnyBitIsNotTakenForOneThatSetsAll) {

@@ -7,20 +7,16 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -236,43 +232,6 @@ std::set<int> Threads() {
     threads.insert(std::stoi(entry.path().filename()));
   }
   return threads;
-}
-
-// A field of /proc/self/task/TID/status.
-std::string ThreadStatus(int thread, const std::string& field) {
-  std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/status"));
-  for (std::string line; std::getline(file, line);) {
-    if (absl::StartsWith(line, field + ":")) return line.substr(field.size() + 2);
-  }
-  return "";
-}
-
-// The one thread that `server`, started meanwhile, has added.
-int ServerThread(const std::set<int>& before) {
-  for (const int thread : Threads()) {
-    if (!before.contains(thread)) return thread;
-  }
-  ADD_FAILURE() << "no new thread";
-  return 0;
-}
-
-TEST(HttpServerTest, ItsThreadTakesNoSignals) {
-  sigset_t mask_before;
-  pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
-  const std::set<int> before = Threads();
-  const std::unique_ptr<HttpServer> server = Serve();
-  // A new thread starts with all signals blocked, whatever it is to inherit.
-  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("ok"));
-  const std::string blocked = ThreadStatus(ServerThread(before), "SigBlk");
-  // All but SIGKILL, SIGSTOP and the two that glibc keeps for itself (32 and 33).
-  uint64_t bits = 0;
-  ASSERT_TRUE(absl::SimpleHexAtoi(absl::StripLeadingAsciiWhitespace(blocked), &bits)) << blocked;
-  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGALRM, SIGUSR1, SIGPIPE, SIGRTMAX}) {
-    EXPECT_NE(bits & (uint64_t{1} << (signal - 1)), 0U) << signal;
-  }
-  sigset_t mask_after;
-  pthread_sigmask(SIG_SETMASK, nullptr, &mask_after);
-  EXPECT_EQ(sigismember(&mask_after, SIGTERM), sigismember(&mask_before, SIGTERM));
 }
 
 TEST(HttpServerTest, EveryDescriptorIsClosedOnExec) {

@@ -100,16 +100,6 @@ TEST_F(WriterWatchTest, StopsWhereTheLoopCanNoLongerWait) {
   EXPECT_TRUE(writer_watch_.seen().stopped);
 }
 
-TEST_F(WriterWatchTest, CallsOnlyForChangesOfOthers) {
-  ASSERT_THAT(Watch(), IsOk());
-  Wake({});  // as after a commit of our own
-  EXPECT_EQ(sights_, 0);
-  EXPECT_EQ(writer_watch_.seen().first, SteadyTime::InfiniteFuture());
-  Wake({.count = 1});
-  EXPECT_EQ(sights_, 1);
-  EXPECT_LE(writer_watch_.seen().first, SteadyNow());
-}
-
 TEST_F(WriterWatchTest, KnowsOfOthersWhereAnEventWasLostOrHasNoWriter) {
   const RulesetChange known = {.generation = 5, .first_generation = 5, .pid = pid_};
   EXPECT_FALSE(Drained({.count = 1, .writers = {known}}).others);
