@@ -329,11 +329,11 @@ TEST(RuleSentenceTest, SaysItInPlainWords) {
        "-m physdev --physdev-in veth0 ! --physdev-is-bridged -s 10.0.0.1/32 [xt foo rev 1] -m mark "
        "--mark 0x1 -m connmark --mark 0x2 -g OTHER",
        "a packet from 10.0.0.1 with mark 0x1 (-m physdev --physdev-in veth0 ! "
-       "--physdev-is-bridged) "
-       "([xt foo rev 1]) (-m connmark --mark 0x2) jumps to OTHER"},
-      {"ASetAndAChance",
+       "--physdev-is-bridged) ([xt foo rev 1]) (-m connmark --mark 0x2) jumps to OTHER"},
+      {"NotOfASet",
        "-m set ! --match-set KUBE-CLUSTER-IP dst,dst -m addrtype ! --dst-type LOCAL -j ACCEPT",
-       "?"},
+       "a packet not to an address of this node not in the set KUBE-CLUSTER-IP (dst,dst) is "
+       "accepted"},
       {"ACommentRestrictsNothing", "-m comment --comment x -j ACCEPT", "every packet is accepted"},
   };
   for (const SentenceRow& row : rows) {

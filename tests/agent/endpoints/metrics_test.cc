@@ -221,20 +221,6 @@ TEST_F(MetricsTest, WhatWasNotRetiredDoesNotCountAndClaimsGoWithWhatIsClaimed) {
   EXPECT_THAT(metrics_.Serialize(), Not(HasSubstr("stale_claims{")));
 }
 
-TEST_F(MetricsTest, TellsOfMartians) {
-  AgentState state = StateInPlace();
-  state.route_localnet.interfaces = {"all"};
-  state.martians_dropped = 5;
-  metrics_.Record({}, state);
-  EXPECT_EQ(Of("route_localnet_exposed"), 0);
-  EXPECT_EQ(Of("martian_dropped_packets_total"), 5);
-  state.martian_protection = false;
-  state.martians_dropped = 8;
-  metrics_.Record({}, state);
-  EXPECT_EQ(Of("route_localnet_exposed"), 1);
-  EXPECT_EQ(Of("martian_dropped_packets_total"), 8);
-}
-
 TEST_F(MetricsTest, WhatWasJustMadeStands) {
   const PolicyInput ruleset = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");

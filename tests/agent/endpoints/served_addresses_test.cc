@@ -74,13 +74,6 @@ std::string Ask(const std::string& address) {
   return client.Receive();
 }
 
-template <typename... Fds>
-std::vector<OwnedFd> Passed(Fds... fds) {
-  std::vector<OwnedFd> passed;
-  (passed.push_back(std::move(fds)), ...);
-  return passed;
-}
-
 class ServedAddressesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -160,7 +153,10 @@ TEST_F(ServedAddressesTest, APassedDescriptorThatIsNotOfUseIsReportedAndClosed) 
   Make({{"127.0.0.1:0", "one"}});
   OwnedFd no_socket(epoll_create1(EPOLL_CLOEXEC));
   ASSERT_TRUE(no_socket.valid());
-  served_->Listen(Passed(std::move(no_socket), std::move(other.fd)));
+  std::vector<OwnedFd> passed;
+  passed.push_back(std::move(no_socket));
+  passed.push_back(std::move(other.fd));
+  served_->Listen(std::move(passed));
   EXPECT_THAT(
       TakeNotices(),
       ElementsAre("warning: A socket that systemd passed is not used: not a TCP socket that "
@@ -191,7 +187,9 @@ TEST_F(ServedAddressesTest, AServerThatCannotStartIsReportedAndStartedLater) {
     SCOPED_TRACE(row.name);
     Socket passed = ListeningSocket();
     Make({{passed.address, "one"}});
-    served_->Listen(Passed(std::move(passed.fd)));
+    std::vector<OwnedFd> fds;
+    fds.push_back(std::move(passed.fd));
+    served_->Listen(std::move(fds));
     WithFailingCall(row.failing, [&] { served_->Serve(); });
     const std::string failure = absl::StrCat("cannot serve ", passed.address);
     EXPECT_THAT(TakeNotices(), ElementsAre(AllOf(StartsWith(absl::StrCat("warning: ", failure)),

@@ -115,38 +115,29 @@ TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites)
   EXPECT_TRUE(TurnUntil([&] { return !stale(); }));
 }
 
-class AgentClaimsTest : public AgentTest {
- protected:
-  // Something stale is claimed by a rule of another program's.
-  void SetUp() override {
-    AgentTest::SetUp();
-    Start(Mode::kLegacy);
-    ASSERT_TRUE(TurnUntilRounds(1));
-    kernel_.AppendRule(Nat("MINE"), JumpTo("KUBE-MARK-MASQ"));
-    ASSERT_TRUE(TurnUntilRounds(2));
-    agent_->SetDesired(Retiring(Mode::kCleanup));
-    ASSERT_TRUE(TurnUntilRounds(3));
-    ASSERT_FALSE(agent_->state().claimed.empty());
-    ASSERT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
-  }
-};
-
-TEST_F(AgentClaimsTest, StayAsTheyWereKnownWhereTheNextSurveyFails) {
+TEST_F(AgentTest, ClaimsAndReferencesStayAsTheyWereKnownWhereASurveyFailsOrIsNotNeeded) {
+  ASSERT_TRUE(Started(Mode::kLegacy));
+  kernel_.AppendRule(Nat("MINE"), JumpTo("KUBE-MARK-MASQ"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(3));
   const std::vector<Claimed> claimed = agent_->state().claimed;
+  ASSERT_FALSE(claimed.empty());
+  const auto references = [&] {
+    return agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ"));
+  };
+  ASSERT_EQ(references(), 1U);
   kernel_.FailNextSurvey(absl::UnavailableError("not now"));
   agent_->SetDesired(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(4));
   ASSERT_TRUE(rounds_[3].retirement.has_value());
   EXPECT_FALSE(rounds_[3].retirement->status.ok());
   EXPECT_EQ(agent_->state().claimed, claimed);
-}
-
-TEST_F(AgentClaimsTest, ReferencesStayWhereNoSurveyIsNeeded) {
   agent_->SetDesired(Retiring(Mode::kLegacy));
-  ASSERT_TRUE(TurnUntilRounds(4));
-  ASSERT_TRUE(rounds_[3].retirement.has_value());
-  ASSERT_FALSE(rounds_[3].retirement->surveyed);
-  EXPECT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
+  ASSERT_TRUE(TurnUntilRounds(5));
+  ASSERT_TRUE(rounds_[4].retirement.has_value());
+  ASSERT_FALSE(rounds_[4].retirement->surveyed);
+  EXPECT_EQ(references(), 1U);
 }
 
 TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {

@@ -74,19 +74,6 @@ TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
 
 // ---- failure as a normal state ----
 
-TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
-  open_error_ = absl::UnavailableError("this kernel has no nf_tables");
-  ASSERT_TRUE(Started(Mode::kCleanup, 3));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
-  EXPECT_EQ(agent_->state().families[0].reason, "this kernel has no nf_tables");
-  EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
-  EXPECT_THAT(rounds_[1].changed_families, IsEmpty());
-  EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
-  open_error_ = absl::OkStatus();
-  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
-  EXPECT_FALSE(rounds_.back().incident.has_value());
-}
-
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
   Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);
