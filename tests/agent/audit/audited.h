@@ -10,13 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/node_view.h"
+#include "agent/policy/policy.h"
 #include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
+#include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
 
@@ -58,25 +61,37 @@ inline std::string NatText(const std::vector<std::string>& chains,
   return text + "COMMIT\n";
 }
 
-// What kube-proxy 1.28 writes, with rules of others in tables nat and filter, and the chains that
-// they are in.
+// `text` with rules ("-A CHAIN ...") in one of its tables, and the chains that they are in.
+inline std::string WithRules(std::string text, const std::string& table,
+                             const std::vector<std::string>& rules) {
+  for (const std::string& rule : rules) {
+    const size_t begin = text.find("*" + table + "\n") + table.size() + 2;
+    const std::vector<std::string> words = absl::StrSplit(rule, absl::MaxSplits(' ', 2));
+    const std::string chain = absl::StrCat(":", words[1], " ");
+    const size_t end = text.find("COMMIT", begin);
+    text.insert(end, rule + "\n");
+    if (text.find(chain, begin) > end) text.insert(begin, chain + "- [0:0]\n");
+  }
+  return text;
+}
+
+// What kube-proxy 1.28 writes, with rules of others in tables nat and filter.
 inline netlink::Survey WithKubeProxy(const std::vector<std::string>& nat,
                                      const std::vector<std::string>& filter = {},
                                      const std::string& mode = "nft") {
-  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
-  const auto insert = [&text](const std::string& table, const std::vector<std::string>& rules) {
-    for (const std::string& rule : rules) {
-      const size_t begin = text.find("*" + table + "\n") + table.size() + 2;
-      const std::vector<std::string> words = absl::StrSplit(rule, absl::MaxSplits(' ', 2));
-      const std::string chain = absl::StrCat(":", words[1], " ");
-      const size_t end = text.find("COMMIT", begin);
-      text.insert(end, rule + "\n");
-      if (text.find(chain, begin) > end) text.insert(begin, chain + "- [0:0]\n");
-    }
-  };
-  insert("nat", nat);
-  insert("filter", filter);
-  return SurveyOf(mode, text);
+  const std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  return SurveyOf(mode, WithRules(WithRules(text, "nat", nat), "filter", filter));
+}
+
+// What this agent makes of `input`, of one family.
+inline std::string MadeText(const PolicyInput& input) {
+  return absl::StrReplaceAll(
+      testing::ToText(DesiredRuleset(input)),
+      {{"-I ", "-A "},
+       {"*mangle\n", "*mangle\n:PREROUTING ACCEPT [0:0]\n"},
+       {"*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"},
+       {"*filter\n",
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"}});
 }
 
 inline AuditReport Audit(const NodeView& view, const AuditOptions& options) {

@@ -26,22 +26,10 @@ using ::kipt::testing::FindUnescaped;
 constexpr uint32_t kAll = netlink::kAllMarks;
 
 // kubelet's chains of legacy mode in IPv4, with bits 14 and 15.
-constexpr char kKubelet[] =
-    "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:KUBE-MARK-DROP - [0:0]\n"
-    ":KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n"
-    "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\n"
-    "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000\n"
-    "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n"
-    "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n"
-    "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n"
-    "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic requiring SNAT\" -j "
-    "MASQUERADE --random-fully\nCOMMIT\n"
-    "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n"
-    "-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n"
-    "-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" -m "
-    "mark --mark 0x8000/0x8000 -j DROP\nCOMMIT\n";
-
-NodeView Kubelet() { return ViewOf(SurveyOf("nft", kKubelet)); }
+NodeView Kubelet() {
+  const netlink::Family ipv4[] = {netlink::Family::kIPv4};
+  return ViewOf(SurveyOf("nft", MadeText(Wanting(Mode::kLegacy, ipv4))));
+}
 DeviceMark Wireguard(uint32_t mark) {
   return {.place = "the WireGuard interface wg0",
           .text = "fwmark 0x" + std::string(absl::StrCat(absl::Hex(mark))),
