@@ -85,13 +85,15 @@ inline netlink::Survey WithKubeProxy(const std::vector<std::string>& nat,
 
 // What this agent makes of `input`, of one family.
 inline std::string MadeText(const PolicyInput& input) {
+  const char pre[] = ":PREROUTING ACCEPT [0:0]\n";
+  const char in[] = ":INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n";
+  const char post[] = ":POSTROUTING ACCEPT [0:0]\n";
   return absl::StrReplaceAll(
       testing::ToText(DesiredRuleset(input)),
       {{"-I ", "-A "},
-       {"*mangle\n", "*mangle\n:PREROUTING ACCEPT [0:0]\n"},
-       {"*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"},
-       {"*filter\n",
-        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"}});
+       {"*mangle\n", absl::StrCat("*mangle\n", pre, in, ":FORWARD ACCEPT [0:0]\n", post)},
+       {"*nat\n", absl::StrCat("*nat\n", pre, in, post)},
+       {"*filter\n", absl::StrCat("*filter\n", in, ":FORWARD ACCEPT [0:0]\n")}});
 }
 
 inline AuditReport Audit(const NodeView& view, const AuditOptions& options) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/mark_map.h"
@@ -23,63 +24,26 @@ namespace {
 
 using netlink::Survey;
 
-// What kubelet makes with the gate off, and kube-proxy's jumps. "%TABLE%" is where rules go.
-constexpr absl::string_view kNode = R"(*mangle
-:PREROUTING ACCEPT [0:0]
-:INPUT ACCEPT [0:0]
-:FORWARD ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
-:OTHER - [0:0]
-%mangle%COMMIT
-*nat
-:PREROUTING ACCEPT [0:0]
-:INPUT ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
-:KUBE-MARK-DROP - [0:0]
-:KUBE-MARK-MASQ - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-SERVICES - [0:0]
-:OTHER-NAT - [0:0]
--A PREROUTING -j KUBE-SERVICES
--A OUTPUT -j KUBE-SERVICES
-%nat%-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
-%nat-end%-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-MARK-MASQ
--A KUBE-SERVICES -d 10.96.0.2/32 -j KUBE-MARK-DROP
--A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
--A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
-%marked%-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
--A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
--A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
-COMMIT
-*filter
-:INPUT ACCEPT [0:0]
-:FORWARD ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:KUBE-FIREWALL - [0:0]
-%filter%-A INPUT -j KUBE-FIREWALL
--A OUTPUT -j KUBE-FIREWALL
-%filter-end%-A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
-COMMIT
-*raw
-:PREROUTING ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-%raw%COMMIT
-)";
-
-// With `rules`, one a line, at `place`.
-std::string NodeText(absl::string_view place = "", absl::string_view rules = "") {
+// What kubelet makes with the gate off, kube-proxy's jumps, and rules ("-A CHAIN ...", one a line)
+// of table `place`, behind the others or, of "nat-first", before them.
+std::string NodeText(absl::string_view place = "mangle", absl::string_view rules = "") {
+  const netlink::Family ipv4[] = {netlink::Family::kIPv4};
   std::string text = absl::StrReplaceAll(
-      kNode, {{absl::StrCat("%", place, "%"), rules.empty() ? "" : absl::StrCat(rules, "\n")}});
-  for (const char* other : {"mangle", "nat", "nat-end", "marked", "filter", "filter-end", "raw"}) {
-    text = absl::StrReplaceAll(text, {{absl::StrCat("%", other, "%"), ""}});
-  }
+      MadeText(Wanting(Mode::kLegacy, ipv4)),
+      {{"*mangle\n", "*mangle\n:OTHER - [0:0]\n"}, {"*nat\n", "*nat\n:OTHER-NAT - [0:0]\n"}});
+  text = WithRules(text + "*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n", "nat",
+                   {"-A PREROUTING -j KUBE-SERVICES", "-A OUTPUT -j KUBE-SERVICES",
+                    "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-MARK-MASQ",
+                    "-A KUBE-SERVICES -d 10.96.0.2/32 -j KUBE-MARK-DROP"});
+  if (rules.empty()) return text;
+  const bool first = absl::ConsumeSuffix(&place, "-first");
+  const size_t table = text.find(absl::StrCat("*", place, "\n"));
+  text.insert(text.find(first ? "-A " : "COMMIT", table), absl::StrCat(rules, "\n"));
   return text;
 }
 
 // The same without kube-proxy, with a rule that sets the bit itself.
-Survey MarksItself(absl::string_view place = "", absl::string_view rules = "") {
+Survey MarksItself(absl::string_view place = "nat", absl::string_view rules = "") {
   Survey survey = SurveyOf("nft", NodeText(place, rules));
   auto& nat = survey.tables[{"ip", "nat"}];
   for (auto& [name, chain] : nat) {
@@ -112,7 +76,7 @@ TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
     const char* name = "";
   };
   constexpr Row kRows[] = {
-      {"", "", ""},
+      {"mangle", "", ""},
       // By hook and priority.
       {"mangle", "POSTROUTING -o eth1 *", "masquerade"},
       {"mangle", "FORWARD *", "masquerade"},
@@ -121,16 +85,16 @@ TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
       {"mangle", "OUTPUT *", ""},
       {"raw", "PREROUTING *", ""},
       {"filter", "FORWARD *", "masquerade"},
-      {"filter", "INPUT *", "drop"},
-      {"filter-end", "INPUT *", "", "filter INPUT after it"},
-      {"filter", "OUTPUT *", "masquerade drop"},
-      {"filter-end", "OUTPUT *", "masquerade", "filter OUTPUT after it"},
-      {"nat", "POSTROUTING *", "masquerade", "nat POSTROUTING before KUBE-POSTROUTING"},
-      {"nat-end", "POSTROUTING *", "", "nat POSTROUTING after it"},
+      {"filter-first", "INPUT *", "drop"},
+      {"filter", "INPUT *", "", "filter INPUT after it"},
+      {"filter-first", "OUTPUT *", "masquerade drop"},
+      {"filter", "OUTPUT *", "masquerade", "filter OUTPUT after it"},
+      {"nat-first", "POSTROUTING *", "masquerade", "nat POSTROUTING before KUBE-POSTROUTING"},
+      {"nat", "POSTROUTING *", "", "nat POSTROUTING after it"},
       {"nat", "PREROUTING *", "drop", "nat PREROUTING after a drop mark"},
-      {"marked", "KUBE-MARK-MASQ -j CONNMARK --restore-mark", "masquerade",
+      {"nat", "KUBE-MARK-MASQ -j CONNMARK --restore-mark", "masquerade",
        "the end of KUBE-MARK-MASQ"},
-      {"marked", "KUBE-POSTROUTING -j MARK --and-mark 0xf", "masquerade",
+      {"nat-first", "KUBE-POSTROUTING -j MARK --and-mark 0xf", "masquerade",
        "the head of KUBE-POSTROUTING"},
       // By jumps.
       {"mangle", "POSTROUTING -o eth1 -j OTHER\nOTHER *", "masquerade",
@@ -149,16 +113,16 @@ TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
       {"mangle", "POSTROUTING -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", "",
        "saved"},
       {"mangle", "POSTROUTING -j MARK --set-xmark 0xc000/0xffffffff", "", "our bit set"},
-      {"filter", "OUTPUT -p udp -m udp --dport 6081 -j MARK --set-xmark 0x0/0xffffffff", "",
+      {"filter-first", "OUTPUT -p udp -m udp --dport 6081 -j MARK --set-xmark 0x0/0xffffffff", "",
        "outer packets of a tunnel"},
-      {"filter", "OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
+      {"filter-first", "OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
        "masquerade drop", "packets to another port"},
       // By what becomes of the packets all the same.
-      {"nat",
+      {"nat-first",
        "POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\nOTHER-NAT -j MARK --set-xmark "
        "0x0/0xffffffff\nOTHER-NAT -j MASQUERADE",
        "", "masqueraded at once"},
-      {"nat",
+      {"nat-first",
        "POSTROUTING -j OTHER-NAT\nOTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\nOTHER-NAT -o eth1 "
        "-j MASQUERADE",
        "masquerade", "masqueraded only in part"},
@@ -308,10 +272,10 @@ TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
     const char* name;
     const char* rules;
     const char* severity = "error";
-    const char* place = "nat-end";
+    const char* place = "nat";
   };
   const Row rows[] = {
-      {"nothing acts", "", "error", ""},
+      {"nothing acts", "", "error"},
       {"in one rule", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE", "warning"},
       {"by SNAT",
        "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j SNAT --to-source 192.0.2.1",
