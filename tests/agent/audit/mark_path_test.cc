@@ -25,7 +25,7 @@ namespace {
 using netlink::Survey;
 
 // What kubelet makes with the gate off, kube-proxy's jumps, and rules ("-A CHAIN ...", one a line)
-// of table `place`, behind the others or, of "nat-first", before them.
+// of table `place`, after the others or, of "nat-first", before them.
 std::string NodeText(absl::string_view place = "mangle", absl::string_view rules = "") {
   const netlink::Family ipv4[] = {netlink::Family::kIPv4};
   std::string text = absl::StrReplaceAll(

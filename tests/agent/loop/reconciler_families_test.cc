@@ -146,17 +146,15 @@ TEST_F(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther)
 
 // As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
 // once are not to be had, each alone is.
-class ReadsFamiliesApart : public BorrowedBackend {
- public:
-  using BorrowedBackend::BorrowedBackend;
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
-                                         const netlink::NativeTable* native) override {
+ReadsBy::ReadFunction ReadsFamiliesApart(FakeBackend& backend) {
+  return [&backend](ReadsBy::Queries queries, const netlink::NativeTable* native) {
     for (const netlink::ChainQuery& query : queries) {
-      if (query.chain.family != queries[0].chain.family) return absl::UnavailableError("not now");
+      if (query.chain.family == queries[0].chain.family) continue;
+      return absl::StatusOr<netlink::Snapshot>(absl::UnavailableError("not now"));
     }
-    return BorrowedBackend::Read(queries, native);
-  }
-};
+    return backend.Read(queries, native);
+  };
+}
 
 // Everything that a plan can hold, of both families.
 void Fill(FakeBackend& backend) {
@@ -181,7 +179,7 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) 
     Fill(one_by_one);
     ASSERT_EQ(together.state(), one_by_one.state());
     FakeTime time;
-    ReadsFamiliesApart apart(&one_by_one);
+    ReadsBy apart(&one_by_one, ReadsFamiliesApart(one_by_one));
     const SyncReport expected = Reconciler(&together, time.clock()).Sync(Both(mode));
     const SyncReport found = Reconciler(&apart, time.clock()).Sync(Both(mode));
     EXPECT_EQ(ToString(one_by_one), ToString(together));
@@ -205,7 +203,7 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) 
 
 TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
   ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&kernel_);
+  ReadsBy apart(&kernel_, ReadsFamiliesApart(kernel_));
   SupportSource support = NoXt();
   const SyncReport report = Reconciler(&apart, time_.clock(), &support).Sync(Both(Mode::kCleanup));
   EXPECT_TRUE(report.plan.diff.support_disproved);

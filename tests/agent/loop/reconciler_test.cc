@@ -90,11 +90,6 @@ TEST_F(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
   EXPECT_EQ(kernel_.apply_count(), 0);
 }
 
-TEST_F(ReconcilerTest, TellsHowLongItWrote) {
-  time_ = FakeTime(absl::Milliseconds(1));
-  EXPECT_EQ(Sync(Mode::kCleanup).applying, absl::Milliseconds(1));
-}
-
 TEST_F(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
   kernel_.PutNativeTable({.table = NativeMartians()});
   const SyncReport report = Sync(Mode::kCleanup);
