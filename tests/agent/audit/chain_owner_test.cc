@@ -189,11 +189,7 @@ TEST(ChainOwnerTest, CallsOursWhatPolicyMakesForTheGate) {
 }
 
 TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
-  struct Row {
-    const char* comment;
-    Owner owner;
-  };
-  const Row rows[] = {
+  const std::pair<const char*, Owner> rows[] = {
       {"CNI portfwd requiring masquerade", Owner::kPortmap},
       {"kube hostport portals", Owner::kHostPorts},
       {"cali:O3lYWMrLQYEMJtB5", Owner::kCalico},
@@ -208,10 +204,10 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
       {"AWS, primary ENI", Owner::kAwsVpcCni},
       {"by hand", Owner::kUnknown},
   };
-  for (const Row& row : rows) {
+  for (const auto& [comment, owner] : rows) {
     const netlink::SurveyRule rule = Surveyed(
-        absl::StrCat("-m comment --comment ", netlink::QuoteForSave(row.comment), " -j ACCEPT"));
-    EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule), row.owner) << row.comment;
+        absl::StrCat("-m comment --comment ", netlink::QuoteForSave(comment), " -j ACCEPT"));
+    EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule), owner) << comment;
   }
 }
 

@@ -17,7 +17,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
 #include "agent/endpoints/http_server.h"
@@ -103,9 +102,8 @@ inline std::string Get(const std::string& path) {
 
 inline HttpReply Answer(const HttpRequest& request) {
   if (request.path == "/throw") throw std::runtime_error("must not leave the callback");
-  if (request.path == "/slow") absl::SleepFor(absl::Milliseconds(300));
   if (request.path == "/large") return {.body = std::string(200'000, 'x')};
-  if (request.path == "/ok" || request.path == "/slow") {
+  if (request.path == "/ok") {
     std::string body = request.verbose ? "ok, verbosely" : "ok";
     for (const std::string& name : request.excluded) body += " without " + name;
     return {.body = body};

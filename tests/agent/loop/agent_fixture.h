@@ -69,16 +69,12 @@ class AgentTest : public ::testing::Test {
   }
 
   // With --stale-chains=retire.
-  AgentOptions Retiring(Mode mode) {
+  AgentOptions Retiring(Mode mode) const {
     AgentOptions options = Options(mode);
-    options.retire = RetirementSources{.cni =
-                                           [this] {
-                                             ++cni_read_;
-                                             return cni_;
-                                           },
-                                       .route_localnet = [this] { return route_localnet_; },
+    options.retire = RetirementSources{.cni = [] { return CniConfigs(); },
+                                       .route_localnet = [] { return RouteLocalnet(); },
                                        .other_mode = [](DependentsCollector&) {}};
-    options.route_localnet = [this] { return route_localnet_; };
+    options.route_localnet = [] { return RouteLocalnet(); };
     return options;
   }
 
@@ -99,7 +95,6 @@ class AgentTest : public ::testing::Test {
         *loop_, std::move(options),
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
-          if (!open_error_.ok()) return open_error_;
           return door_();
         },
         [this](const Round& round) {
@@ -154,11 +149,7 @@ class AgentTest : public ::testing::Test {
     return std::make_unique<BorrowedBackend>(&kernel_);
   };
   FamilyRefusal refusal_ = {};
-  absl::Status open_error_;
   int opened_ = 0;
-  CniConfigs cni_;
-  int cni_read_ = 0;
-  RouteLocalnet route_localnet_;
   absl::Duration sync_period_ = absl::Minutes(1);
   std::vector<Round> rounds_;
   // Called at the end of each round, before anything else happens.
