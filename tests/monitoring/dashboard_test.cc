@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dashboards of deploy/grafana as files; what their queries answer is in
-// live_monitoring_test.cc and fleet_audits_test.cc.
+// The dashboards of deploy/grafana as files; what their queries answer is in fleet_audits_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

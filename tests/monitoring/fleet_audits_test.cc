@@ -2,19 +2,27 @@
 //
 // Debian's Prometheus over 200 nodes, whose /metrics the product writes from audits: how many would
 // break at which change, by whose software and at which chain; alerts that fire and resolve; every
-// query of the dashboard.
+// query of both dashboards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -24,9 +32,10 @@
 #include "agent/audit/node_audit.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
+#include "tests/agent/endpoints/metrics_rounds.h"
 #include "tests/monitoring/monitoring_files.h"
-#include "tests/monitoring/prometheus_server.h"
 #include "tests/support/background_program.h"
+#include "tests/support/http_get.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -39,7 +48,110 @@ using agent::AuditOptions;
 using agent::NodeAudit;
 using agent::NodeChange;
 using agent::NodeView;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int kPort = 9090;
+
+std::string PercentEncoded(const std::string& text) {
+  std::string encoded;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+      encoded += c;
+    } else {
+      absl::StrAppendFormat(&encoded, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return encoded;
+}
+
+// A body in pieces, each behind a line with its length (RFC 9112, section 7.1).
+std::string Joined(const std::string& pieces) {
+  std::string body;
+  size_t at = 0;
+  for (;;) {
+    const size_t line_end = pieces.find("\r\n", at);
+    if (line_end == std::string::npos) return body;
+    const size_t length = std::strtoul(pieces.c_str() + at, nullptr, 16);
+    if (length == 0) return body;
+    body.append(pieces, line_end + 2, length);
+    at = line_end + 2 + length + 2;
+  }
+}
+
+bool IsNumber(const nlohmann::json& sample) {
+  const auto& text = sample.at(1).get_ref<const std::string&>();
+  return std::isfinite(std::atof(text.c_str()));
+}
+
+// Whether there is a value that is a number: a quantile of nothing is NaN.
+bool HasNumber(const nlohmann::json& result) {
+  for (const auto& series : result) {
+    if (series.contains("value") && IsNumber(series.at("value"))) return true;
+  }
+  return false;
+}
+
+// Debian's Prometheus in the calling thread's network namespace, and its HTTP interface.
+class PrometheusServer {
+ public:
+  // `config` is its configuration file; `files` are next to it, by name.
+  PrometheusServer(const std::string& config, const std::map<std::string, std::string>& files) {
+    tree_.Write("prometheus.yaml", config);
+    for (const auto& [name, text] : files) tree_.Write(name, text);
+    program_.emplace(std::vector<std::string>{
+        "prometheus", "--config.file=" + tree_.Path("prometheus.yaml"),
+        "--storage.tsdb.path=" + tree_.Path("data"),
+        absl::StrCat("--web.listen-address=127.0.0.1:", kPort), "--log.level=warn"});
+  }
+
+  bool BecomesReady() {
+    return WaitUntil(
+               [&] { return HttpGet(kPort, "/-/ready").status == 200 || !program_->Running(); }) &&
+           program_->Running();
+  }
+  std::string Output() const { return program_->Output(); }
+
+  // "data" of an answer: "/api/v1/rules". InvalidArgument: what Prometheus says against it.
+  static absl::StatusOr<nlohmann::json> Get(const std::string& path) {
+    const HttpAnswer answer = HttpGet(kPort, path);
+    const bool in_pieces =
+        absl::StrContains(absl::AsciiStrToLower(answer.headers), "transfer-encoding: chunked");
+    const auto json = nlohmann::json::parse(in_pieces ? Joined(answer.body) : answer.body, nullptr,
+                                            /*allow_exceptions=*/false);
+    if (!json.is_object()) return absl::UnavailableError(absl::StrCat(path, ": ", answer.status));
+    if (json.value("status", "") == "success") return json.at("data");
+    return absl::InvalidArgumentError(json.value("error", "no success, and no error"));
+  }
+  // The series that `expr` has now.
+  static absl::StatusOr<nlohmann::json> Query(const std::string& expr) {
+    auto data = Get("/api/v1/query?query=" + PercentEncoded(expr));
+    if (!data.ok()) return data.status();
+    return data->at("result");
+  }
+  // The values that `label` has in the series of `selector`.
+  static absl::StatusOr<nlohmann::json> LabelValues(const std::string& selector,
+                                                    const std::string& label) {
+    return Get(absl::StrCat("/api/v1/label/", label, "/values?match[]=", PercentEncoded(selector)));
+  }
+  // Whether `expr` has a series with a number in it; of one, the number of the first.
+  static bool Has(const std::string& expr) {
+    const auto result = Query(expr);
+    return result.ok() && HasNumber(*result);
+  }
+  static double Number(const std::string& expr) {
+    const auto result = Query(expr);
+    if (!result.ok() || !HasNumber(*result)) return std::nan("");
+    return std::atof(result->at(0).at("value").at(1).get_ref<const std::string&>().c_str());
+  }
+
+ private:
+  const TemporaryTree tree_;
+  std::optional<BackgroundProgram> program_;
+};
 
 constexpr NodeChange kChanges[] = {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables,
                                    NodeChange::kKubeProxyIpvsRemoval, NodeChange::kIptablesNft};
@@ -68,37 +180,37 @@ struct Kind {
   absl::Duration age = absl::ZeroDuration();
 };
 
-std::string Nat(const std::string& chains, const std::string& rules) {
+std::string NatTable(const std::string& chains, const std::string& rules) {
   return absl::StrCat("*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n", chains, rules,
                       "COMMIT\n");
 }
 
 std::vector<Kind> Fleet() {
   const NodeView portmap =
-      ViewOf("nft", Nat(":KUBE-MARK-MASQ - [0:0]\n:CNI-DN-0123 - [0:0]\n",
-                        "-A CNI-DN-0123 -s 10.1.0.0/16 -p tcp -j KUBE-MARK-MASQ\n"));
-  const NodeView office = ViewOf("nft", Nat(":KUBE-MARK-DROP - [0:0]\n:OFFICE - [0:0]\n",
-                                            "-A OFFICE -s 192.0.2.0/24 -j KUBE-MARK-DROP\n"));
-  NodeView old_kernel = ViewOf("nft", Nat("", ""));
+      ViewOf("nft", NatTable(":KUBE-MARK-MASQ - [0:0]\n:CNI-DN-0123 - [0:0]\n",
+                             "-A CNI-DN-0123 -s 10.1.0.0/16 -p tcp -j KUBE-MARK-MASQ\n"));
+  const NodeView office = ViewOf("nft", NatTable(":KUBE-MARK-DROP - [0:0]\n:OFFICE - [0:0]\n",
+                                                 "-A OFFICE -s 192.0.2.0/24 -j KUBE-MARK-DROP\n"));
+  NodeView old_kernel = ViewOf("nft", NatTable("", ""));
   old_kernel.facts.kernel = "4.19.0";
   const NodeView docker =
       ViewOf("legacy",
              "*filter\n:FORWARD ACCEPT [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DOCKER\n"
              "-A DOCKER -j RETURN\nCOMMIT\n");
-  return {{.nodes = 110, .view = ViewOf("nft", Nat("", ""))},
+  return {{.nodes = 110, .view = ViewOf("nft", NatTable("", ""))},
           {.nodes = 50, .view = portmap},
           {.nodes = 5, .view = office, .gate_is_on = true},
           {.nodes = 20, .view = old_kernel},
           {.nodes = 10, .view = docker},
           // The last audit is of three hours ago.
-          {.nodes = 5, .view = ViewOf("nft", Nat("", "")), .age = absl::Hours(3)}};
+          {.nodes = 5, .view = ViewOf("nft", NatTable("", "")), .age = absl::Hours(3)}};
 }
 
 class FleetAuditsTest : public NetnsTest {
  protected:
   void SetUp() override {
     NetnsTest::SetUp();
-    Write(Fleet());
+    Publish("");
     server_.emplace(std::vector<std::string>{"/usr/bin/python3", "-m", "http.server", "9000",
                                              "--bind", "127.0.0.1", "--directory", nodes_.root()});
     const std::string scrape =
@@ -129,26 +241,63 @@ class FleetAuditsTest : public NetnsTest {
       agent::AgentState state;
       state.mode = mode;
       metrics.Record(round, state);
-      // The other 300 series of each node would only take time.
-      std::vector<std::string> lines;
-      for (const absl::string_view line : absl::StrSplit(metrics.Serialize(), '\n')) {
-        if (absl::StartsWith(line, "#")) continue;
-        for (const char* part : {"_audit", "_mode_info", "_build_info"}) {
-          if (absl::StrContains(line, part)) lines.emplace_back(line);
-        }
-      }
       for (int i = 0; i < kind.nodes; ++i, ++nodes_written_) {
-        // As one target's, because 200 targets take a processor of their own.
         const std::string name = absl::StrCat("node-", nodes_written_);
-        for (const std::string& line : lines) {
-          const size_t end = line.find_first_of("{ ");
-          const bool labelled = line[end] == '{';
-          absl::StrAppend(&text, line.substr(0, end), "{instance=\"", name, "\",node=\"", name,
-                          labelled ? "\"," : "\"}", line.substr(end + (labelled ? 1 : 0)), "\n");
+        // The other 300 series of each node would only take time.
+        for (const char* part : {"_audit", "_mode_info", "_build_info"}) {
+          absl::StrAppend(&text, OfNode(name, metrics, part));
         }
       }
     }
-    nodes_.Write("fleet", text);
+    Publish(text);
+  }
+
+  // Its series whose names have this part, as one target's, because 200 targets take a processor of
+  // their own.
+  static std::string OfNode(const std::string& name, const agent::Metrics& metrics,
+                            const char* part = "") {
+    std::string text;
+    for (const absl::string_view line :
+         absl::StrSplit(metrics.Serialize(), '\n', absl::SkipEmpty())) {
+      if (line[0] == '#' || !absl::StrContains(line, part)) continue;
+      const size_t end = line.find_first_of("{ ");
+      const bool labelled = line[end] == '{';
+      absl::StrAppend(&text, line.substr(0, end), "{instance=\"", name, "\",node=\"", name,
+                      labelled ? "\"," : "\"}", line.substr(end + (labelled ? 1 : 0)), "\n");
+    }
+    return text;
+  }
+  // No scrape sees a part of it.
+  void Publish(const std::string& text) const {
+    nodes_.Write("next", text);
+    std::filesystem::rename(nodes_.Path("next"), nodes_.Path("fleet"));
+  }
+
+  // What is wrong with the answers to `queries`, a line each. `empty`: those that have none.
+  // `wait` is called while answers are waited for.
+  std::vector<std::string> Complaints(
+      const std::vector<DashboardQuery>& queries, const std::set<std::string>& empty = {},
+      const std::function<void()>& wait = [] {}) const {
+    std::vector<std::string> complaints;
+    for (const DashboardQuery& query : queries) {
+      const std::string expr = Substitute(query.expr, {{"job", "kube-iptables-agent"},
+                                                       {"node", ".*"},
+                                                       {"instance", ".*"},
+                                                       {"change", ".*"},
+                                                       {"__rate_interval", "30s"},
+                                                       {"__range", "5m"}});
+      const auto answers = [&] {
+        wait();
+        if (query.label.empty()) return prometheus_->Has(expr);
+        const auto values = prometheus_->LabelValues(expr, query.label);
+        return values.ok() && !values->empty();
+      };
+      const bool expected = !empty.contains(query.name);
+      if (!WaitUntil([&] { return answers() == expected; }, patience_)) {
+        complaints.push_back(query.name + ": " + expr);
+      }
+    }
+    return complaints;
   }
 
   bool Becomes(const std::string& expr, double number) {
@@ -160,11 +309,13 @@ class FleetAuditsTest : public NetnsTest {
 
   const TemporaryTree nodes_;
   int nodes_written_ = 0;
+  absl::Duration patience_ = absl::Seconds(60);
   std::optional<BackgroundProgram> server_;
   std::unique_ptr<PrometheusServer> prometheus_;
 };
 
 TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChainAndAlertsUntilTheyAreMended) {
+  Write(Fleet());
   ASSERT_EQ(nodes_written_, 200);
   const std::string affected = ":kube_iptables_agent_affected_nodes:count";
   Becomes("job:kube_iptables_agent_audited_nodes:count", 200);
@@ -207,29 +358,12 @@ TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChainAndAlertsUntilTheyAre
   ASSERT_THAT(queries, IsOk());
   EXPECT_GE(queries->size(), 10U);
   // None is unaudited here, and no audit was torn.
-  const std::map<std::string, bool> no_answer = {{"Audited nodes/B", true}};
-  std::vector<std::string> unanswered;
-  for (const DashboardQuery& query : *queries) {
-    const std::string expr = Substitute(query.expr, {{"job", "kube-iptables-agent"},
-                                                     {"node", ".*"},
-                                                     {"change", ".*"},
-                                                     {"__rate_interval", "30s"}});
-    const auto answers = [&] {
-      if (query.label.empty()) return prometheus_->Has(expr);
-      const auto values = prometheus_->LabelValues(expr, query.label);
-      return values.ok() && !values->empty();
-    };
-    const bool expected = !no_answer.contains(query.name);
-    if (!WaitUntil([&] { return answers() == expected; }, absl::Seconds(60))) {
-      unanswered.push_back(query.name + ": " + expr);
-    }
-  }
-  EXPECT_THAT(unanswered, IsEmpty());
+  EXPECT_THAT(Complaints(*queries, {"Audited nodes/B"}), IsEmpty());
 
   // Everything is repaired.
   std::vector<Kind> repaired = Fleet();
   for (Kind& kind : repaired) {
-    kind.view = ViewOf("nft", Nat("", ""));
+    kind.view = ViewOf("nft", NatTable("", ""));
     kind.age = absl::ZeroDuration();
   }
   Write(repaired);
@@ -245,6 +379,67 @@ TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChainAndAlertsUntilTheyAre
   }
   // Rules of another group: Prometheus evaluates it at another moment of the second.
   EXPECT_TRUE(WaitUntil([&] { return !prometheus_->Has(errors("ownership-cleanup")); }));
+}
+
+// A node to which everything happens that the overview shows, again and again.
+TEST_F(FleetAuditsTest, EveryQueryOfTheOverviewIsAnsweredAndAlertsAreOfMetricsThatThereAre) {
+  agent::Metrics metrics({.version = "test"});
+  metrics.SetConfig(agent::DefaultConfig());
+  agent::Round round = agent::BusyRound();
+  round.retirement.emplace();
+  round.retirement->applied = true;
+  round.retirement->plan.changes = {{netlink::DeleteChain{Nat("KUBE-MARK-DROP")}, ""}};
+  agent::AgentState state = agent::StateInPlace();
+  state.families[0].phase = agent::FamilyPhase::kFailed;
+  state.families[0].pending_changes = 7;
+  state.fights = {{.chain = Filter("INPUT")}};
+  state.foreign_references = {{Nat("KUBE-MARK-MASQ"), 2}};
+  state.claimed = {{{Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ", ""},
+                    {{agent::ClaimKind::kForeignJump, "by ip nat MINE"}}}};
+  absl::Time next;
+  const auto happen = [&] {
+    if (absl::Now() < next) return;
+    next = absl::Now() + absl::Seconds(1);
+    metrics.Record(round, state);
+    metrics.LockWaited(absl::Milliseconds(5));
+    ++state.martians_dropped;
+    Publish(OfNode("busy", metrics));
+  };
+  const auto queries = DashboardQueries(DeployText("grafana/dashboard.json"));
+  ASSERT_THAT(queries, IsOk());
+  EXPECT_THAT(Complaints(*queries, {}, happen), IsEmpty());
+  patience_ = absl::Seconds(1);
+  EXPECT_THAT(Complaints({{.name = "unknown", .expr = "kube_iptables_agent_sink_total"},
+                          {.name = "broken", .expr = "sum by (up"},
+                          {.name = "no number", .expr = "0/0 * up"},
+                          {.name = "label", .expr = "up", .label = "nodes"},
+                          {.name = "good", .expr = "up{job=\"$job\"}"}}),
+              ElementsAre(StartsWith("unknown"), StartsWith("broken"), StartsWith("no number"),
+                          StartsWith("label")));
+
+  std::set<std::string> names = {"up", "kube_node_info", "kube_iptables_agent_audit_findings"};
+  for (const absl::string_view line : absl::StrSplit(metrics.Serialize(), '\n')) {
+    names.emplace(line.substr(0, line.find_first_of("{ ")));
+  }
+  const auto alerts = AlertRules(DeployText("prometheus/alerts.yaml"));
+  ASSERT_THAT(alerts, IsOk());
+  for (const AlertRule& alert : *alerts) {
+    for (const std::string& metric : MetricsIn(alert.expr)) {
+      EXPECT_TRUE(names.contains(metric)) << alert.name << ": " << metric;
+    }
+  }
+  // As Prometheus itself evaluates them: templates, too.
+  ASSERT_TRUE(WaitUntil(
+      [&] { return prometheus_->Has("ALERTS{alertname=\"KubeIPTablesAgentNotReady\"}"); }));
+  const auto rules = prometheus_->Get("/api/v1/rules");
+  ASSERT_THAT(rules, IsOk());
+  EXPECT_THAT(rules->dump(), Not(HasSubstr("\"lastError\":\"")));
+  const auto active = prometheus_->Get("/api/v1/alerts");
+  ASSERT_THAT(active, IsOk());
+  EXPECT_THAT(active->dump(), HasSubstr("On busy the desired rules of family ip"));
+  for (const char* mistake : {"error expanding", "<no value>", "  "}) {
+    EXPECT_THAT(active->dump(), Not(HasSubstr(mistake)));
+  }
 }
 
 }  // namespace

@@ -44,8 +44,7 @@ void AppendPanel(const nlohmann::json& panel, std::vector<DashboardQuery>& queri
   for (const auto& target : panel.value("targets", nlohmann::json::array())) {
     queries.push_back(
         {.name = absl::StrCat(panel.value("title", ""), "/", target.value("refId", "")),
-         .expr = target.value("expr", ""),
-         .instant = target.value("instant", false)});
+         .expr = target.value("expr", "")});
   }
   // Of a row that is folded.
   for (const auto& inner : panel.value("panels", nlohmann::json::array())) {

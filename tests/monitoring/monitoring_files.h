@@ -27,8 +27,6 @@ struct DashboardQuery {
   std::string name;
   // PromQL; of a variable the series whose label it lists.
   std::string expr;
-  // Asked for the end of the dashboard's time, not for all of it.
-  bool instant = false;
   // Of a variable.
   std::string label = {};
 };

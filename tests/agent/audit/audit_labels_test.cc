@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
@@ -18,49 +19,25 @@ namespace {
 
 using netlink::Family;
 
-constexpr char kOwn[] =
-    R"(*nat
-:PREROUTING ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
-:KUBELET-MARK-DROP - [0:0]
-:KUBELET-MARK-MASQ - [0:0]
-:KUBELET-POSTROUTING - [0:0]
-:MINE - [0:0]
--A POSTROUTING -m comment --comment "kubelet postrouting rules" -j KUBELET-POSTROUTING
--A KUBELET-MARK-DROP -m connlabel --label "115" --set
--A KUBELET-MARK-MASQ -m connlabel --label "114" --set
--A KUBELET-POSTROUTING -m connlabel --label "114" -j MASQUERADE --random-fully
-%sCOMMIT
-*filter
-:INPUT ACCEPT [0:0]
-:FORWARD ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:KUBELET-FIREWALL - [0:0]
--A INPUT -j KUBELET-FIREWALL
--A FORWARD -j KUBELET-FIREWALL
--A OUTPUT -j KUBELET-FIREWALL
--A KUBELET-FIREWALL -m connlabel --label "115" -j DROP
-%sCOMMIT
-)";
-
-// The chains as this agent makes them, and rules of others.
-std::string With(const std::string& nat = "", const std::string& filter = "") {
-  std::string text = kOwn;
-  text.replace(text.find("%s"), 2, nat);
-  text.replace(text.find("%s"), 2, filter);
-  return text;
+// The chains as this agent makes them, and rules of others, a line each.
+std::string With(const std::string& nat = "", const std::string& filter = "",
+                 Family family = Family::kIPv4) {
+  const std::string made = MadeText(Wanting(Mode::kCleanup, {&family, 1}, {}, ConnLabels{}));
+  return WithRules(WithRules(made, "nat", absl::StrSplit(nat, '\n', absl::SkipEmpty())), "filter",
+                   absl::StrSplit(filter, '\n', absl::SkipEmpty()));
 }
 
-AuditReport AuditOf(const std::string& text) {
-  return Audit(ViewOf(SurveyOf("nft", text, text)), AuditOptions());
+AuditReport AuditOf(const std::string& nat = "", const std::string& filter = "") {
+  return Audit(ViewOf(SurveyOf("nft", With(nat, filter), With(nat, filter, Family::kIPv6))),
+               AuditOptions());
 }
 
 TEST(AuditLabelsTest, WhatThisAgentMakesIsNoFindingNorAComponentWithItsOwnLabel) {
-  EXPECT_THAT(Lines(AuditOf(With())), IsEmpty());
+  EXPECT_THAT(Lines(AuditOf()), IsEmpty());
   const std::string own =
       "-A PREROUTING -p tcp -j MINE\n-A MINE -m connlabel --label \"50\" --set\n"
       "-A POSTROUTING -m connlabel --label \"50\" -j MASQUERADE\n";
-  EXPECT_THAT(Lines(AuditOf(With(own))), IsEmpty());
+  EXPECT_THAT(Lines(AuditOf(own)), IsEmpty());
 }
 
 struct UserRow {
@@ -87,7 +64,7 @@ TEST(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
   };
   for (const UserRow& row : rows) {
     SCOPED_TRACE(row.name);
-    const AuditReport report = AuditOf(With(row.nat, row.filter));
+    const AuditReport report = AuditOf(row.nat, row.filter);
     EXPECT_THAT(Lines(report), ElementsAre(row.line, row.line));
     EXPECT_TRUE(AuditExitNeedsAttention(report));
     for (const AuditFinding& finding : report.findings) {
@@ -99,7 +76,7 @@ TEST(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
 }
 
 TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
-  const AuditReport report = AuditOf(With("-A MINE -p tcp -j KUBELET-MARK-MASQ\n"));
+  const AuditReport report = AuditOf("-A MINE -p tcp -j KUBELET-MARK-MASQ\n");
   const AuditFinding* finding = FindKind(report, AuditKind::kPrivateChainUser);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->message, "rules in MINE, not this agent's, jump to nat/KUBELET-MARK-MASQ");
@@ -113,9 +90,7 @@ TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
 }
 
 TEST(AuditLabelsTest, KubeProxysRulesHaveNoBusinessThereEither) {
-  std::string text = With("-A KUBE-SVC-X -j KUBELET-MARK-MASQ\n");
-  text.insert(text.find(":MINE"), ":KUBE-SVC-X - [0:0]\n");
-  const AuditReport report = AuditOf(text);
+  const AuditReport report = AuditOf("-A KUBE-SVC-X -j KUBELET-MARK-MASQ\n");
   ASSERT_NE(FindKind(report, AuditKind::kPrivateChainUser), nullptr);
   EXPECT_EQ(FindKind(report, AuditKind::kPrivateChainUser)->owner, Owner::kKubeProxy);
 }

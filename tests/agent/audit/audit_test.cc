@@ -13,6 +13,7 @@
 #include "agent/audit/allow_list.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"
+#include "agent/audit/mode_meetings.h"
 #include "agent/audit/node_view.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
@@ -26,26 +27,6 @@ using ::testing::IsSupersetOf;
 
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
-
-AuditReport AuditFile(const std::string& name, const AuditOptions& options = {}) {
-  const std::string text = ReadTestdata(name);
-  EXPECT_NE(text, "") << name;
-  return Audit(ViewOf(SurveyOf("nft", text)), options);
-}
-
-// "-A CHAIN RULE" on top of what kube-proxy 1.28 writes, in chains of the caller's.
-netlink::Survey Beside128(const std::vector<std::string>& chains,
-                          const std::vector<std::string>& rules) {
-  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
-  size_t at = text.find("*nat\n") + 5;
-  for (const std::string& chain : chains) text.insert(at, ":" + chain + " - [0:0]\n");
-  at = text.rfind("COMMIT");
-  for (const std::string& rule : rules) {
-    text.insert(at, rule + "\n");
-    at += rule.size() + 1;
-  }
-  return SurveyOf("nft", text);
-}
 
 // ---- whole rulesets, in one line a finding ----
 
@@ -93,37 +74,61 @@ TEST(AuditRulesetTest, FindsThese) {
   }
 }
 
-// ---- users of chains ----
+// ---- what is told of a finding ----
 
-TEST(AuditTest, WhatAKubeProxyKeepsWorksOnAndIsAWarning) {
-  const AuditReport report = Audit(
-      ViewOf(Beside128({"CNI-DN-1"},
-                       {"-A CNI-DN-1 -s 10.88.0.0/16 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ"})),
-      kLegacy);
-  const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->severity, AuditSeverity::kWarning);
-  EXPECT_EQ(finding->owner, Owner::kPortmap);
-  EXPECT_THAT(finding->consequence,
-              AllOf(StartsWith("Once IPTablesOwnershipCleanup is on"), HasSubstr("still writes")));
-  EXPECT_THAT(finding->remedy, HasSubstr("externalSetMarkChain"));
-}
-
-TEST(AuditTest, BesideNftablesModeTheSameRuleIsAnError) {
-  netlink::Survey survey = SurveyOf("nft", ReadTestdata("audited/portmap-v4.save"));
-  survey.tables[{"ip", "kube-proxy"}]["masquerading"] = {};
-  const AuditReport report = Audit(ViewOf(survey), kLegacy);
-  const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->severity, AuditSeverity::kError);
-  EXPECT_THAT(Lines(report), Contains("info KubeProxy"));
-}
-
-TEST(AuditTest, InCleanupModeItSaysThatTheGateIsOn) {
-  const AuditReport report = AuditFile("audited/portmap-v4.save", kCleanup);
-  ASSERT_THAT(report.findings, SizeIs(1));
-  EXPECT_THAT(report.findings[0].consequence,
-              StartsWith("IPTablesOwnershipCleanup is on: no program makes nat/KUBE-MARK-MASQ"));
+TEST(AuditTest, TellsWhatFollowsFromAFindingAndWhatToDo) {
+  NodeView portmap = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));
+  portmap.surveys[0].tables[{"ip", "kube-proxy"}]["masquerading"] = {};
+  const std::vector<std::string> portmaps = {
+      "-A CNI-DN-1 -s 10.88.0.0/16 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ"};
+  // kube-proxy since 1.27 rewrites KUBE-FIREWALL without the rule for the mark.
+  const netlink::Survey wiped =
+      WithKubeProxy({"-A MINE -s 10.9.0.0/16 -j KUBE-MARK-DROP",
+                     "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"});
+  const netlink::Survey no_service_drops =
+      SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
+               ReadTestdata("rulesets/kube-proxy-1.23-A-v6.save"));
+  const auto nat = [](const std::vector<std::string>& chains,
+                      const std::vector<std::string>& rules) {
+    return Audit(ViewOf(SurveyOf("nft", NatText(chains, rules))), kLegacy);
+  };
+  const struct {
+    const char* name;
+    AuditReport report;
+    AuditKind kind;
+    std::vector<std::string> told;
+  } rows[] = {
+      {"what a kube-proxy keeps works on", Audit(ViewOf(WithKubeProxy(portmaps)), kLegacy),
+       AuditKind::kChainUser,
+       List("warning ChainUser nat/KUBE-MARK-MASQ\n", "the CNI plugin portmap",
+            "\nOnce IPTablesOwnershipCleanup is on", "still writes", "externalSetMarkChain")},
+      {"one in nftables mode keeps none", Audit(portmap, kLegacy), AuditKind::kChainUser,
+       List("error ChainUser")},
+      {"and is seen", Audit(portmap, kLegacy), AuditKind::kKubeProxy, List("info KubeProxy")},
+      {"the gate is on", AuditFile("audited/portmap-v4.save", kCleanup), AuditKind::kChainUser,
+       List("\nIPTablesOwnershipCleanup is on: no program makes nat/KUBE-MARK-MASQ")},
+      {"an empty MARK-MASQ that is used fails open",
+       nat({"KUBE-MARK-MASQ", "MINE"}, {"-A MINE -j KUBE-MARK-MASQ"}), AuditKind::kMarkMasqEmpty,
+       List("error MarkMasqEmpty nat/KUBE-MARK-MASQ")},
+      {"an empty chain that nobody uses is information", nat({"KUBE-MARK-DROP"}, {}),
+       AuditKind::kMarkDropEmpty, List("info MarkDropEmpty nat/KUBE-MARK-DROP")},
+      {"a drop mark whose rule was wiped", Audit(ViewOf(wiped), kLegacy),
+       AuditKind::kMarkDropUnheard,
+       List("error ", "kube-proxy 1.27 and later empties filter/KUBE-FIREWALL")},
+      {"a kube-proxy that may need MARK-DROP while no service does",
+       Audit(ViewOf(no_service_drops), kLegacy), AuditKind::kKubeProxyUsesMarkDrop,
+       List("warning KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP")},
+      {"one before 1.20 loses all services", AuditFile("rulesets/kube-proxy-1.17-A-v4.save"),
+       AuditKind::kKubeProxyUsesMarkDrop, List("no service works")},
+      {"a later one drops nothing", AuditFile("rulesets/kube-proxy-1.24-A-v4.save"),
+       AuditKind::kKubeProxyUsesMarkDrop, List("the chain is empty")},
+      {"kube-proxy's own use is one finding", AuditFile("rulesets/kube-proxy-1.28-A-v4.save"),
+       AuditKind::kKubeProxyUsesMarkMasq, List(", 9: ")},
+  };
+  for (const auto& row : rows) {
+    const std::string told = Told(row.report, row.kind);
+    for (const std::string& part : row.told) EXPECT_THAT(told, HasSubstr(part)) << row.name;
+  }
 }
 
 TEST(AuditTest, TellsWhetherPacketsHitARule) {
@@ -138,13 +143,11 @@ TEST(AuditTest, TellsWhetherPacketsHitARule) {
 }
 
 TEST(AuditTest, ThousandsOfTheSameAreOneFinding) {
-  std::vector<std::string> chains;
   std::vector<std::string> rules;
   for (int i = 0; i < 1000; ++i) {
-    chains.push_back(absl::StrCat("CNI-DN-", i));
     rules.push_back(absl::StrCat("-A CNI-DN-", i, " -s 10.88.0.0/16 -j KUBE-MARK-MASQ"));
   }
-  const AuditReport report = Audit(ViewOf(Beside128(chains, rules)), kLegacy);
+  const AuditReport report = Audit(ViewOf(WithKubeProxy(rules)), kLegacy);
   EXPECT_EQ(report.warnings, 1U);
   const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
   ASSERT_NE(finding, nullptr);
@@ -187,18 +190,6 @@ TEST(AuditChainFutureTest, DecidesTheSeverity) {
 
 // ---- chains that look in place and do nothing ----
 
-TEST(AuditTest, AnEmptyMarkMasqThatIsUsedFailsOpen) {
-  const std::string text = NatText({"KUBE-MARK-MASQ", "MINE"}, {"-A MINE -j KUBE-MARK-MASQ"});
-  const AuditReport report = Audit(ViewOf(SurveyOf("nft", text)), kLegacy);
-  EXPECT_THAT(Lines(report), Contains("error MarkMasqEmpty nat/KUBE-MARK-MASQ"));
-}
-
-TEST(AuditTest, AnEmptyChainThatNobodyUsesIsInformation) {
-  const std::string text = NatText({"KUBE-MARK-DROP"}, {});
-  EXPECT_THAT(Lines(Audit(ViewOf(SurveyOf("nft", text)), kLegacy)),
-              ElementsAre("info MarkDropEmpty nat/KUBE-MARK-DROP"));
-}
-
 TEST(AuditTest, AMarkThatNothingMasqueradesIsAnError) {
   const std::vector<std::string> rules = {
       "-A MINE -j KUBE-MARK-MASQ", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
@@ -226,8 +217,6 @@ struct ActorRow {
   // Whether the marks of KUBE-MARK-MASQ and KUBE-MARK-DROP are heard.
   bool masquerades = false;
   bool drops = false;
-  std::string base_name = "base";
-  std::string mode = "nft";
   int32_t priority = 0;
 };
 
@@ -236,6 +225,7 @@ constexpr uint32_t kInputHook = 1;
 constexpr uint32_t kForwardHook = 2;
 constexpr uint32_t kPreroutingHook = 0;
 const char kMasqMark[] = "-m mark --mark 0x4000/0x4000";
+const char kDropMarked[] = "-m mark --mark 0x8000/0x8000 -j DROP";
 const char kNotMasqMark[] = "-m mark ! --mark 0x4000/0x4000";
 
 TEST(WhatActsTest, IsFoundInEveryTable) {
@@ -266,26 +256,15 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
       {"OnlyTheMarkLeadsThere", kIpOwn, kPostroutingHook, List(absl::StrCat(kMasqMark, " -j acts")),
        List("-s 10.0.0.0/8 -j MASQUERADE"), true},
       {"IptablesLegacy", kIpNat, std::nullopt, List(absl::StrCat(kMasqMark, " -j MASQUERADE")),
-       List(), true, false, "POSTROUTING", "legacy"},
-      {"DropsInput", kInetOwn, kInputHook, List("-m mark --mark 0x8000/0x8000 -j DROP"), List(),
-       false, true},
+       List(), true},
+      {"DropsInput", kInetOwn, kInputHook, List(kDropMarked), List(), false, true},
       {"DropsTheOtherMark", kInetOwn, kInputHook, List(absl::StrCat(kMasqMark, " -j DROP")),
        List()},
-      {"DropsForwardedPackets", kInetOwn, kForwardHook,
-       List("-m mark --mark 0x8000/0x8000 -j DROP"), List()},
-      {.name = "DropsBeforeTheMarkIsSet",
-       .table = {"inet", "own"},
-       .hook = kPreroutingHook,
-       .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
-       .acts = {},
-       .priority = -300},
-      {.name = "DropsAfterTheMarkIsSet",
-       .table = {"inet", "own"},
-       .hook = kPreroutingHook,
-       .base = {"-m mark --mark 0x8000/0x8000 -j DROP"},
-       .acts = {},
-       .drops = true,
-       .priority = -90},
+      {"DropsForwardedPackets", kInetOwn, kForwardHook, List(kDropMarked), List()},
+      {"DropsBeforeTheMarkIsSet", kInetOwn, kPreroutingHook, List(kDropMarked), List(), false,
+       false, -300},
+      {"DropsAfterTheMarkIsSet", kInetOwn, kPreroutingHook, List(kDropMarked), List(), false, true,
+       -90},
   };
   for (const ActorRow& row : rows) {
     SCOPED_TRACE(row.name);
@@ -294,9 +273,10 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
                                        {"-A MINE -j KUBE-MARK-MASQ", "-A MINE -j KUBE-MARK-DROP",
                                         "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
                                         "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"})));
-    if (row.mode == "legacy") view.surveys.push_back(SurveyOf("legacy", ""));
+    // Legacy tables tell no hook.
+    if (!row.hook) view.surveys.push_back(SurveyOf("legacy", ""));
     auto& chains = view.surveys.back().tables[row.table];
-    netlink::SurveyChain& base = chains[row.base_name];
+    netlink::SurveyChain& base = chains[row.hook ? "base" : "POSTROUTING"];
     base = {.base = true, .policy = "ACCEPT"};
     if (row.hook) base.hook = {.hook = *row.hook, .priority = row.priority};
     for (const std::string& rule : row.base) base.rules.push_back(Surveyed(rule, "acts"));
@@ -316,46 +296,6 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
           << absl::StrJoin(explained->next, "|");
     }
   }
-}
-
-// kube-proxy since 1.27 rewrites KUBE-FIREWALL without the rule for the mark.
-TEST(AuditTest, ADropMarkWhoseRuleWasWipedIsAnError) {
-  const netlink::Survey wiped = Beside128({"KUBE-MARK-DROP", "MINE"},
-                                          {"-A MINE -s 10.9.0.0/16 -j KUBE-MARK-DROP",
-                                           "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"});
-  const AuditReport report = Audit(ViewOf(wiped), kLegacy);
-  const AuditFinding* finding = FindKind(report, AuditKind::kMarkDropUnheard);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->severity, AuditSeverity::kError);
-  EXPECT_THAT(finding->remedy, HasSubstr("kube-proxy 1.27 and later empties filter/KUBE-FIREWALL"));
-}
-
-// ---- kube-proxy ----
-
-TEST(AuditTest, AKubeProxyThatMayNeedMarkDropIsAWarningWhileNoServiceDoes) {
-  std::string text = ReadTestdata("rulesets/kube-proxy-1.23-A-v6.save");
-  const AuditReport report = Audit(
-      ViewOf(SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"), text)), kLegacy);
-  EXPECT_THAT(Lines(report), Contains("warning KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP"));
-}
-
-TEST(AuditTest, ABefore120KubeProxyLosesAllServicesWithTheChain) {
-  const AuditReport report = AuditFile("rulesets/kube-proxy-1.17-A-v4.save");
-  const AuditFinding* finding = FindKind(report, AuditKind::kKubeProxyUsesMarkDrop);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_THAT(finding->consequence, HasSubstr("no service works"));
-  EXPECT_THAT(
-      FindKind(AuditFile("rulesets/kube-proxy-1.24-A-v4.save"), AuditKind::kKubeProxyUsesMarkDrop)
-          ->consequence,
-      HasSubstr("the chain is empty"));
-}
-
-TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
-  const AuditReport report = AuditFile("rulesets/kube-proxy-1.28-A-v4.save");
-  const AuditFinding* finding = FindKind(report, AuditKind::kKubeProxyUsesMarkMasq);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->count, 9U);
-  EXPECT_FALSE(AuditExitNeedsAttention(report));
 }
 
 struct LeftOverRow {
@@ -413,16 +353,9 @@ TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
       UnorderedElementsAre("warning MarkBitTested", "error MarkBitSet nat/KUBE-POSTROUTING"));
 }
 
-TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
-  netlink::Survey survey = SurveyOf("nft", "");
-  const netlink::SurveyRule rule = Surveyed("-j MARK --set-xmark 0x4000/0x4000");
-  survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
-  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
-}
-
 TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
-  const netlink::Survey survey = Beside128({"MINE"}, {"-A MINE -s 10.1.0.0/16 -j KUBE-MARK-MASQ",
-                                                      "-A MINE -s 10.2.0.0/16 -j KUBE-MARK-MASQ"});
+  const netlink::Survey survey = WithKubeProxy(
+      {"-A MINE -s 10.1.0.0/16 -j KUBE-MARK-MASQ", "-A MINE -s 10.2.0.0/16 -j KUBE-MARK-MASQ"});
   AuditOptions options;
   options.allow = *ParseAllowList("ChainUser * 10.1.0.0/16");
   const AuditReport report = Audit(ViewOf(survey), options);
@@ -430,6 +363,84 @@ TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
                                            "warning ChainUser nat/KUBE-MARK-MASQ"}));
   EXPECT_EQ(report.warnings, 1U);
   EXPECT_EQ(report.allowed, 1U);
+}
+
+// ---- two iptables modes on one node ----
+
+// Table filter of IPv4, with what comes after its built-in chains.
+std::string FilterText(const std::string& rules, const std::string& input_policy = "ACCEPT") {
+  return absl::StrCat("*filter\n:INPUT ", input_policy,
+                      " [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n", rules, "\nCOMMIT\n");
+}
+std::string MangleText(const std::string& chain) {
+  return absl::StrCat("*mangle\n:PREROUTING ACCEPT [0:0]\n:", chain, " - [0:0]\nCOMMIT\n");
+}
+
+// "error TwoHints: mangle/KUBE-KUBELET-CANARY", one for each finding.
+std::vector<std::string> Meetings(const std::string& nft, const std::string& legacy) {
+  const std::vector<netlink::Survey> surveys = {SurveyOf("nft", nft), SurveyOf("legacy", legacy)};
+  std::vector<std::string> lines;
+  for (const AuditFinding& finding : FindModeMeetings(surveys)) {
+    lines.push_back(absl::StrCat(Line(finding), ": ", absl::StrJoin(finding.details, ", ")));
+  }
+  return lines;
+}
+
+TEST(ModeMeetingsTest, AreWhatTwoIptablesModesDoToEachOther) {
+  const std::string services = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  const std::string hint = MangleText("KUBE-IPTABLES-HINT");
+  const std::string canary = MangleText("KUBE-KUBELET-CANARY");
+  const std::string in_use = "info BothModesInUse: ";
+  const std::string shadows = "warning ShadowedByOtherMode: legacy ";
+  const std::string firewall = ", next to the jump to KUBE-FIREWALL in nft filter/";
+  const struct {
+    std::string name;
+    std::string nft;
+    std::string legacy;
+    std::string meeting;  // empty: none
+  } rows[] = {
+      {"one mode alone meets nothing", services, "", ""},
+      {"empty tables of the other mode are nothing", services, FilterText(""), ""},
+      {"rules that do not meet are information", services,
+       FilterText(":DOCKER-USER - [0:0]\n-A FORWARD -j DOCKER-USER"), in_use},
+      {"two hints are an error", hint, hint, "error TwoHints: mangle/KUBE-IPTABLES-HINT"},
+      // iptables-wrappers takes hint or canary, in nft first.
+      {"a canary in nft next to legacy's hint is an error", canary, hint,
+       "error TwoHints: mangle/KUBE-KUBELET-CANARY"},
+      {"legacy's canary next to nft's hint is nothing", hint, canary, ""},
+      {"an unused left-over of a live chain is a warning", services,
+       NatText({"KUBE-MARK-MASQ"}, {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}),
+       "warning SameChainInBothModes: nat/KUBE-MARK-MASQ"},
+      {"a policy of DROP decides first", services, FilterText("-A INPUT -i lo -j ACCEPT", "DROP"),
+       shadows + "filter/INPUT has the policy DROP" + firewall + "INPUT"},
+      {"a drop of everything decides first", services, FilterText("-A OUTPUT -j DROP"),
+       shadows + "filter/OUTPUT: -j DROP" + firewall + "OUTPUT"},
+      {"a masquerade of everything decides first", services,
+       NatText({}, {"-A POSTROUTING -j MASQUERADE"}),
+       shadows + "nat/POSTROUTING: -j MASQUERADE, next to the jump to KUBE-POSTROUTING in nft "
+                 "nat/POSTROUTING"},
+      // It ends one hook, and the other mode's still comes.
+      {"an accept of everything does not", services, FilterText("-A INPUT -j ACCEPT"), in_use},
+      {"nor does one in nat", services, NatText({}, {"-A POSTROUTING -j ACCEPT"}), in_use},
+      {"a drop of something does not", services, FilterText("-A INPUT -s 10.0.0.1/32 -j DROP"),
+       in_use},
+      {"a masquerade of something does not", services,
+       NatText({}, {"-A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE"}), in_use},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(absl::StrJoin(Meetings(row.nft, row.legacy), "\n"), row.meeting) << row.name;
+  }
+}
+
+TEST(ModeMeetingsTest, TheSameServicesInBothModesAreAnError) {
+  const std::vector<std::string> meetings =
+      Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
+               ReadTestdata("rulesets/kube-proxy-1.23-A-v4-legacy.save"));
+  ASSERT_FALSE(meetings.empty());
+  EXPECT_THAT(meetings[0],
+              AllOf(StartsWith("error SameChainInBothModes: "), HasSubstr("nat/KUBE-SVC-*"),
+                    HasSubstr("nat/KUBE-POSTROUTING"), Not(HasSubstr("KUBE-PROXY-CANARY"))))
+      << "canaries are empty in both";
 }
 
 }  // namespace

@@ -9,13 +9,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/node_view.h"
+#include "agent/policy/policy.h"
 #include "agent/xtables/saved_survey.h"
 #include "netlink/survey.h"
+#include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
 
@@ -57,25 +61,39 @@ inline std::string NatText(const std::vector<std::string>& chains,
   return text + "COMMIT\n";
 }
 
-// What kube-proxy 1.28 writes, with rules of others in tables nat and filter, and the chains that
-// they are in.
+// `text` with rules ("-A CHAIN ...") in one of its tables, and the chains that they are in.
+inline std::string WithRules(std::string text, const std::string& table,
+                             const std::vector<std::string>& rules) {
+  for (const std::string& rule : rules) {
+    const size_t begin = text.find("*" + table + "\n") + table.size() + 2;
+    const std::vector<std::string> words = absl::StrSplit(rule, absl::MaxSplits(' ', 2));
+    const std::string chain = absl::StrCat(":", words[1], " ");
+    const size_t end = text.find("COMMIT", begin);
+    text.insert(end, rule + "\n");
+    if (text.find(chain, begin) > end) text.insert(begin, chain + "- [0:0]\n");
+  }
+  return text;
+}
+
+// What kube-proxy 1.28 writes, with rules of others in tables nat and filter.
 inline netlink::Survey WithKubeProxy(const std::vector<std::string>& nat,
                                      const std::vector<std::string>& filter = {},
                                      const std::string& mode = "nft") {
-  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
-  const auto insert = [&text](const std::string& table, const std::vector<std::string>& rules) {
-    for (const std::string& rule : rules) {
-      const size_t begin = text.find("*" + table + "\n") + table.size() + 2;
-      const std::vector<std::string> words = absl::StrSplit(rule, absl::MaxSplits(' ', 2));
-      const std::string chain = absl::StrCat(":", words[1], " ");
-      const size_t end = text.find("COMMIT", begin);
-      text.insert(end, rule + "\n");
-      if (text.find(chain, begin) > end) text.insert(begin, chain + "- [0:0]\n");
-    }
-  };
-  insert("nat", nat);
-  insert("filter", filter);
-  return SurveyOf(mode, text);
+  const std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  return SurveyOf(mode, WithRules(WithRules(text, "nat", nat), "filter", filter));
+}
+
+// What this agent makes of `input`, of one family.
+inline std::string MadeText(const PolicyInput& input) {
+  const char pre[] = ":PREROUTING ACCEPT [0:0]\n";
+  const char in[] = ":INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n";
+  const char post[] = ":POSTROUTING ACCEPT [0:0]\n";
+  return absl::StrReplaceAll(
+      testing::ToText(DesiredRuleset(input)),
+      {{"-I ", "-A "},
+       {"*mangle\n", absl::StrCat("*mangle\n", pre, in, ":FORWARD ACCEPT [0:0]\n", post)},
+       {"*nat\n", absl::StrCat("*nat\n", pre, in, post)},
+       {"*filter\n", absl::StrCat("*filter\n", in, ":FORWARD ACCEPT [0:0]\n")}});
 }
 
 inline AuditReport Audit(const NodeView& view, const AuditOptions& options) {
@@ -100,12 +118,28 @@ inline std::vector<std::string> Lines(const AuditReport& report) {
   return lines;
 }
 
+// Of a file of testdata, in iptables-nft.
+inline AuditReport AuditFile(const std::string& name, const AuditOptions& options = {}) {
+  const std::string text = ReadTestdata(name);
+  EXPECT_NE(text, "") << name;
+  return Audit(ViewOf(SurveyOf("nft", text)), options);
+}
+
 // The first of `kind`; null where there is none.
 inline const AuditFinding* FindKind(const AuditReport& report, AuditKind kind) {
   for (const AuditFinding& finding : report.findings) {
     if (finding.kind == kind) return &finding;
   }
   return nullptr;
+}
+
+// All that is told of the first of `kind`, its Line first; empty where there is none.
+inline std::string Told(const AuditReport& report, AuditKind kind) {
+  const AuditFinding* finding = FindKind(report, kind);
+  if (finding == nullptr) return "";
+  return absl::StrCat(Line(*finding), "\n", finding->family, ", ", OwnerName(finding->owner), ", ",
+                      finding->count, ": ", finding->message, "\n", finding->consequence, "\n-> ",
+                      finding->remedy, "\n", absl::StrJoin(finding->details, "\n"), "\n");
 }
 
 }  // namespace kipt::agent

@@ -32,6 +32,16 @@ AuditOptions Before(NodeChange change) {
 const AuditOptions kNftables = Before(NodeChange::kKubeProxyNftables);
 const AuditOptions kIpvs = Before(NodeChange::kKubeProxyIpvsRemoval);
 const AuditOptions kToNft = Before(NodeChange::kIptablesNft);
+const AuditOptions kGate = {.mode = Mode::kCleanup};
+
+AuditOptions OfIPv4(AuditOptions options) {
+  options.families = {kFamily};
+  return options;
+}
+AuditOptions GateOff(AuditOptions options) {
+  options.mode = Mode::kLegacy;
+  return options;
+}
 
 // Errors and warnings.
 std::vector<std::string> Bad(const AuditReport& report) {
@@ -92,8 +102,6 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
   const std::string lie = "-m comment --comment \"kubernetes service portals\"";
   const std::string masq = "nat/KUBE-MARK-MASQ";
   const std::vector<std::string> user = {"-A CNI-DN-1 -s 10.88.0.0/16 -j KUBE-MARK-MASQ"};
-  AuditOptions gate_off = kNftables;
-  gate_off.mode = Mode::kLegacy;
   AuditOptions bit_20 = kNftables;
   bit_20.bits.masquerade = 20;
   const std::vector<std::string> sets_bit = {
@@ -111,15 +119,12 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
        List("-A KUBE-SVC-EVIL -j KUBE-MARK-MASQ"), ""},
       {"a chain that does not stays", kNftables, List("-A KUBE-EVIL -j KUBE-MARK-MASQ"),
        "error ChainUser " + masq + ", warning CleanupBlocked " + masq},
-      {"users of the mark work on with kube-proxy",
-       {.mode = Mode::kCleanup},
-       user,
-       "warning ChainUser " + masq},
+      {"users of the mark work on with kube-proxy", kGate, user, "warning ChainUser " + masq},
       {"and in the other iptables mode", kToNft, user, ""},
       {"but break with nftables mode", kNftables, user,
        "error ChainUser " + masq + ", warning CleanupBlocked " + masq,
        "Once kube-proxy is in nftables mode, no program makes nat/KUBE-MARK-MASQ"},
-      {"with the gate off kubelet keeps its chains", gate_off,
+      {"with the gate off kubelet keeps its chains", GateOff(kNftables),
        List("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000", "-A OWN -j KUBE-MARK-MASQ",
             "-A OWN -j KUBE-MARK-DROP"),
        "warning ChainUser " + masq +
@@ -151,144 +156,153 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
   }
 }
 
-TEST(BeforeChangeTest, CleanupEmptiesChainsOfWhoHasIpvs) {
-  NodeView view = ViewOf(WithKubeProxy({"-A CNI-DN-1 -s 10.88.0.0/16 -j KUBE-MARK-MASQ"}));
-  AuditReport report = Audit(view, kNftables);
-  EXPECT_EQ(report.kube_proxy[0].mode, KubeProxyMode::kIptables) << "it is not there yet";
-  EXPECT_THAT(FindKind(report, AuditKind::kCleanupBlocked)->consequence, Not(HasSubstr("ip_vs")));
-  view.facts.has_ip_vs = true;
-  report = Audit(view, kNftables);
-  EXPECT_THAT(FindKind(report, AuditKind::kCleanupBlocked)->consequence,
-              HasSubstr("empties KUBE-MARK-MASQ"));
-}
-
-TEST(BeforeChangeTest, AConflistThatNamesMarkMasqFailsAfterTheChange) {
-  NodeView view = ViewOf(WithKubeProxy({}));
-  view.cni.references = {{.file = "/etc/cni/net.d/10-azure.conflist",
-                          .plugin = "portmap",
-                          .chain = "KUBE-MARK-MASQ",
-                          .backend = {}}};
-  AuditOptions gate_off = kNftables;
-  gate_off.mode = Mode::kLegacy;
-  for (const AuditOptions& options : {AuditOptions{.mode = Mode::kCleanup}, gate_off}) {
-    EXPECT_THAT(Bad(Audit(view, options)), ElementsAre("warning CniConfig nat/KUBE-MARK-MASQ"));
-  }
-  AuditReport report = Audit(view, kNftables);
-  ASSERT_THAT(Bad(report), ElementsAre("error CniConfig nat/KUBE-MARK-MASQ"));
-  EXPECT_THAT(report.findings[0].consequence, HasSubstr("its next ADD will fail"));
-  view.cni.references[0].backend = "nftables";
-  report = Audit(view, kNftables);
-  EXPECT_THAT(report.findings[0].consequence, HasSubstr("refuses externalSetMarkChain"));
-}
-
-TEST(BeforeChangeTest, ADeviceThatSetsTheBitIsFoundBeforeNftablesMode) {
-  NodeView view = ViewOf(WithKubeProxy({}));
-  view.device_marks = {{.place = "the WireGuard interface wg0",
-                        .text = "fwmark 0x4000",
-                        .marks = {.set = 0x4000, .cleared = ~uint32_t{0x4000}}}};
-  EXPECT_NE(FindKind(Audit(view, kNftables), AuditKind::kDeviceMark), nullptr);
-  EXPECT_EQ(FindKind(Audit(view, kToNft), AuditKind::kDeviceMark), nullptr);
-}
-
-TEST(BeforeChangeTest, WhatCannotBeReadIsAWarningBeforeEachChange) {
-  NodeView view;
-  view.problems = {"iptables-legacy tables: it hangs"};
-  for (const AuditOptions& options : {kNftables, kIpvs, kToNft}) {
-    EXPECT_THAT(Bad(Audit(view, options)), ElementsAre("warning NotSeen"));
-  }
-}
-
-TEST(BeforeChangeTest, AnotherMasqueradeBitIsASettingOfItsOwn) {
-  const AuditReport report = Audit(
-      ViewOf(SurveyOf(
-          "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.bit20.save"))),
-      kNftables);
-  ASSERT_THAT(Bad(report), Contains("warning MasqueradeBit nat/KUBE-MARK-MASQ"));
-}
-
-TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
-  NodeView view = ViewOf(WithKubeProxy({}));
-  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-  view.route_localnet.interfaces = {"all"};
-  const AuditFinding* found = nullptr;
-  AuditReport report = Audit(view, kNftables);
-  found = FindKind(report, AuditKind::kLocalhostNodePorts);
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found->severity, AuditSeverity::kInfo);
-  view.facts.counters = {{"localhost_nps_accepted_pkts", 0}};
-  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-  view.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
-  report = Audit(view, kNftables);
-  ASSERT_THAT(Bad(report), ElementsAre("error LocalhostNodePorts nat/KUBE-NODEPORTS"));
-  EXPECT_THAT(report.findings[0].details,
-              ElementsAre("nfacct localhost_nps_accepted_pkts: 7 packets"));
-  const NodeView none = ViewOf(SurveyOf(
-      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.nolocalhost.save")));
-  EXPECT_EQ(FindKind(Audit(none, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
-}
-
 struct HostRow {
   std::string name;
   ChangeFacts facts = {};
   std::vector<std::string> lines = {};
+  AuditOptions options = kNftables;
 };
 
 TEST(BeforeChangeHostTest, IsJudged) {
+  const ChangeFacts no_ipv6_reject = {.missing = {{.feature = "nft reject, IPv6",
+                                                   .module = "nft_reject_ipv6",
+                                                   .family = netlink::Family::kIPv6,
+                                                   .reason = "nft_reject_ipv6 is not loaded"}}};
+  const auto nft = [](const char* version) {
+    return ChangeFacts{.nft_path = "/usr/sbin/nft", .nft_version = version};
+  };
+  const auto kernel = [](const char* version) { return ChangeFacts{.kernel = version}; };
+  const auto counting = [](const char* version) {
+    return ChangeFacts{.kernel = version, .counters = {{"ct_state_invalid_dropped_pkts", 3}}};
+  };
+  const auto saved = [](const char* line, BootRefusal refusal = BootRefusal::kNone) {
+    return ChangeFacts{
+        .saved = {{.file = "/etc/iptables/rules.v4", .lines = {line}, .refusal = refusal}}};
+  };
+  const ChangeFacts lock_and_table = {
+      .lock_holder = "/run/xtables.lock: held by process 7 (iptables)",
+      .no_nat = "table nat, IPv6"};
+  const ChangeFacts no_nft_compat = {.no_nft_compat = "nft_compat is not loaded"};
+  const std::string probe = "warning IptablesProbeFails";
   const HostRow rows[] = {
       {"Unknown"},
       {"Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}},
-      {"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
-      {"Kernel5_13", {.kernel = "5.13.0"}},
-      {"Kernel6_1", {.kernel = "6.1-rc1"}},
-      {"LacksModules",
-       {.kernel = "6.1.0",
-        .missing = {{.feature = "nft numgen", .module = "nft_numgen"},
-                    {.feature = "nft fib, IPv6",
-                     .module = "nft_fib_ipv6",
-                     .family = netlink::Family::kIPv6}}},
-       {"error KernelLacksModules"}},
-      {"NftOfBullseye",
-       {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
-       {"warning NftTooOld"}},
-      {"Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}},
-      {"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}},
-      {"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}},
-      {"NeedsTheWorkaround",
-       {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
-       {"warning ConntrackWorkaround"}},
-      {"NeedsItNoMore", {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}}},
+      {"Kernel5_10", kernel("5.10.0-28-amd64"), List("error KernelTooOld")},
+      {"Kernel5_13", kernel("5.13.0")},
+      {"Kernel6_1", kernel("6.1-rc1")},
+      {"LacksAModule", no_ipv6_reject, List("error KernelLacksModules")},
+      {"OfAFamilyThatTheNodeLacks", no_ipv6_reject, List(), OfIPv4(kNftables)},
+      {"NftOfBullseye", nft("0.9.8"), List("warning NftTooOld")},
+      {"Nft1_0_0", nft("1.0.0")},
+      {"Nft1_0_1", nft("1.0.1")},
+      {"Nft1_1_3", nft("1.1.3")},
+      {"NeedsTheWorkaround", counting("5.15.0"), List("warning ConntrackWorkaround")},
+      {"NeedsItNoMore", counting("6.1.0")},
       {"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
-      {"SavedGhosts",
-       {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
-       {"error SavedRules"}},
-      {"SavedJumps",
-       {.saved = {{.file = "/etc/iptables/rules.v4",
-                   .count = 1,
-                   .lines = {"3: -A X -j KUBE-MARK-MASQ"},
-                   .refusal = BootRefusal::kChain}}},
-       {"error SavedRules"}},
+      {"SavedGhosts", saved("3: :KUBE-X"), List("error SavedRules")},
+      {"SavedJumps", saved("3: -A X -j KUBE-MARK-MASQ", BootRefusal::kChain),
+       List("error SavedRules")},
+      {"CannotHoldNftsRules", no_nft_compat, List("error NotInNft"), kToNft},
+      {"AHeldLockAndAMissingTable", lock_and_table, List(probe, probe), kToNft},
+      {"AHeldLock", lock_and_table, List(probe), OfIPv4(kToNft)},
   };
   for (const HostRow& row : rows) {
     SCOPED_TRACE(row.name);
     NodeView view;
     view.facts = row.facts;
-    EXPECT_EQ(Bad(Audit(view, kNftables)), row.lines);
+    EXPECT_EQ(Bad(Audit(view, row.options)), row.lines);
+    view.problems = {"iptables-legacy tables: it hangs"};
+    EXPECT_THAT(Bad(Audit(view, row.options)), Contains("warning NotSeen"));
   }
 }
 
-TEST(BeforeChangeTest, AModuleOfAFamilyThatTheNodeLacksIsNotMissed) {
-  NodeView view;
-  view.facts.missing = {{.feature = "nft reject, IPv6",
-                         .module = "nft_reject_ipv6",
-                         .family = netlink::Family::kIPv6,
-                         .reason = "nft_reject_ipv6 is not loaded"}};
-  AuditOptions ipv4 = kNftables;
-  ipv4.families = {kFamily};
-  EXPECT_THAT(Bad(Audit(view, ipv4)), IsEmpty());
-  const AuditReport report = Audit(view, kNftables);
-  ASSERT_THAT(Bad(report), ElementsAre("error KernelLacksModules"));
-  EXPECT_THAT(report.findings[0].details,
-              ElementsAre("nft reject, IPv6: nft_reject_ipv6 is not loaded"));
+// ---- what is told of a node with kube-proxy 1.28, or with one in IPVS mode ----
+
+TEST(BeforeChangeTest, TellsWhatFollowsOnANodeWithKubeProxy) {
+  const NodeView sound = ViewOf(WithKubeProxy({}));
+  NodeView with_ipvs = ViewOf(WithKubeProxy({"-A CNI-DN-1 -s 10.88.0.0/16 -j KUBE-MARK-MASQ"}));
+  with_ipvs.facts.has_ip_vs = true;
+  NodeView azure = sound;
+  azure.cni.references = {
+      {.file = "/net.conflist", .plugin = "portmap", .chain = "KUBE-MARK-MASQ"}};
+  NodeView nftables_backend = azure;
+  nftables_backend.cni.references[0].backend = "nftables";
+  NodeView wireguard = sound;
+  wireguard.device_marks = {{.place = "the WireGuard interface wg0",
+                             .text = "fwmark 0x4000",
+                             .marks = {.set = 0x4000, .cleared = ~uint32_t{0x4000}}}};
+  const NodeView bit20 = ViewOf(SurveyOf(
+      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.bit20.save")));
+  // The file is of one family.
+  NodeView ipvs = ViewOf(SurveyOf("nft", ReadTestdata("audited/ipvs-1.28-v4.save")));
+  ipvs.facts.ipvs_device = true;
+  ipvs.facts.ipvs_schedulers = {{"rr", 3}, {"lc", 1}};
+  NodeView left_over = sound;
+  left_over.facts = ipvs.facts;
+  const NodeView legacy = ViewOf(
+      WithKubeProxy({"-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:80",
+                     "-A PREROUTING -d 10.7.0.1/32 -j CLUSTERIP --new"},
+                    {"-A INPUT -s 192.0.2.0/24 -j DROP"}, "legacy"));
+  NodeView localhost = sound;
+  localhost.route_localnet.interfaces = {"all"};
+  NodeView unused = localhost;
+  unused.facts.counters = {{"localhost_nps_accepted_pkts", 0}};
+  NodeView used = localhost;
+  used.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
+  const NodeView no_localhost = ViewOf(SurveyOf(
+      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.nolocalhost.save")));
+  const AuditKind node_ports = AuditKind::kLocalhostNodePorts;
+  const std::string cni = "CniConfig nat/KUBE-MARK-MASQ\n";
+  const struct {
+    const char* name;
+    NodeView view;
+    AuditOptions options;
+    AuditKind kind;
+    std::vector<std::string> told;  // empty: nothing is found
+  } rows[] = {
+      {"cleanup empties chains of who has IPVS", with_ipvs, kNftables, AuditKind::kCleanupBlocked,
+       List("empties KUBE-MARK-MASQ")},
+      {"a conflist that names MARK-MASQ", azure, kGate, AuditKind::kCniConfig,
+       List("warning " + cni)},
+      {"next to a kubelet", azure, GateOff(kNftables), AuditKind::kCniConfig,
+       List("warning " + cni)},
+      {"fails after the change", azure, kNftables, AuditKind::kCniConfig,
+       List("error " + cni, "its next ADD will fail")},
+      {"in nftables it is refused", nftables_backend, kNftables, AuditKind::kCniConfig,
+       List("error " + cni, "refuses externalSetMarkChain")},
+      {"a device sets the bit", wireguard, kNftables, AuditKind::kDeviceMark, List("DeviceMark")},
+      {"which another change leaves", wireguard, kToNft, AuditKind::kDeviceMark, List()},
+      {"another masquerade bit", bit20, kNftables, AuditKind::kMasqueradeBit,
+       List("warning MasqueradeBit nat/KUBE-MARK-MASQ")},
+      {"IPVS mode is in use", ipvs, OfIPv4(kIpvs), AuditKind::kIpvsInUse, List("error IpvsInUse")},
+      {"with schedulers that others lack", ipvs, OfIPv4(kIpvs), AuditKind::kIpvsScheduler,
+       List("warning IpvsScheduler", "\nlc: 1 virtual service\n")},
+      {"the way out is not its own obstacle", ipvs, OfIPv4(kNftables), AuditKind::kIpvsInUse,
+       List()},
+      {"nor is it one of the gate", ipvs, kGate, AuditKind::kIpvsInUse, List()},
+      {"a left over device takes packets", left_over, kIpvs, AuditKind::kIpvsInUse,
+       List("warning IpvsInUse")},
+      {"node ports over localhost", localhost, kNftables, node_ports, List("info ")},
+      {"that are used", used, kNftables, node_ports,
+       List("error LocalhostNodePorts nat/KUBE-NODEPORTS",
+            "\nnfacct localhost_nps_accepted_pkts: 7 packets\n")},
+      {"that are not", unused, kNftables, node_ports, List()},
+      {"that cannot be", sound, kNftables, node_ports, List()},
+      {"that are switched off", no_localhost, kNftables, node_ports, List()},
+      {"targets that nft lacks", legacy, kToNft, AuditKind::kNotInNft, List("error NotInNft")},
+  };
+  for (const auto& row : rows) {
+    const std::string told = Told(Audit(row.view, row.options), row.kind);
+    EXPECT_EQ(told.empty(), row.told.empty()) << row.name << ": " << told;
+    for (const std::string& part : row.told) EXPECT_THAT(told, HasSubstr(part)) << row.name;
+  }
+  const AuditReport stay = Audit(legacy, kToNft);
+  ASSERT_THAT(Bad(stay),
+              ElementsAre("error NotInNft", "warning LegacyRulesStay", "warning LegacyRulesStay"));
+  EXPECT_THAT(stay.findings[1].owner, Owner::kUnknown);
+  EXPECT_THAT(stay.findings[2].remedy, HasSubstr("the host's iptables"));
+  EXPECT_EQ(stay.findings.back().kind, AuditKind::kLegacyRulesStay) << "of Kubernetes";
+  EXPECT_GT(stay.findings.back().count, 20U);
 }
 
 TEST(BeforeChangeTest, AnOldNftIsAnErrorWhereTablesOfNftExist) {
@@ -340,56 +354,6 @@ TEST(BeforeChangeTest, AFindingShowsTwentyDetailsAndCountsAll) {
   EXPECT_GT(same->count, kMostDetails);
 }
 
-// ---- IPVS ----
-
-TEST(BeforeChangeTest, IpvsModeIsAnErrorBeforeItsRemoval) {
-  NodeView view = ViewOf(SurveyOf("nft", ReadTestdata("audited/ipvs-1.28-v4.save")));
-  view.facts.ipvs_device = true;
-  view.facts.ipvs_schedulers = {{"rr", 3}, {"lc", 1}};
-  // The file is of one family.
-  AuditOptions ipv4 = kIpvs;
-  ipv4.families = {kFamily};
-  const AuditReport report = Audit(view, ipv4);
-  ASSERT_THAT(Bad(report), ElementsAre("error IpvsInUse", "warning IpvsScheduler"));
-  EXPECT_THAT(FindKind(report, AuditKind::kIpvsScheduler)->details,
-              ElementsAre("lc: 1 virtual service"));
-  EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})), IsEmpty());
-  // The way out of IPVS mode is none of its own obstacles.
-  AuditOptions to_nftables = ipv4;
-  to_nftables.change = NodeChange::kKubeProxyNftables;
-  EXPECT_EQ(FindKind(Audit(view, to_nftables), AuditKind::kIpvsInUse), nullptr);
-}
-
-TEST(BeforeChangeTest, ALeftOverIpvsDeviceTakesPackets) {
-  NodeView view = ViewOf(WithKubeProxy({}));
-  view.facts.ipvs_device = true;
-  view.facts.ipvs_schedulers = {{"rr", 3}};
-  EXPECT_THAT(Bad(Audit(view, kIpvs)), ElementsAre("warning IpvsInUse"));
-}
-
-// ---- iptables-legacy to nft ----
-
-TEST(BeforeChangeTest, RulesInLegacyStayAndNameTheirWriter) {
-  const NodeView view = ViewOf(
-      WithKubeProxy({"-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:80",
-                     "-A PREROUTING -d 10.7.0.1/32 -j CLUSTERIP --new"},
-                    {"-A INPUT -s 192.0.2.0/24 -j DROP"}, "legacy"));
-  const AuditReport report = Audit(view, kToNft);
-  ASSERT_THAT(Bad(report),
-              ElementsAre("error NotInNft", "warning LegacyRulesStay", "warning LegacyRulesStay"));
-  EXPECT_THAT(report.findings[1].owner, Owner::kUnknown);
-  EXPECT_THAT(report.findings[2].remedy, HasSubstr("the host's iptables"));
-  const AuditFinding& kubernetes = report.findings.back();
-  EXPECT_EQ(kubernetes.kind, AuditKind::kLegacyRulesStay);
-  EXPECT_GT(kubernetes.count, 20U);
-}
-
-TEST(BeforeChangeTest, AKernelWithoutNftCompatCannotChange) {
-  NodeView view;
-  view.facts.no_nft_compat = "nft_compat is not loaded and not in modules.dep";
-  EXPECT_THAT(Bad(Audit(view, kToNft)), ElementsAre("error NotInNft"));
-}
-
 // ---- kubelet's probe ----
 
 netlink::Survey Kubelets(const std::string& mode, bool v4, bool v6) {
@@ -406,17 +370,12 @@ TEST(BeforeChangeTest, AFamilyWithoutKubeletsChainsWasGivenUp) {
   EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("legacy", true, false)), kToNft)),
               ElementsAre("warning FamilySkipped"));
   // A node of one family, and one whose families use two modes.
-  AuditOptions one = kNftables;
-  one.families = {kFamily};
-  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, false)), one)), IsEmpty());
+  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, false)), OfIPv4(kNftables))), IsEmpty());
+  const std::string agents = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n";
+  EXPECT_THAT(Bad(Audit(ViewOf(SurveyOf("nft", agents)), kNftables)), IsEmpty()) << "no kubelet";
   NodeView both = ViewOf(Kubelets("nft", true, false));
   both.surveys.push_back(Kubelets("legacy", false, true));
   EXPECT_THAT(Bad(Audit(both, kNftables)), IsEmpty());
-}
-
-TEST(BeforeChangeTest, ThisAgentsHintAloneIsNoKubelet) {
-  const std::string hint = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n";
-  EXPECT_THAT(Bad(Audit(ViewOf(SurveyOf("nft", hint)), kNftables)), IsEmpty());
 }
 
 TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
@@ -440,17 +399,6 @@ TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
   legacy.surveys[0].tables.erase({"ip6", "mangle"});
   legacy.surveys.push_back(Kubelets("legacy", true, true));
   EXPECT_EQ(FindKind(Audit(legacy, kNftables), AuditKind::kIptablesProbeFails), nullptr);
-}
-
-TEST(BeforeChangeTest, AHeldLockAndAMissingTableAreFound) {
-  NodeView view;
-  view.facts = {.lock_holder = "/run/xtables.lock: held by process 7 (iptables)",
-                .no_nat = "table nat, IPv6"};
-  EXPECT_THAT(Bad(Audit(view, kToNft)),
-              ElementsAre("warning IptablesProbeFails", "warning IptablesProbeFails"));
-  AuditOptions ipv4 = kToNft;
-  ipv4.families = {kFamily};
-  EXPECT_THAT(Bad(Audit(view, ipv4)), ElementsAre("warning IptablesProbeFails")) << "the lock";
 }
 
 // ---- what is gathered ----

@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/agent/audit/audited.h"
@@ -26,22 +26,10 @@ using ::kipt::testing::FindUnescaped;
 constexpr uint32_t kAll = netlink::kAllMarks;
 
 // kubelet's chains of legacy mode in IPv4, with bits 14 and 15.
-constexpr char kKubelet[] =
-    "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:KUBE-MARK-DROP - [0:0]\n"
-    ":KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n"
-    "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\n"
-    "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000\n"
-    "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n"
-    "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN\n"
-    "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0\n"
-    "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic requiring SNAT\" -j "
-    "MASQUERADE --random-fully\nCOMMIT\n"
-    "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n"
-    "-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n"
-    "-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked packets\" -m "
-    "mark --mark 0x8000/0x8000 -j DROP\nCOMMIT\n";
-
-NodeView Kubelet() { return ViewOf(SurveyOf("nft", kKubelet)); }
+NodeView Kubelet() {
+  const netlink::Family ipv4[] = {netlink::Family::kIPv4};
+  return ViewOf(SurveyOf("nft", MadeText(Wanting(Mode::kLegacy, ipv4))));
+}
 DeviceMark Wireguard(uint32_t mark) {
   return {.place = "the WireGuard interface wg0",
           .text = "fwmark 0x" + std::string(absl::StrCat(absl::Hex(mark))),
@@ -93,48 +81,7 @@ TEST(KnownMarksTest, HaveTheValuesThatBrokeClusters) {
   EXPECT_EQ(bits_of("kube-ovn") & 0x84000U, 0x84000U);
   EXPECT_EQ(bits_of("GKE netd"), 0x4000U);
   EXPECT_EQ(bits_of("Cilium") & 0xf000U, 0xf000U);
-}
-
-// Lines of npm/pkg/dataplane/testdata in github.com/Azure/azure-container-networking, v1.8.12. The
-// file of v2 is older than the masks, which are of npm/util/const.go.
-TEST(KnownMarksTest, ThoseOfAzureNpmAreWhatItsRulesDo) {
-  const std::vector<std::string> v1 = {
-      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
-      "-A AZURE-NPM-EGRESS-PORT -p tcp -m tcp --dport 53 -j MARK --set-xmark 0x1000/0x1000",
-      "-A AZURE-NPM-INGRESS-FROM -j MARK --set-xmark 0x2000/0xffffffff"};
-  const std::vector<std::string> early_v2 = {
-      "-A AZURE-NPM-ACCEPT -j MARK --set-xmark 0x0/0xffffffff",
-      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x5000/0xffffffff",
-      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x4000/0xffffffff",
-      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x2000/0xffffffff"};
-  const std::vector<std::string> v2 = {
-      "-A AZURE-NPM-EGRESS-2697641196 -j MARK --set-xmark 0x800/0x800",
-      "-A AZURE-NPM-INGRESS-2697641196 -j MARK --set-xmark 0x400/0x400",
-      "-A AZURE-NPM-INGRESS-ALLOW-MARK -j MARK --set-xmark 0x200/0x200"};
-  const struct {
-    std::string use;
-    std::vector<std::string> rules;
-  } rows[] = {
-      {"v1: network policies", v1}, {"v2 before v1.4.24", early_v2}, {"v2: network policies", v2}};
-  for (const auto& row : rows) {
-    SCOPED_TRACE(row.use);
-    std::string text = "*filter\n";
-    for (const std::string& rule : row.rules) {
-      absl::StrAppend(&text, ":", std::vector<std::string>(absl::StrSplit(rule, ' '))[1],
-                      " - [0:0]\n");
-    }
-    absl::StrAppend(&text, absl::StrJoin(row.rules, "\n"), "\nCOMMIT\n");
-    const MarkMap map = MapOf(ViewOf(SurveyOf("nft", text)));
-    ASSERT_THAT(map.users, SizeIs(1));
-    EXPECT_EQ(map.users[0].who, "nft ip filter: Azure NPM");
-    const auto known = std::find_if(
-        KnownMarks().begin(), KnownMarks().end(),
-        [&](const KnownMark& mark) { return mark.software == "Azure NPM" && mark.use == row.use; });
-    ASSERT_NE(known, KnownMarks().end());
-    EXPECT_EQ(map.users[0].marks.set, known->bits);
-    EXPECT_EQ(map.users[0].overwrites, known->mask == kAll);
-    EXPECT_EQ(map.users[0].marks.set | map.users[0].marks.cleared, known->mask);
-  }
+  EXPECT_EQ(bits_of("Azure NPM"), 0x7e00U);
 }
 
 TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
@@ -155,22 +102,14 @@ TEST(MarkMapTest, HasWhoSetsTestsAndClearsEachBit) {
   view.ip_rules = {{.mark = 0x100, .mask = 0x300, .text = "100: from all fwmark 0x100/0x300"}};
   view.device_marks = {Wireguard(0x1001)};
   const std::string text = MarkMapText(MapOf(view));
-  const std::string kubelet = LineWith(text, "nft ip nat: kubelet");
-  EXPECT_THAT(kubelet, HasSubstr(" .... .... .... .... sW.. .... .... ....")) << text;
-  EXPECT_THAT(LineWith(text, "nft ip filter: kubelet"),
-              HasSubstr(" .... .... .... .... t... .... .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "ip rule (IPv4)"),
-              HasSubstr(" .... .... .... .... .... ..tt .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "the WireGuard interface wg0, whole"),
-              HasSubstr(" cccc cccc cccc cccc cccs cccc cccc cccs"))
-      << text;
-  EXPECT_THAT(LineWith(text, "configured for"),
-              HasSubstr(" .... .... .... .... dm.. .... .... ...."))
-      << text;
-  EXPECT_THAT(LineWith(text, "wg-quick"), HasSubstr(" .... .... .... .... ##.. #.#. .##. ##.."))
-      << text;
+  const std::pair<const char*, const char*> rows[] = {
+      {"nft ip nat: kubelet", " .... .... .... .... sW.. .... .... ...."},
+      {"nft ip filter: kubelet", " .... .... .... .... t... .... .... ...."},
+      {"ip rule (IPv4)", " .... .... .... .... .... ..tt .... ...."},
+      {"the WireGuard interface wg0, whole", " cccc cccc cccc cccc cccs cccc cccc cccs"},
+      {"configured for", " .... .... .... .... dm.. .... .... ...."},
+      {"wg-quick", " .... .... .... .... ##.. #.#. .##. ##.."}};
+  for (const auto& [who, bits] : rows) EXPECT_THAT(LineWith(text, who), HasSubstr(bits)) << text;
 }
 
 TEST(MarkMapTest, WhatMaySetAnyBitIsNotTakenForOneThatSetsAll) {
@@ -290,13 +229,6 @@ TEST(MarkMapTest, FiltersOfOnePlaceAreJudgedEachForItself) {
                 {.place = "tc", .text = "masquerade", .marks = {.set = 0x4000}, .egress = true}});
   EXPECT_THAT(sets[0].findings, SizeIs(1));
   EXPECT_THAT(sets[1].findings, SizeIs(1));
-}
-
-TEST(MarkMapTest, DevicesMeetTheMarksAlsoBeforeNftablesMode) {
-  NodeView view = Kubelet();
-  view.device_marks = {Wireguard(0xca6c)};
-  const AuditReport report = Audit(view, {.allow = {}, .change = NodeChange::kKubeProxyNftables});
-  EXPECT_NE(FindKind(report, AuditKind::kDeviceMark), nullptr);
 }
 
 TEST(MarkMapTest, ARuleThatNoPacketReachesOrThatTestsMoreDropsNothing) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/mark_map.h"
@@ -23,63 +24,26 @@ namespace {
 
 using netlink::Survey;
 
-// What kubelet makes with the gate off, and kube-proxy's jumps. "%TABLE%" is where rules go.
-constexpr absl::string_view kNode = R"(*mangle
-:PREROUTING ACCEPT [0:0]
-:INPUT ACCEPT [0:0]
-:FORWARD ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
-:OTHER - [0:0]
-%mangle%COMMIT
-*nat
-:PREROUTING ACCEPT [0:0]
-:INPUT ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:POSTROUTING ACCEPT [0:0]
-:KUBE-MARK-DROP - [0:0]
-:KUBE-MARK-MASQ - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-SERVICES - [0:0]
-:OTHER-NAT - [0:0]
--A PREROUTING -j KUBE-SERVICES
--A OUTPUT -j KUBE-SERVICES
-%nat%-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
-%nat-end%-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-MARK-MASQ
--A KUBE-SERVICES -d 10.96.0.2/32 -j KUBE-MARK-DROP
--A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
--A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
-%marked%-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
--A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
--A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
-COMMIT
-*filter
-:INPUT ACCEPT [0:0]
-:FORWARD ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-:KUBE-FIREWALL - [0:0]
-%filter%-A INPUT -j KUBE-FIREWALL
--A OUTPUT -j KUBE-FIREWALL
-%filter-end%-A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
-COMMIT
-*raw
-:PREROUTING ACCEPT [0:0]
-:OUTPUT ACCEPT [0:0]
-%raw%COMMIT
-)";
-
-// With `rules`, one a line, at `place`.
-std::string NodeText(absl::string_view place = "", absl::string_view rules = "") {
+// What kubelet makes with the gate off, kube-proxy's jumps, and rules ("-A CHAIN ...", one a line)
+// of table `place`, after the others or, of "nat-first", before them.
+std::string NodeText(absl::string_view place = "mangle", absl::string_view rules = "") {
+  const netlink::Family ipv4[] = {netlink::Family::kIPv4};
   std::string text = absl::StrReplaceAll(
-      kNode, {{absl::StrCat("%", place, "%"), rules.empty() ? "" : absl::StrCat(rules, "\n")}});
-  for (const char* other : {"mangle", "nat", "nat-end", "marked", "filter", "filter-end", "raw"}) {
-    text = absl::StrReplaceAll(text, {{absl::StrCat("%", other, "%"), ""}});
-  }
+      MadeText(Wanting(Mode::kLegacy, ipv4)),
+      {{"*mangle\n", "*mangle\n:OTHER - [0:0]\n"}, {"*nat\n", "*nat\n:OTHER-NAT - [0:0]\n"}});
+  text = WithRules(text + "*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n", "nat",
+                   {"-A PREROUTING -j KUBE-SERVICES", "-A OUTPUT -j KUBE-SERVICES",
+                    "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-MARK-MASQ",
+                    "-A KUBE-SERVICES -d 10.96.0.2/32 -j KUBE-MARK-DROP"});
+  if (rules.empty()) return text;
+  const bool first = absl::ConsumeSuffix(&place, "-first");
+  const size_t table = text.find(absl::StrCat("*", place, "\n"));
+  text.insert(text.find(first ? "-A " : "COMMIT", table), absl::StrCat(rules, "\n"));
   return text;
 }
 
 // The same without kube-proxy, with a rule that sets the bit itself.
-Survey MarksItself(absl::string_view place = "", absl::string_view rules = "") {
+Survey MarksItself(absl::string_view place = "nat", absl::string_view rules = "") {
   Survey survey = SurveyOf("nft", NodeText(place, rules));
   auto& nat = survey.tables[{"ip", "nat"}];
   for (auto& [name, chain] : nat) {
@@ -106,106 +70,86 @@ std::string Lost(const std::vector<Survey>& surveys, const AuditOptions& options
 
 TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
   struct Row {
-    const char* name;
     const char* place;
-    const char* rules;
+    const char* rules;  // without "-A"; "*" writes a mark that has none of our bits
     const char* lost;
+    const char* name = "";
   };
   constexpr Row kRows[] = {
-      {"nothing", "", "", ""},
+      {"mangle", "", ""},
       // By hook and priority.
-      {"mangle POSTROUTING", "mangle", "-A POSTROUTING -o eth1 -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade"},
-      {"mangle FORWARD", "mangle", "-A FORWARD -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
-      {"mangle INPUT", "mangle", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff", "drop"},
-      {"mangle PREROUTING", "mangle", "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"mangle OUTPUT", "mangle", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"raw", "raw", "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"filter FORWARD", "filter", "-A FORWARD -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
-      {"filter INPUT before the drop", "filter", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff",
-       "drop"},
-      {"filter INPUT after it", "filter-end", "-A INPUT -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"filter OUTPUT before the drop", "filter", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade drop"},
-      {"filter OUTPUT after it", "filter-end", "-A OUTPUT -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade"},
-      {"nat POSTROUTING before KUBE-POSTROUTING", "nat",
-       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
-      {"nat POSTROUTING after it", "nat-end", "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
-       ""},
-      {"nat PREROUTING after a drop mark", "nat",
-       "-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff", "drop"},
-      {"the end of KUBE-MARK-MASQ", "marked", "-A KUBE-MARK-MASQ -j CONNMARK --restore-mark",
-       "masquerade"},
-      {"the head of KUBE-POSTROUTING", "marked", "-A KUBE-POSTROUTING -j MARK --and-mark 0xf",
-       "masquerade"},
+      {"mangle", "POSTROUTING -o eth1 *", "masquerade"},
+      {"mangle", "FORWARD *", "masquerade"},
+      {"mangle", "INPUT *", "drop"},
+      {"mangle", "PREROUTING *", ""},
+      {"mangle", "OUTPUT *", ""},
+      {"raw", "PREROUTING *", ""},
+      {"filter", "FORWARD *", "masquerade"},
+      {"filter-first", "INPUT *", "drop"},
+      {"filter", "INPUT *", "", "filter INPUT after it"},
+      {"filter-first", "OUTPUT *", "masquerade drop"},
+      {"filter", "OUTPUT *", "masquerade", "filter OUTPUT after it"},
+      {"nat-first", "POSTROUTING *", "masquerade", "nat POSTROUTING before KUBE-POSTROUTING"},
+      {"nat", "POSTROUTING *", "", "nat POSTROUTING after it"},
+      {"nat", "PREROUTING *", "drop", "nat PREROUTING after a drop mark"},
+      {"nat", "KUBE-MARK-MASQ -j CONNMARK --restore-mark", "masquerade",
+       "the end of KUBE-MARK-MASQ"},
+      {"nat-first", "KUBE-POSTROUTING -j MARK --and-mark 0xf", "masquerade",
+       "the head of KUBE-POSTROUTING"},
       // By jumps.
-      {"a chain that POSTROUTING jumps to", "mangle",
-       "-A POSTROUTING -o eth1 -j OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade"},
-      {"a chain that POSTROUTING goes to", "mangle",
-       "-A POSTROUTING -g OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff", "masquerade"},
-      {"a chain that PREROUTING jumps to", "mangle",
-       "-A PREROUTING -j OTHER\n-A OTHER -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"a chain that nothing jumps to", "mangle", "-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
-       ""},
+      {"mangle", "POSTROUTING -o eth1 -j OTHER\nOTHER *", "masquerade",
+       "a chain that POSTROUTING jumps to"},
+      {"mangle", "POSTROUTING -g OTHER\nOTHER *", "masquerade", "a chain that POSTROUTING goes to"},
+      {"mangle", "PREROUTING -j OTHER\nOTHER *", "", "a chain that PREROUTING jumps to"},
+      {"mangle", "OTHER *", "", "a chain that nothing jumps to"},
       // By what the rule writes.
-      {"one bit", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x0/0x4000", "masquerade"},
-      {"one bit toggled", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x4000/0x0", "masquerade"},
-      {"restored", "mangle",
-       "-A POSTROUTING -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+      {"mangle", "POSTROUTING -j MARK --set-xmark 0x0/0x4000", "masquerade"},
+      {"mangle", "POSTROUTING -j MARK --set-xmark 0x4000/0x0", "masquerade", "one bit toggled"},
+      {"mangle", "POSTROUTING -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff",
        "masquerade"},
-      {"a bit of its own", "mangle", "-A POSTROUTING -j MARK --set-xmark 0x1/0xff", ""},
-      {"a bit of its own, restored", "mangle",
-       "-A FORWARD -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80", ""},
-      {"saved", "mangle",
-       "-A POSTROUTING -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", ""},
-      {"our bit set", "mangle", "-A POSTROUTING -j MARK --set-xmark 0xc000/0xffffffff", ""},
-      {"outer packets of a tunnel", "filter",
-       "-A OUTPUT -p udp -m udp --dport 6081 -j MARK --set-xmark 0x0/0xffffffff", ""},
-      {"packets to another port", "filter",
-       "-A OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
-       "masquerade drop"},
+      {"mangle", "POSTROUTING -j MARK --set-xmark 0x1/0xff", "", "a bit of its own"},
+      {"mangle", "FORWARD -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80", "",
+       "a bit of its own, restored"},
+      {"mangle", "POSTROUTING -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff", "",
+       "saved"},
+      {"mangle", "POSTROUTING -j MARK --set-xmark 0xc000/0xffffffff", "", "our bit set"},
+      {"filter-first", "OUTPUT -p udp -m udp --dport 6081 -j MARK --set-xmark 0x0/0xffffffff", "",
+       "outer packets of a tunnel"},
+      {"filter-first", "OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
+       "masquerade drop", "packets to another port"},
       // By what becomes of the packets all the same.
-      {"masqueraded at once", "nat",
-       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\n"
-       "-A OTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\n-A OTHER-NAT -j MASQUERADE",
-       ""},
-      {"masqueraded only in part", "nat",
-       "-A POSTROUTING -j OTHER-NAT\n-A OTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\n"
-       "-A OTHER-NAT -o eth1 -j MASQUERADE",
-       "masquerade"},
-      {"dropped at once", "mangle",
-       "-A INPUT -j OTHER\n-A OTHER -j MARK --set-xmark 0x0/0xffffffff\n-A OTHER -j DROP", ""},
+      {"nat-first",
+       "POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\nOTHER-NAT -j MARK --set-xmark "
+       "0x0/0xffffffff\nOTHER-NAT -j MASQUERADE",
+       "", "masqueraded at once"},
+      {"nat-first",
+       "POSTROUTING -j OTHER-NAT\nOTHER-NAT -j MARK --set-xmark 0x0/0xffffffff\nOTHER-NAT -o eth1 "
+       "-j MASQUERADE",
+       "masquerade", "masqueraded only in part"},
+      {"mangle", "INPUT -j OTHER\nOTHER -j MARK --set-xmark 0x0/0xffffffff\nOTHER -j DROP", "",
+       "dropped at once"},
       // By what the rule tests.
-      {"only unmarked packets", "mangle",
-       "-A POSTROUTING -m mark --mark 0x0 -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"only packets of another mark", "mangle",
-       "-A POSTROUTING -m mark --mark 0x2/0xffff -j MARK --set-xmark 0x1/0xffffffff", ""},
-      {"only packets without the bit", "mangle",
-       "-A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j OTHER\n"
-       "-A OTHER -j MARK --set-xmark 0x1/0xffffffff",
-       ""},
-      {"only packets with the bit", "mangle",
-       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade"},
-      {"after marked packets have left", "mangle",
-       "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j ACCEPT\n"
-       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
-       ""},
-      {"after some of them have left", "mangle",
-       "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j ACCEPT\n"
-       "-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff",
-       "masquerade"},
-      {"after they have returned to the caller", "mangle",
-       "-A POSTROUTING -j OTHER\n-A POSTROUTING -j MARK --set-xmark 0x1/0xffffffff\n"
-       "-A OTHER -m mark --mark 0x4000/0x4000 -j RETURN\n-A OTHER -j MARK --set-xmark 0x2/0xff00",
-       "masquerade"},
+      {"mangle", "POSTROUTING -m mark --mark 0x0 *", "", "only unmarked packets"},
+      {"mangle", "POSTROUTING -m mark --mark 0x2/0xffff *", "", "only packets of another mark"},
+      {"mangle", "POSTROUTING -m mark ! --mark 0x4000/0x4000 -j OTHER\nOTHER *", "",
+       "only packets without the bit"},
+      {"mangle", "POSTROUTING -m mark --mark 0x4000/0x4000 *", "masquerade",
+       "only packets with the bit"},
+      {"mangle", "POSTROUTING -m mark --mark 0x4000/0x4000 -j ACCEPT\nPOSTROUTING *", "",
+       "after marked packets have left"},
+      {"mangle", "POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j ACCEPT\nPOSTROUTING *",
+       "masquerade", "after some of them have left"},
+      {"mangle",
+       "POSTROUTING -j OTHER\nPOSTROUTING *\nOTHER -m mark --mark 0x4000/0x4000 -j RETURN\nOTHER "
+       "-j MARK --set-xmark 0x2/0xff00",
+       "masquerade", "after they have returned to the caller"},
   };
   for (const Row& row : kRows) {
-    SCOPED_TRACE(row.name);
-    const std::string text = NodeText(row.place, row.rules);
-    ASSERT_TRUE(*row.rules == '\0' || absl::StrContains(text, row.rules));
+    SCOPED_TRACE(absl::StrCat(row.place, " ", row.rules, " ", row.name));
+    std::string rules = *row.rules == '\0' ? "" : absl::StrCat("-A ", row.rules);
+    absl::StrReplaceAll({{"\n", "\n-A "}, {"*", "-j MARK --set-xmark 0x1/0xffffffff"}}, &rules);
+    const std::string text = NodeText(row.place, rules);
+    ASSERT_TRUE(absl::StrContains(text, rules));
     EXPECT_EQ(Lost({SurveyOf("nft", text)}), row.lost);
     // In the other iptables than Kubernetes'.
     if (absl::string_view(row.place) == "mangle") {
@@ -328,10 +272,10 @@ TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
     const char* name;
     const char* rules;
     const char* severity = "error";
-    const char* place = "nat-end";
+    const char* place = "nat";
   };
   const Row rows[] = {
-      {"nothing acts", "", "error", ""},
+      {"nothing acts", "", "error"},
       {"in one rule", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE", "warning"},
       {"by SNAT",
        "-A POSTROUTING -o eth0 -m mark --mark 0x4000/0x4000 -j SNAT --to-source 192.0.2.1",

@@ -7,11 +7,12 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "agent/audit/audit.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
+#include "tests/support/observed.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::node_view_test {
@@ -21,42 +22,6 @@ using agent::BackendOrError;
 using agent::GatherNodeView;
 using agent::ModeSources;
 using agent::NodeView;
-using netlink::Survey;
-
-// Answers surveys, one after another, the last one again and again.
-class SurveyedBackend : public netlink::Backend {
- public:
-  SurveyedBackend(std::vector<absl::StatusOr<Survey>> answers, int& taken)
-      : answers_(std::move(answers)), taken_(taken) {}
-
-  netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery>,
-                                         const netlink::NativeTable*) override {
-    return Refused();
-  }
-  absl::StatusOr<Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
-    EXPECT_FALSE(keep) << "an audit wants every rule";
-    const size_t at = static_cast<size_t>(taken_++);
-    return at < answers_.size() ? answers_[at] : answers_.back();
-  }
-  absl::Status Apply(const netlink::Transaction&) override { return Refused(); }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode) override {
-    return Refused();
-  }
-
- private:
-  static absl::Status Refused() {
-    ADD_FAILURE() << "only surveys are taken";
-    return absl::InternalError("only surveys are taken");
-  }
-
-  std::vector<absl::StatusOr<Survey>> answers_;
-  int& taken_;
-};
-
-Survey SurveyOf(const std::string& mode) {
-  return {.mode = mode, .generation = 7, .tables = {{{"ip", "filter"}, {{"INPUT", {}}}}}};
-}
 
 // A machine with nf_tables and ip_tables loaded.
 class NodeViewTest : public ::testing::Test {
@@ -71,25 +36,34 @@ class NodeViewTest : public ::testing::Test {
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
     tree_.Write("dev", "");
-    sources_.open_nft = [this] { return Open(nft_, nft_taken_); };
-    sources_.open_legacy = [this] { return Open(legacy_, legacy_taken_); };
+    for (FakeBackend* backend : {&nft_, &legacy_}) {
+      backend->AppendRule(Filter("INPUT"), ForeignAccept());
+    }
+    sources_.open_nft = [this] { return std::make_unique<BorrowedBackend>(&nft_); };
+    sources_.open_legacy = [this] { return std::make_unique<BorrowedBackend>(&legacy_); };
   }
 
-  static BackendOrError Open(const std::vector<absl::StatusOr<Survey>>& answers, int& taken) {
-    return std::make_unique<SurveyedBackend>(answers, taken);
+  // The modes in which the rule was seen.
+  std::vector<std::string> Seen() {
+    view_ = GatherNodeView(sources_, {});
+    std::vector<std::string> modes;
+    for (const netlink::Survey& survey : view_.surveys) {
+      EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("INPUT").rules, SizeIs(1));
+      modes.push_back(survey.mode);
+    }
+    return modes;
   }
 
   TemporaryTree tree_;
   ModeSources sources_;
-  std::vector<absl::StatusOr<Survey>> nft_ = {SurveyOf("nft")};
-  std::vector<absl::StatusOr<Survey>> legacy_ = {SurveyOf("legacy")};
-  int nft_taken_ = 0;
-  int legacy_taken_ = 0;
+  FakeBackend nft_;
+  FakeBackend legacy_{netlink::BackendKind::kIptablesLegacy};
+  NodeView view_;
 };
 
 TEST_F(NodeViewTest, LeavesOutAModeThatHoldsNothing) {
-  nft_ = {Survey{.mode = "nft", .generation = 1, .tables = {}}};
-  EXPECT_THAT(GatherNodeView(sources_, {}).surveys, ElementsAre(SurveyOf("legacy")));
+  nft_.Clear();
+  EXPECT_THAT(Seen(), ElementsAre("legacy"));
 }
 
 TEST_F(NodeViewTest, AsksNothingThatIsNotThere) {
@@ -105,55 +79,43 @@ TEST_F(NodeViewTest, AsksNothingThatIsNotThere) {
     ADD_FAILURE() << "that runs a program";
     return absl::InternalError("opened");
   };
-  const NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, IsEmpty());
-  EXPECT_THAT(view.problems, IsEmpty());
+  EXPECT_THAT(Seen(), IsEmpty());
+  EXPECT_THAT(view_.problems, IsEmpty());
 }
 
-TEST_F(NodeViewTest, LooksAgainWhileOthersChangeTheRules) {
-  nft_ = {absl::AbortedError("moved"), absl::AbortedError("moved"), SurveyOf("nft")};
-  EXPECT_THAT(GatherNodeView(sources_, {}).surveys, Contains(SurveyOf("nft")));
-  nft_ = {absl::AbortedError("moved")};
-  nft_taken_ = 0;
-  const NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre("nft tables: moved"));
-  EXPECT_EQ(nft_taken_, 5);
+TEST_F(NodeViewTest, LooksFiveTimesWhileOthersChangeTheRules) {
+  for (int i = 0; i < 4; ++i) nft_.FailNextSurvey(absl::AbortedError("moved"));
+  EXPECT_THAT(Seen(), ElementsAre("nft", "legacy"));
+  for (int i = 0; i < 5; ++i) nft_.FailNextSurvey(absl::AbortedError("moved"));
+  EXPECT_THAT(Seen(), ElementsAre("legacy"));
+  EXPECT_THAT(view_.problems, ElementsAre("nft tables: moved"));
 }
 
 TEST_F(NodeViewTest, ReadsTheOthersWhereOneFails) {
-  legacy_ = {absl::DeadlineExceededError("it hangs")};
-  NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft")));
-  EXPECT_THAT(view.problems, ElementsAre("iptables-legacy tables: it hangs"));
+  legacy_.FailNextSurvey(absl::DeadlineExceededError("it hangs"));
+  EXPECT_THAT(Seen(), ElementsAre("nft"));
+  EXPECT_THAT(view_.problems, ElementsAre("iptables-legacy tables: it hangs"));
   sources_.open_nft = []() -> BackendOrError { return absl::PermissionDeniedError("root only"); };
-  legacy_ = {SurveyOf("legacy")};
-  view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre("nft tables: root only"));
+  EXPECT_THAT(Seen(), ElementsAre("legacy"));
+  EXPECT_THAT(view_.problems, ElementsAre("nft tables: root only"));
+  // A kernel without nf_tables holds nothing there.
+  sources_.open_nft = []() -> BackendOrError { return absl::UnavailableError("no nf_tables"); };
+  EXPECT_THAT(Seen(), ElementsAre("legacy"));
+  EXPECT_THAT(view_.problems, IsEmpty());
 }
 
 TEST_F(NodeViewTest, ReadsOneFamilyWhereTheOthersTablesCannotBeListed) {
   tree_.Remove("ip6_tables_names");
   tree_.Write("modules", "ip6_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
-  const NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft"), SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre(StartsWith("iptables-legacy tables: ip6: ")));
-}
-
-TEST_F(NodeViewTest, TakesAKernelWithoutNfTablesForOneThatHoldsNothing) {
-  sources_.open_nft = []() -> BackendOrError { return absl::UnavailableError("no nf_tables"); };
-  const NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, IsEmpty());
+  EXPECT_THAT(Seen(), ElementsAre("nft", "legacy"));
+  EXPECT_THAT(view_.problems, ElementsAre(StartsWith("iptables-legacy tables: ip6: ")));
 }
 
 TEST_F(NodeViewTest, SaysWhereNobodyKnowsWhetherNfTablesIsThere) {
   tree_.Write("modules", "ip_tables 1 - Live 0x0\n");
-  const NodeView view = GatherNodeView(sources_, {});
-  EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("legacy")));
+  EXPECT_THAT(Seen(), ElementsAre("legacy"));
   EXPECT_THAT(
-      view.problems,
+      view_.problems,
       ElementsAre(HasSubstr("nft tables: it is not known whether this kernel has nf_tables")));
 }
 

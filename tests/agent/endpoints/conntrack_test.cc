@@ -32,38 +32,34 @@ struct CountersCase {
   std::optional<ConntrackCounters> read;
 };
 
-class ReadConntrackTest : public ::testing::TestWithParam<CountersCase> {};
-
-TEST_P(ReadConntrackTest, ReadsWhatTheKernelTells) {
-  const TemporaryTree proc;
-  const auto write = [&](const char* name, const std::string& text) {
-    if (!text.empty()) proc.Write(name, text);
+TEST(ReadConntrackTest, ReadsWhatTheKernelTells) {
+  const CountersCase rows[] = {
+      {"AllCpusAreAddedUp", "241\n", "262144\n", kTwoCpus,
+       ConntrackCounters{.entries = 241, .limit = 262144, .dropped = 11, .early_dropped = 256}},
+      {"NoStatistics", "0\n", "262144\n", "", ConntrackCounters{.entries = 0, .limit = 262144}},
+      {"StatisticsWithoutCpus", "1\n", "2\n", "entries drop early_drop\n",
+       ConntrackCounters{.entries = 1, .limit = 2}},
+      {"AColumnIsMissing", "1\n", "2\n", "entries drop\n00000001 00000002\n",
+       ConntrackCounters{.entries = 1, .limit = 2, .dropped = 2}},
+      {"ALineIsCut", "1\n", "2\n", "entries drop early_drop\n1 2 3\n1 2\n",
+       ConntrackCounters{.entries = 1, .limit = 2, .dropped = 4}},
+      {"StatisticsAreNoNumbers", "1\n", "2\n", "entries drop early_drop\n1 x \n",
+       ConntrackCounters{.entries = 1, .limit = 2}},
+      {"NothingIsTracked", "", "", "", std::nullopt},
+      {"NoLimitIsShown", "5\n", "", kTwoCpus, std::nullopt},
+      {"TheCountIsNoNumber", "many\n", "10\n", kTwoCpus, std::nullopt},
   };
-  write(kCount, GetParam().count);
-  write(kMax, GetParam().max);
-  write(kStatistics, GetParam().statistics);
-  EXPECT_EQ(ReadConntrack(proc.root()), GetParam().read);
+  for (const CountersCase& row : rows) {
+    const TemporaryTree proc;
+    const auto write = [&](const char* name, const std::string& text) {
+      if (!text.empty()) proc.Write(name, text);
+    };
+    write(kCount, row.count);
+    write(kMax, row.max);
+    write(kStatistics, row.statistics);
+    EXPECT_EQ(ReadConntrack(proc.root()), row.read) << row.name;
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, ReadConntrackTest,
-    ::testing::ValuesIn<CountersCase>({
-        {"AllCpusAreAddedUp", "241\n", "262144\n", kTwoCpus,
-         ConntrackCounters{.entries = 241, .limit = 262144, .dropped = 11, .early_dropped = 256}},
-        {"NoStatistics", "0\n", "262144\n", "", ConntrackCounters{.entries = 0, .limit = 262144}},
-        {"StatisticsWithoutCpus", "1\n", "2\n", "entries drop early_drop\n",
-         ConntrackCounters{.entries = 1, .limit = 2}},
-        {"AColumnIsMissing", "1\n", "2\n", "entries drop\n00000001 00000002\n",
-         ConntrackCounters{.entries = 1, .limit = 2, .dropped = 2}},
-        {"ALineIsCut", "1\n", "2\n", "entries drop early_drop\n1 2 3\n1 2\n",
-         ConntrackCounters{.entries = 1, .limit = 2, .dropped = 4}},
-        {"StatisticsAreNoNumbers", "1\n", "2\n", "entries drop early_drop\n1 x \n",
-         ConntrackCounters{.entries = 1, .limit = 2}},
-        {"NothingIsTracked", "", "", "", std::nullopt},
-        {"NoLimitIsShown", "5\n", "", kTwoCpus, std::nullopt},
-        {"TheCountIsNoNumber", "many\n", "10\n", kTwoCpus, std::nullopt},
-    }),
-    [](const auto& test) { return test.param.name; });
 
 netlink::IpAddress Address(uint32_t number) {
   netlink::IpAddress address;

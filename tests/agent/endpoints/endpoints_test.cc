@@ -10,14 +10,13 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
+#include "tests/agent/endpoints/metrics_rounds.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -41,17 +40,7 @@ struct Time {
   }
 };
 
-Config MakeConfig(const std::string& emulated = "1.27") {
-  Flags flags;
-  flags.emulated_version = emulated;
-  flags.ip_families = "ipv4";
-  absl::StatusOr<Config> config =
-      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
-  EXPECT_THAT(config, IsOk());
-  return *std::move(config);
-}
-
-DaemonState MakeState(FamilyState ipv4, FamilyState ipv6) {
+DaemonState Fine() {
   DaemonState state;
   state.started = kStart;
   state.heartbeat = kStart;
@@ -59,29 +48,27 @@ DaemonState MakeState(FamilyState ipv4, FamilyState ipv6) {
   state.mode = Mode::kCleanup;
   state.iptables_mode = "nft";
   state.watching = "kernel events";
-  state.families = {std::move(ipv4), std::move(ipv6)};
+  for (const Family family : netlink::kFamilies) {
+    state.families.push_back({.family = family, .phase = FamilyPhase::kInPlace, .since = kStart});
+  }
   return state;
 }
-
-FamilyState InPlace(Family family) {
-  return {.family = family, .phase = FamilyPhase::kInPlace, .since = kStart};
+void Fail(FamilyState& family) {
+  family.phase = FamilyPhase::kFailed;
+  family.reason = "not\npermitted";
 }
-FamilyState Failed(Family family) {
-  return {
-      .family = family, .phase = FamilyPhase::kFailed, .since = kStart, .reason = "not\npermitted"};
+void Degrade(FamilyState& family) {
+  family.phase = FamilyPhase::kDegraded;
+  family.reason = "a fight";
 }
-FamilyState Degraded(Family family) {
-  return {.family = family, .phase = FamilyPhase::kDegraded, .since = kStart, .reason = "a fight"};
-}
-
-DaemonState Fine() { return MakeState(InPlace(Family::kIPv4), InPlace(Family::kIPv6)); }
 
 class EndpointsTest : public ::testing::Test {
  protected:
   std::unique_ptr<Endpoints> Make(DaemonState state) {
-    Endpoints::Setup setup{.version = "0.1.0", .flags = {}, .config = MakeConfig(), .metrics = [] {
-                             return std::string("some_metric 1\n");
-                           }};
+    Endpoints::Setup setup{
+        .version = "0.1.0", .flags = {}, .config = MakeConfig("1.27"), .metrics = [] {
+          return std::string("some_metric 1\n");
+        }};
     setup.now = [this] {
       at_now_();
       return time_.now;
@@ -105,45 +92,20 @@ struct HealthRow {
   std::string name;
   HttpRequest request;
   std::string body;
-  DaemonState state = Fine();
   int status = 200;
+  std::function<void(DaemonState&)> change = [](DaemonState&) {};
   absl::Duration silence = absl::Seconds(1);
 };
 
-DaemonState WithConfigProblem() {
-  DaemonState state = Fine();
-  state.config_problem = "line 3";
-  return state;
-}
-DaemonState WithRestart() {
-  DaemonState state = Fine();
-  state.must_restart = "--netns";
-  return state;
-}
-
-DaemonState Exposed() {
-  DaemonState state = Fine();
-  state.route_localnet.interfaces = {"eth0", "eth1"};
-  return state;
-}
-DaemonState WithListenProblem() {
-  DaemonState state = Fine();
-  state.listen_problem = "127.0.0.1:10271 is in use";
-  return state;
-}
-DaemonState WithoutFamilies() {
-  DaemonState state = Fine();
-  state.families.clear();
-  return state;
-}
-
 const HealthRow kHealthRows[] = {
-    {"livez", HttpRequest{"/livez"}, "ok", Fine(), 200, absl::Seconds(180)},
+    {.name = "livez", .request = {"/livez"}, .body = "ok", .silence = absl::Seconds(180)},
     {"healthz", HttpRequest{"/healthz"}, "ok"},
     {"livez, verbosely", HttpRequest{"/livez", true}, "[+]loop ok\nlivez check passed\n"},
-    {"livez of a loop that hangs", HttpRequest{"/livez"},
-     "[-]loop failed: the event loop has not run for 181 s\nlivez check failed\n", Fine(), 500,
-     absl::Seconds(181)},
+    {.name = "livez of a loop that hangs",
+     .request = {"/livez"},
+     .body = "[-]loop failed: the event loop has not run for 181 s\nlivez check failed\n",
+     .status = 500,
+     .silence = absl::Seconds(181)},
     {"readyz", HttpRequest{"/readyz"}, "ok"},
     {"readyz, verbosely", HttpRequest{"/readyz", true},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[+]martians ok\nreadyz check passed\n"},
@@ -151,60 +113,72 @@ const HealthRow kHealthRows[] = {
      "[+]loop ok\n[+]config ok\n[+]ip ok\n"
      "[-]ip6 failed: since 2026-01-31T23:59:58Z, not\\npermitted\n[+]martians ok\nreadyz check "
      "failed\n",
-     MakeState(InPlace(Family::kIPv4), Failed(Family::kIPv6)), 503},
+     503, [](DaemonState& state) { Fail(state.families[1]); }},
     {"readyz before the first attempt has ended", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n"
      "[-]ip failed: since never, the first attempt has not ended yet\n"
      "[+]ip6 ok\n[+]martians ok\nreadyz check failed\n",
-     MakeState({.family = Family::kIPv4}, InPlace(Family::kIPv6)), 503},
-    {"readyz of a degraded family that is ready", HttpRequest{"/readyz", true},
-     "[+]loop ok\n[+]config ok\n[+]ip ok: degraded since 2026-01-31T23:59:58Z, a fight\n"
-     "[+]ip6 ok\n[+]martians ok\nreadyz check passed\n",
-     MakeState(Degraded(Family::kIPv4), InPlace(Family::kIPv6))},
-    {"readyz of a loop that hangs", HttpRequest{"/readyz"},
-     "[-]loop failed: the event loop has not run for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 "
-     "ok\n[+]martians ok\nreadyz check failed\n",
-     Fine(), 503, absl::Minutes(4)},
-    {"readyz with a configuration that was refused", HttpRequest{"/readyz", true},
-     "[+]loop ok\n[+]config ok: not reloaded: line 3\n[+]ip ok\n[+]ip6 ok\n"
-     "[+]martians ok\nreadyz check passed\n",
-     WithConfigProblem()},
+     503, [](DaemonState& state) { state.families[0] = {.family = Family::kIPv4}; }},
+    {"readyz of what is no reason not to be ready", HttpRequest{"/readyz", true},
+     "[+]loop ok\n[+]config ok: not reloaded: line 3\n"
+     "[+]ip ok: degraded since 2026-01-31T23:59:58Z, a fight\n[+]ip6 ok\n[+]martians ok\n"
+     "[+]listening ok: 127.0.0.1:10271 is in use\nreadyz check passed\n",
+     200,
+     [](DaemonState& state) {
+       Degrade(state.families[0]);
+       state.config_problem = "line 3";
+       state.listen_problem = "127.0.0.1:10271 is in use";
+     }},
+    {.name = "readyz of a loop that hangs",
+     .request = {"/readyz"},
+     .body = "[-]loop failed: the event loop has not run for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 "
+             "ok\n[+]martians ok\nreadyz check failed\n",
+     .status = 503,
+     .silence = absl::Minutes(4)},
     {"readyz of a node that neighbours can reach 127.0.0.1 of", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[-]martians failed: route_localnet is 1 for "
      "eth0, eth1 and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)\nreadyz check "
      "failed\n",
-     Exposed(), 503},
-    {"readyz with an address that cannot be listened at", HttpRequest{"/readyz", true},
-     "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[+]martians ok\n"
-     "[+]listening ok: 127.0.0.1:10271 is in use\nreadyz check passed\n",
-     WithListenProblem()},
+     503,
+     [](DaemonState& state) {
+       state.route_localnet.interfaces = {"eth0", "eth1"};
+     }},
     {"readyz before any family is known", HttpRequest{"/readyz"},
      "[+]loop ok\n[+]config ok\n[+]martians ok\n[-]families failed: none is known\n"
      "readyz check failed\n",
-     WithoutFamilies(), 503},
+     503, [](DaemonState& state) { state.families.clear(); }},
     {"one check", HttpRequest{"/readyz/ip"}, "ok"},
     {"one check that fails", HttpRequest{"/readyz/config"},
-     "[-]config failed: must restart: --netns\nreadyz check failed\n", WithRestart(), 503},
+     "[-]config failed: must restart: --netns\nreadyz check failed\n", 503,
+     [](DaemonState& state) { state.must_restart = "--netns"; }},
     {"readyz without the check that fails",
-     HttpRequest{.path = "/readyz", .excluded = {"config", "ip"}}, "ok", WithRestart()},
-    {"what is excluded, verbosely",
-     HttpRequest{.path = "/healthz", .verbose = true, .excluded = {"loop", "no\"ne"}},
-     "[+]loop excluded: ok\nwarn: some health checks cannot be excluded: no matches for "
-     "\"no\\\"ne\"\nhealthz check passed\n",
-     Fine(), 200, absl::Seconds(181)},
+     {.path = "/readyz", .excluded = {"config", "ip"}},
+     "ok",
+     200,
+     [](DaemonState& state) { state.must_restart = "--netns"; }},
+    {.name = "what is excluded, verbosely",
+     .request = {.path = "/healthz", .verbose = true, .excluded = {"loop", "no\"ne"}},
+     .body = "[+]loop excluded: ok\nwarn: some health checks cannot be excluded: no matches for "
+             "\"no\\\"ne\"\nhealthz check passed\n",
+     .silence = absl::Seconds(181)},
 };
 
 TEST_F(EndpointsTest, TellsHealth) {
   for (const HealthRow& row : kHealthRows) {
     SCOPED_TRACE(row.name);
     time_ = Time();
-    const std::unique_ptr<Endpoints> endpoints = Make(row.state);
+    DaemonState state = Fine();
+    row.change(state);
+    const std::unique_ptr<Endpoints> endpoints = Make(state);
     time_.Pass(row.silence);
     const HttpReply reply = endpoints->Health(row.request);
     EXPECT_EQ(reply.status, row.status);
     EXPECT_EQ(reply.body, row.body);
     EXPECT_EQ(reply.content_type, "text/plain; charset=utf-8");
+    time_ = Time();
+    EXPECT_EQ(Make(state)->Health({"/readyz"}).status == 200, IsReady(state));
   }
+  EXPECT_EQ(Make(DaemonState())->Health({"/readyz"}).status, 503);
 }
 
 TEST_F(EndpointsTest, SettingTheClockDoesNotMakeTheLoopHang) {
@@ -243,14 +217,6 @@ TEST_F(EndpointsTest, AHeartbeatInTheFutureHidesNoDeadLoop) {
   EXPECT_EQ(endpoints->Health({"/readyz"}).status, 503);
   endpoints->Publish(state);
   EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
-}
-
-TEST_F(EndpointsTest, IsReadyExactlyWhereTheStateIs) {
-  for (const HealthRow& row : kHealthRows) {
-    time_ = Time();
-    EXPECT_EQ(Make(row.state)->Health({"/readyz"}).status == 200, IsReady(row.state)) << row.name;
-  }
-  EXPECT_EQ(Make(DaemonState())->Health({"/readyz"}).status, 503);
 }
 
 // ---- paths ----
@@ -326,52 +292,70 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
 
 // ---- statusz ----
 
+constexpr absl::string_view kBusy = R"(Started: 2026-01-31T23:59:58Z
+Up: 27 hr 03 min 04 sec
+Version: 0.1.0
+Emulated version: 1.27
+Mode: cleanup
+iptables mode: nft
+Watching: kernel events
+Ready: no
+Last check: never
+Last success: never
+Checks: 0
+Martian packets: EXPOSED: route_localnet is 1 for eth0 and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)
+Configuration: as on disk
+Must restart: --netns
+
+Families:
+  ip: degraded since 2026-01-31T23:59:58Z, a fight
+  ip6: failed since 2026-01-31T23:59:58Z, not\npermitted
+
+Findings: 1
+  [critical] ShadowedJump in ip filter INPUT: below\n-j DROP
+
+Fights: 1
+  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since 2026-01-31T23:59:58Z, next repair after 400ms; by nft (PID 42)
+
+Stale, and kept: 1 (kube-iptables-agent status lists them)
+  ip filter KUBE-X: :KUBE-X: jumped to by ip filter Y
+
+kube-proxy's, and not stale: 1 (kube-iptables-agent status lists them)
+
+Connection tracking: 240000 of 262144 entries
+  then: 192.0.2.1
+
+Unexpected rules of other programs: not reported
+
+Incidents: 7
+  what happened last
+)";
+
 TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
-  DaemonState state = MakeState(Degraded(Family::kIPv4), Failed(Family::kIPv6));
+  DaemonState state = Fine();
+  Degrade(state.families[0]);
+  Fail(state.families[1]);
+  state.must_restart = "--netns";
+  state.route_localnet.interfaces = {"eth0"};
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below\n-j DROP", false}};
+  // Any local user may ask, and sees no arguments of others' programs.
+  const Writer nft = {.pid = 42, .command = "nft", .command_line = "nft --token=secret"};
   state.fights = {{.chain = Filter("INPUT"),
                    .item = "-A INPUT -j KUBE-FIREWALL",
                    .rounds = 12,
                    .since = kStart,
                    .wait = absl::Milliseconds(400),
-                   .by = {.writers = {Writer{
-                              .pid = 42, .command = "nft", .command_line = "nft --token=secret"}},
-                          .others = false}}};
-  state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
+                   .by = {.writers = {nft}, .others = false}}};
+  state.stale = {{Filter("KUBE-X"), ":KUBE-X", "why"}};
+  state.claimed = {{state.stale[0], {{ClaimKind::kForeignJump, "jumped to by ip filter Y"}}}};
   state.of_kube_proxy = state.stale;
+  conntrack_ = ConntrackCounters{.entries = 240000, .limit = 262144};
+  state.conntrack_report = "then: 192.0.2.1";
   state.incidents = 7;
   state.recent.incidents = {"what happened last"};
   const std::unique_ptr<Endpoints> endpoints = Make(state);
   time_.Pass(absl::Hours(27) + absl::Minutes(3) + absl::Seconds(4));
-  const std::string body = endpoints->Inspect({"/statusz"}).body;
-  EXPECT_THAT(body, StartsWith("kube-iptables-agent statusz\n"));
-  const std::vector<std::string> lines = absl::StrSplit(body, '\n');
-  for (const char* line :
-       {"Started: 2026-01-31T23:59:58Z", "Up: 27 hr 03 min 04 sec", "Version: 0.1.0",
-        "Emulated version: 1.27", "Mode: cleanup", "iptables mode: nft", "Watching: kernel events",
-        "Ready: no", "Last success: never", "Configuration: as on disk",
-        "  ip: degraded since 2026-01-31T23:59:58Z, a fight",
-        "  ip6: failed since 2026-01-31T23:59:58Z, not\\npermitted", "Findings: 1",
-        "  [critical] ShadowedJump in ip filter INPUT: below\\n-j DROP", "Fights: 1",
-        "Stale, and kept: 1 (kube-iptables-agent status lists them)",
-        "kube-proxy's, and not stale: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
-        "  what happened last"}) {
-    EXPECT_THAT(lines, Contains(line));
-  }
-  EXPECT_THAT(body, HasSubstr("  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since "
-                              "2026-01-31T23:59:58Z, next repair after 400ms; by nft"));
-  EXPECT_THAT(body, Not(HasSubstr("secret"))) << "any local user may ask";
-}
-
-TEST_F(EndpointsTest, StatuszTellsHowFullConnectionTrackingIsAndWhoFilledIt) {
-  conntrack_ = ConntrackCounters{.entries = 240000, .limit = 262144};
-  DaemonState state = Fine();
-  EXPECT_THAT(Make(state)->Inspect({"/statusz"}).body,
-              HasSubstr("\nConnection tracking: 240000 of 262144 entries\n\nUnexpected"));
-  state.conntrack_report = "then: 192.0.2.1";
-  EXPECT_THAT(
-      Make(state)->Inspect({"/statusz"}).body,
-      HasSubstr("\nConnection tracking: 240000 of 262144 entries\n  then: 192.0.2.1\n\nUnex"));
+  EXPECT_THAT(endpoints->Inspect({"/statusz"}).body, EndsWith(absl::StrCat("\n\n", kBusy)));
 }
 
 TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
@@ -406,48 +390,22 @@ TEST_F(EndpointsTest, TheLoopNeedNotWaitWhileStatuszIsFormatted) {
   EXPECT_EQ(seen, std::future_status::ready);
 }
 
-TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
-  struct Row {
-    std::string name;
-    std::function<void(DaemonState&)> change;
-    std::string line;
-  };
-  for (const Row& row : std::vector<Row>{
-           {"an hour", [](DaemonState& state) { state.started -= absl::Hours(1); },
-            "Up: 1 hr 00 min 00 sec"},
-           {"a clock that was set back",
-            [](DaemonState& state) { state.started += absl::Hours(1); }, "Up: 0 hr 00 min 00 sec"},
-           {"martian packets that are dropped",
-            [](DaemonState& state) {
-              state.martian_protection = true;
-              state.martians_dropped = 7;
-              state.route_localnet.interfaces = {"eth0", "eth1"};
-            },
-            "Martian packets: a rule drops them, 7 dropped since the start, route_localnet is 1 "
-            "for eth0, eth1"},
-           {"martian packets that pass", [](DaemonState& state) { state = Exposed(); },
-            "Martian packets: EXPOSED: route_localnet is 1 for eth0, eth1 and no rule keeps "
-            "neighbours from 127.0.0.1 (CVE-2020-8558)"},
-           {"a restart", [](DaemonState& state) { state = WithRestart(); },
-            "Must restart: --netns"},
-           {"a claimed chain",
-            [](DaemonState& state) {
-              state.claimed = {{{Filter("KUBE-X"), ":KUBE-X", "why"},
-                                {{ClaimKind::kForeignJump, "jumped to by ip filter Y"}}}};
-            },
-            "  ip filter KUBE-X: :KUBE-X: jumped to by ip filter Y"}}) {
-    SCOPED_TRACE(row.name);
-    DaemonState state = Fine();
-    row.change(state);
-    const std::string text = Make(state)->Inspect({"/statusz"}).body;
-    EXPECT_THAT(std::vector<std::string>(absl::StrSplit(text, '\n')), Contains(row.line));
-  }
+TEST_F(EndpointsTest, StatuszCountsMartiansAndNoTimeBeforeTheStart) {
+  DaemonState state = Fine();
+  state.started += absl::Hours(1);
+  state.martian_protection = true;
+  state.martians_dropped = 7;
+  state.route_localnet.interfaces = {"eth0", "eth1"};
+  EXPECT_THAT(Make(state)->Inspect({"/statusz"}).body,
+              AllOf(HasSubstr("\nUp: 0 hr 00 min 00 sec\n"),
+                    HasSubstr("\nMartian packets: a rule drops them, 7 dropped since the start, "
+                              "route_localnet is 1 for eth0, eth1\n")));
 }
 
 // ---- flagz ----
 
 std::string FlagzText(const Flags& flags) {
-  const Endpoints endpoints({.flags = flags, .config = MakeConfig()}, DaemonState());
+  const Endpoints endpoints({.flags = flags, .config = MakeConfig("1.27")}, DaemonState());
   return endpoints.Inspect({.path = "/flagz"}).body;
 }
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "agent/endpoints/endpoints.h"
 #include "tests/agent/endpoints/raw_http_client.h"
 #include "tests/support/failing_call.h"
@@ -75,13 +74,6 @@ std::string Ask(const std::string& address) {
   return client.Receive();
 }
 
-template <typename... Fds>
-std::vector<OwnedFd> Passed(Fds... fds) {
-  std::vector<OwnedFd> passed;
-  (passed.push_back(std::move(fds)), ...);
-  return passed;
-}
-
 class ServedAddressesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -127,21 +119,6 @@ class ServedAddressesTest : public ::testing::Test {
   std::vector<std::string> changes_;
 };
 
-TEST_F(ServedAddressesTest, EachAddressAnswersWithItsOwnHandlerAndIsOpenedOnce) {
-  Make({{"127.0.0.1:0", "one"}, {"127.0.0.1:0", "two"}});
-  served_->Listen({});
-  EXPECT_THAT(TakeNotices(), IsEmpty()) << "no thread answers yet";
-  served_->Serve();
-  const std::vector<std::string> notices = TakeNotices();
-  ASSERT_THAT(notices, ElementsAre(StartsWith(kListening), StartsWith(kListening)));
-  served_->Listen({});
-  served_->Serve();
-  EXPECT_THAT(Ask(std::string(absl::StripPrefix(notices[0], kListening))), EndsWith("one"));
-  EXPECT_THAT(Ask(std::string(absl::StripPrefix(notices[1], kListening))), EndsWith("two"));
-  EXPECT_EQ(served_->problem(), "");
-  EXPECT_THAT(TakeNotices(), IsEmpty());
-}
-
 TEST_F(ServedAddressesTest, AnAddressInUseIsReportedOnceAndServedWithinFiveSecondsOfBeingFree) {
   Socket first = ListeningSocket();
   Socket second = ListeningSocket();
@@ -171,27 +148,15 @@ TEST_F(ServedAddressesTest, AnAddressInUseIsReportedOnceAndServedWithinFiveSecon
   EXPECT_THAT(Ask(second.address), EndsWith("three"));
 }
 
-TEST_F(ServedAddressesTest, ASocketThatSystemdPassedIsServedWithTheConnectionsThatWaitInIt) {
-  Socket first = ListeningSocket();
-  Socket second = ListeningSocket();
-  Make({{first.address, "one"}, {"nonsense", ""}, {second.address, "two"}});
-  RawHttpClient waiting(second.address);
-  waiting.Send(Get("/"));
-  served_->Listen(Passed(std::move(second.fd), std::move(first.fd)));
-  EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith("warning: it must be an IPv4 address or")));
-  served_->Serve();
-  EXPECT_THAT(TakeNotices(), ElementsAre(absl::StrCat(kListening, first.address),
-                                         absl::StrCat(kListening, second.address)));
-  EXPECT_THAT(waiting.Receive(), EndsWith("two"));
-  EXPECT_THAT(Ask(first.address), EndsWith("one"));
-}
-
 TEST_F(ServedAddressesTest, APassedDescriptorThatIsNotOfUseIsReportedAndClosed) {
   Socket other = ListeningSocket();
   Make({{"127.0.0.1:0", "one"}});
   OwnedFd no_socket(epoll_create1(EPOLL_CLOEXEC));
   ASSERT_TRUE(no_socket.valid());
-  served_->Listen(Passed(std::move(no_socket), std::move(other.fd)));
+  std::vector<OwnedFd> passed;
+  passed.push_back(std::move(no_socket));
+  passed.push_back(std::move(other.fd));
+  served_->Listen(std::move(passed));
   EXPECT_THAT(
       TakeNotices(),
       ElementsAre("warning: A socket that systemd passed is not used: not a TCP socket that "
@@ -222,7 +187,9 @@ TEST_F(ServedAddressesTest, AServerThatCannotStartIsReportedAndStartedLater) {
     SCOPED_TRACE(row.name);
     Socket passed = ListeningSocket();
     Make({{passed.address, "one"}});
-    served_->Listen(Passed(std::move(passed.fd)));
+    std::vector<OwnedFd> fds;
+    fds.push_back(std::move(passed.fd));
+    served_->Listen(std::move(fds));
     WithFailingCall(row.failing, [&] { served_->Serve(); });
     const std::string failure = absl::StrCat("cannot serve ", passed.address);
     EXPECT_THAT(TakeNotices(), ElementsAre(AllOf(StartsWith(absl::StrCat("warning: ", failure)),

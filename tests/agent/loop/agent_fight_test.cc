@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/loop/control_loop.h"
@@ -54,19 +53,6 @@ class AgentFightTest : public AgentTest {
 
 // ---- readiness ----
 
-TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
-  ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(200)));
-  EXPECT_FALSE(IsReady(agent_->state()));
-  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
-  const SteadyTime repaired = SteadyNow();
-  EXPECT_FALSE(IsReady(agent_->state()));
-  ASSERT_TRUE(TurnUntil([&] { return IsReady(agent_->state()); }));
-  EXPECT_GT(SteadyNow() - repaired, absl::Milliseconds(900));
-  EXPECT_LT(SteadyNow() - repaired, absl::Milliseconds(2500)) << "not with the next timer only";
-  EXPECT_EQ(Ip().phase, FamilyPhase::kDegraded) << "a minute of quiet ends the fight";
-  EXPECT_THAT(agent_->state().fights, SizeIs(1));
-}
-
 // No packet comes to the rules of a dormant table: it is as if they were missing.
 TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
   ASSERT_TRUE(TurnUntil([&] {
@@ -78,24 +64,6 @@ TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
   }));
   EXPECT_FALSE(IsReady(agent_->state()));
   EXPECT_EQ(Ip().phase, FamilyPhase::kFailed);
-}
-
-TEST_F(AgentFightTest, IsOneChangeOfStateHoweverOftenItIsRepaired) {
-  ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(800)));
-  int changes = 0;
-  for (const Round& round : rounds_) changes += round.changed_families.empty() ? 0 : 1;
-  EXPECT_EQ(changes, 2) << "the start, and the fight";
-}
-
-TEST_F(AgentFightTest, OverASecondCopyLeavesNothingMissingAndIsReady) {
-  ASSERT_TRUE(TurnUntil([&] {
-    const netlink::ObservedChain* chain = kernel_.state().Find(Filter("INPUT"));
-    if (chain->rules.size() == 1) kernel_.AppendRule(Filter("INPUT"), JumpTo("KUBE-FIREWALL"));
-    return !agent_->state().fights.empty() &&
-           agent_->state().fights[0].wait >= absl::Milliseconds(200);
-  }));
-  EXPECT_TRUE(IsReady(agent_->state()));
-  EXPECT_EQ(Ip().phase, FamilyPhase::kDegraded);
 }
 
 TEST_F(AgentFightTest, DoesNotKeepWhatItLeavesMissingFromBeingCalledDamaged) {
@@ -137,15 +105,6 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
   EXPECT_THAT(agent_->state().fights[0].by.writers, ElementsAre(Called("rival")));
 }
 
-TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
-  WriteAsBystander();
-  Undo();
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().by.writers,
-              UnorderedElementsAre(Called("bystander"), Called("rival")));
-  EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
-}
-
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
   kernel_.FailNextDrain(absl::InternalError("broken"));
   Undo();
@@ -157,106 +116,59 @@ TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
 
 // ---- a commit whose effect can be read before the kernel reports it ----
 
-// Reports commits of "rival" only once it is told to, or with the next transaction of ours.
-class Delays : public BorrowedBackend {
+// Commits of "rival" are reported with the next transaction of ours.
+class Delays : public FiltersChanges {
  public:
-  struct Held {
-    bool holding = false;
-    // Told to drain, and has more than it gave.
-    netlink::RulesetChanges kept;
-  };
-  Delays(netlink::Backend* backend, Held* held) : BorrowedBackend(backend), held_(held) {}
+  Delays(netlink::Backend* backend, bool* holding)
+      : FiltersChanges(backend, [this](netlink::RulesetChanges& now) { Hold(now); }),
+        holding_(holding) {}
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    held_->holding = false;
+    *holding_ = false;
     return BorrowedBackend::Apply(transaction);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = BorrowedBackend::Watch(mode);
-    if (!monitor.ok()) return monitor;
-    return std::make_unique<Delaying>(*std::move(monitor), held_);
   }
 
  private:
-  class Delaying : public netlink::Monitor {
-   public:
-    Delaying(std::unique_ptr<netlink::Monitor> monitor, Held* held)
-        : monitor_(std::move(monitor)), held_(held) {}
-    int fd() const override { return monitor_->fd(); }
-    absl::StatusOr<netlink::RulesetChanges> Drain() override {
-      absl::StatusOr<netlink::RulesetChanges> drained = monitor_->Drain();
-      if (!drained.ok()) return drained;
-      netlink::RulesetChanges& now = *drained;
-      if (!held_->holding) {
-        now.count += held_->kept.count;
-        now.writers.insert(now.writers.begin(), held_->kept.writers.begin(),
-                           held_->kept.writers.end());
-        held_->kept = {};
-        return now;
-      }
-      std::erase_if(now.writers, [this](const netlink::RulesetChange& change) {
-        if (change.command != "rival") return false;
-        ++held_->kept.count;
-        held_->kept.writers.push_back(change);
-        return true;
-      });
-      now.count = now.writers.size();
-      return now;
+  void Hold(netlink::RulesetChanges& now) {
+    now.writers.insert(now.writers.begin(), kept_.begin(), kept_.end());
+    kept_.clear();
+    if (*holding_) {
+      const auto rivals =
+          std::stable_partition(now.writers.begin(), now.writers.end(),
+                                [](const auto& change) { return change.command != "rival"; });
+      kept_.assign(rivals, now.writers.end());
+      now.writers.erase(rivals, now.writers.end());
     }
+    now.count = now.writers.size();
+  }
 
-   private:
-    std::unique_ptr<netlink::Monitor> monitor_;
-    Held* held_;
-  };
-
-  Held* held_;
+  bool* holding_;
+  std::vector<netlink::RulesetChange> kept_;
 };
 
 class AgentLateEventTest : public AgentFightTest {
  protected:
   void SetUp() override {
-    door_ = [this] { return std::make_unique<Delays>(&kernel_, &held_); };
+    door_ = [this] { return std::make_unique<Delays>(&kernel_, &holding_); };
     AgentFightTest::SetUp();
   }
-  Delays::Held held_;
+  bool holding_ = false;
 };
 
-TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
-  held_.holding = true;
+TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedTooAndCheckedAgain) {
+  holding_ = true;
   Undo();
   // This is what wakes the agent.
   WriteAsBystander();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
-}
-
-TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
-  held_.holding = true;
-  Undo();
-  WriteAsBystander();
+  EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
   // The start, the repair, and once more: what was reported with the repair may be younger than the
   // check, and as it has been read it wakes nobody.
   ASSERT_TRUE(TurnUntilRounds(3));
   EXPECT_TRUE(rounds_[1].incident.has_value());
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
   EXPECT_EQ(rounds_.back().external_changes, 1U) << "counted once";
-}
-
-TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) {
-  ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(400)));
-  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
-  held_.holding = true;
-  Undo();
-  WriteAsBystander();
-  const size_t rounds = rounds_.size();
-  ASSERT_TRUE(TurnUntilRounds(rounds + 1));
-  ASSERT_FALSE(JumpExists());
-  held_.holding = false;
-  WriteAsBystander(1);
-  ASSERT_TRUE(TurnUntil([&] { return JumpExists(); }));
-  EXPECT_THAT(LastIncident().by.writers,
-              UnorderedElementsAre(Called("bystander"), Called("rival")));
-  EXPECT_FALSE(LastIncident().by.others);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,38 @@
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
+
+// A kernel whose monitors report what `filter` leaves of the changes.
+class FiltersChanges : public BorrowedBackend {
+ public:
+  using Filter = std::function<void(netlink::RulesetChanges&)>;
+  FiltersChanges(netlink::Backend* backend, Filter filter)
+      : BorrowedBackend(backend), filter_(std::move(filter)) {}
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = BorrowedBackend::Watch(mode);
+    if (!monitor.ok()) return monitor;
+    return std::make_unique<Filtering>(*std::move(monitor), filter_);
+  }
+
+ private:
+  class Filtering : public netlink::Monitor {
+   public:
+    Filtering(std::unique_ptr<netlink::Monitor> monitor, Filter filter)
+        : monitor_(std::move(monitor)), filter_(std::move(filter)) {}
+    int fd() const override { return monitor_->fd(); }
+    absl::StatusOr<netlink::RulesetChanges> Drain() override {
+      absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
+      if (changes.ok()) filter_(*changes);
+      return changes;
+    }
+
+   private:
+    std::unique_ptr<netlink::Monitor> monitor_;
+    Filter filter_;
+  };
+
+  Filter filter_;
+};
 
 class AgentTest : public ::testing::Test {
  protected:
@@ -38,16 +69,12 @@ class AgentTest : public ::testing::Test {
   }
 
   // With --stale-chains=retire.
-  ControlLoopOptions Retiring(Mode mode) {
+  ControlLoopOptions Retiring(Mode mode) const {
     ControlLoopOptions options = Options(mode);
-    options.retire = RetirementSources{.cni =
-                                           [this] {
-                                             ++cni_read_;
-                                             return cni_;
-                                           },
-                                       .route_localnet = [this] { return route_localnet_; },
+    options.retire = RetirementSources{.cni = [] { return CniConfigs(); },
+                                       .route_localnet = [] { return RouteLocalnet(); },
                                        .other_mode = [](DependentsCollector&) {}};
-    options.route_localnet = [this] { return route_localnet_; };
+    options.route_localnet = [] { return RouteLocalnet(); };
     return options;
   }
 
@@ -68,7 +95,6 @@ class AgentTest : public ::testing::Test {
         *loop_, std::move(options),
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
-          if (!open_error_.ok()) return open_error_;
           return door_();
         },
         [this](const Round& round) {
@@ -123,11 +149,7 @@ class AgentTest : public ::testing::Test {
     return std::make_unique<BorrowedBackend>(&kernel_);
   };
   FamilyRefusal refusal_ = {};
-  absl::Status open_error_;
   int opened_ = 0;
-  CniConfigs cni_;
-  int cni_read_ = 0;
-  RouteLocalnet route_localnet_;
   absl::Duration sync_period_ = absl::Minutes(1);
   std::vector<Round> rounds_;
   // Called at the end of each round, before anything else happens.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
-#include <string>
 #include <vector>
 
 #include "agent/loop/control_loop.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
@@ -102,16 +100,6 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
   EXPECT_TRUE(agent_->state().martian_protection);
 }
 
-TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  // The martian rule as an old iptables leaves it: with its comment, without its matches.
-  kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  ASSERT_THAT(agent_->state().findings, SizeIs(1));
-  EXPECT_TRUE(agent_->state().findings[0].repaired);
-  EXPECT_TRUE(IsReady(agent_->state()));
-}
-
 // ---- what it knows of others, with --stale-chains=retire ----
 
 TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
@@ -127,38 +115,29 @@ TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites)
   EXPECT_TRUE(TurnUntil([&] { return !stale(); }));
 }
 
-class AgentClaimsTest : public AgentTest {
- protected:
-  // Something stale is claimed by a rule of another program's.
-  void SetUp() override {
-    AgentTest::SetUp();
-    Start(Mode::kLegacy);
-    ASSERT_TRUE(TurnUntilRounds(1));
-    kernel_.AppendRule(Nat("MINE"), JumpTo("KUBE-MARK-MASQ"));
-    ASSERT_TRUE(TurnUntilRounds(2));
-    agent_->SetDesired(Retiring(Mode::kCleanup));
-    ASSERT_TRUE(TurnUntilRounds(3));
-    ASSERT_FALSE(agent_->state().claimed.empty());
-    ASSERT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
-  }
-};
-
-TEST_F(AgentClaimsTest, StayAsTheyWereKnownWhereTheNextSurveyFails) {
+TEST_F(AgentTest, ClaimsAndReferencesStayAsTheyWereKnownWhereASurveyFailsOrIsNotNeeded) {
+  ASSERT_TRUE(Started(Mode::kLegacy));
+  kernel_.AppendRule(Nat("MINE"), JumpTo("KUBE-MARK-MASQ"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(3));
   const std::vector<Claimed> claimed = agent_->state().claimed;
+  ASSERT_FALSE(claimed.empty());
+  const auto references = [&] {
+    return agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ"));
+  };
+  ASSERT_EQ(references(), 1U);
   kernel_.FailNextSurvey(absl::UnavailableError("not now"));
   agent_->SetDesired(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(4));
   ASSERT_TRUE(rounds_[3].retirement.has_value());
   EXPECT_FALSE(rounds_[3].retirement->status.ok());
   EXPECT_EQ(agent_->state().claimed, claimed);
-}
-
-TEST_F(AgentClaimsTest, ReferencesStayWhereNoSurveyIsNeeded) {
   agent_->SetDesired(Retiring(Mode::kLegacy));
-  ASSERT_TRUE(TurnUntilRounds(4));
-  ASSERT_TRUE(rounds_[3].retirement.has_value());
-  ASSERT_FALSE(rounds_[3].retirement->surveyed);
-  EXPECT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
+  ASSERT_TRUE(TurnUntilRounds(5));
+  ASSERT_TRUE(rounds_[4].retirement.has_value());
+  ASSERT_FALSE(rounds_[4].retirement->surveyed);
+  EXPECT_EQ(references(), 1U);
 }
 
 TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
@@ -232,16 +211,6 @@ TEST_F(AgentReloadTest, TheNewSyncPeriodHoldsFromTheReloadOn) {
   EXPECT_EQ(rounds_[2].trigger, Trigger::kTimer);
   EXPECT_EQ(rounds_[3].trigger, Trigger::kTimer);
   EXPECT_EQ(opened_, 1) << "the backend is as good as before";
-}
-
-TEST_F(AgentReloadTest, TheNewSyncPeriodBoundsTheWaitsOfAFamilyThatFails) {
-  Refuse({.family = Family::kIPv6});
-  ASSERT_TRUE(Started(Mode::kCleanup));
-  sync_period_ = absl::Milliseconds(20);
-  agent_->SetDesired(Options(Mode::kCleanup));
-  const int before = refusal_.count;
-  // The old bound would let the waits grow to 51 seconds each.
-  EXPECT_TRUE(TurnUntil([&] { return refusal_.count >= before + 10; }));
 }
 
 TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {

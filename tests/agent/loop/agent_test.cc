@@ -4,7 +4,6 @@
 // tests/kernel/.
 #include "agent/loop/control_loop.h"
 #include "tests/agent/loop/agent_fixture.h"
-#include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
@@ -74,19 +73,6 @@ TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
 
 // ---- failure as a normal state ----
 
-TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
-  open_error_ = absl::UnavailableError("this kernel has no nf_tables");
-  ASSERT_TRUE(Started(Mode::kCleanup, 3));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
-  EXPECT_EQ(agent_->state().families[0].reason, "this kernel has no nf_tables");
-  EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
-  EXPECT_THAT(rounds_[1].changed_families, IsEmpty());
-  EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
-  open_error_ = absl::OkStatus();
-  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
-  EXPECT_FALSE(rounds_.back().incident.has_value());
-}
-
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
   Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);
@@ -109,70 +95,19 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
   EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
 }
 
-// ---- retirement ----
-
-TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
-  sync_period_ = absl::Milliseconds(50);
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  cni_.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"},
-                     {"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-DROP"}};
-  agent_->SetDesired(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(6));
-  EXPECT_EQ(cni_read_, 1);
-  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
-  agent_->SetDesired(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntil([&] { return cni_read_ == 2; })) << "what is new is looked at at once";
-}
-
-TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  kernel_.AfterNextRead([](FakeBackend&) {});  // the look
-  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
-  const auto stands = [&] { return kernel_.state().Find(Nat("KUBE-MARK-MASQ")) != nullptr; };
-  bool stood = false;
-  // On a slow machine the next attempt may follow before the loop returns.
-  at_round_ = [&] {
-    if (rounds_.size() == 2) stood = stands();
-  };
-  agent_->SetDesired(Retiring(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  ASSERT_TRUE(rounds_[1].retirement.has_value());
-  EXPECT_TRUE(absl::IsAborted(rounds_[1].retirement->status));
-  EXPECT_TRUE(stood);
-  ASSERT_TRUE(TurnUntil([&] { return !stands(); }));
-}
-
-class ObservingAgentTest : public AgentTest {
- protected:
-  ControlLoopOptions Observing(Mode mode) {
-    ControlLoopOptions options = Retiring(mode);
-    options.observe = true;
-    return options;
-  }
-};
-
-TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
+TEST_F(AgentTest, WhatOneThatObservesFindsDamagedIsNotMended) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
-  kernel_.AppendRule(
-      Filter("KUBE-FIREWALL"),
-      netlink::Rule{.comment = "block incoming localnet connections", .target = netlink::Drop{}});
-  agent_->SetDesired(Observing(Mode::kCleanup));
+  kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));
+  ControlLoopOptions observing = Retiring(Mode::kCleanup);
+  observing.observe = true;
+  agent_->SetDesired(observing);
   ASSERT_TRUE(TurnUntilRounds(2));
   const AgentState state = agent_->state();
   ASSERT_THAT(state.findings, SizeIs(1));
   EXPECT_EQ(state.findings[0].condition, Condition::kDamagedRule);
   EXPECT_FALSE(state.findings[0].repaired);
   EXPECT_FALSE(IsReady(state)) << "a rule that drops everything stands";
-}
-
-TEST_F(ObservingAgentTest, RetiresNothing) {
-  ASSERT_TRUE(Started(Mode::kLegacy));
-  const int applied = kernel_.apply_count();
-  agent_->SetDesired(Observing(Mode::kCleanup));
-  ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_FALSE(rounds_[1].retirement.has_value());
-  EXPECT_EQ(kernel_.apply_count(), applied);
 }
 
 }  // namespace

@@ -1,255 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/attribution.h"
 
-#include "absl/strings/str_cat.h"
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
 namespace {
 
-constexpr uint32_t kPids = 100;
+// The jumps of the base chains that begin with these letters: "IO" are those of INPUT and OUTPUT.
+std::vector<Change> Jumps(absl::string_view letters) {
+  std::vector<Change> jumps;
+  for (const char letter : letters) {
+    const netlink::ChainId chain = Filter(letter == 'I' ? "INPUT" : "OUTPUT");
+    jumps.push_back({netlink::AddRule{.chain = chain, .rule = JumpTo("KUBE-FIREWALL")}, "why"});
+  }
+  return jumps;
+}
 
-class AttributedWritersTest : public ::testing::Test {
- protected:
-  static Change InputJump() {
-    return {netlink::AddRule{.chain = Filter("INPUT"), .rule = JumpTo("KUBE-FIREWALL")}, "why"};
-  }
-  static Change OutputJump() {
-    return {netlink::AddRule{.chain = Filter("OUTPUT"), .rule = JumpTo("KUBE-FIREWALL")}, "why"};
-  }
-  void Check(uint32_t generation, std::vector<Change> missing,
-             std::vector<netlink::Family> families = {netlink::Family::kIPv4,
-                                                      netlink::Family::kIPv6}) {
+uint32_t Number(absl::string_view text) {
+  uint32_t number = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(text, &number)) << text;
+  return number;
+}
+
+// Steps:
+//   check@11:IO  a check of generation 11 misses the jumps of INPUT and OUTPUT; check6 is of IPv6
+//   repair:I     we make the jump
+//   rival@11     this program has committed generation 11
+//   rival@9..14  it has committed these two, and all or some between them
+//   rival@11x64  it has committed 64 generations, from 11 on, and each is reported for itself
+//   others       somebody has committed who was not seen
+void Take(absl::string_view step, WriterAttribution& attribution) {
+  const std::vector<std::string> parts = absl::StrSplit(step, absl::ByAnyChar("@:"));
+  if (step == "others") return attribution.NoteCommits({}, /*others=*/true);
+  if (parts[0] == "repair") return attribution.NoteApplied(Jumps(parts[1]));
+  if (absl::StartsWith(parts[0], "check")) {
     Plan plan;
-    plan.generation = generation;
-    plan.families = std::move(families);
-    plan.diff.changes = std::move(missing);
-    attribution_.NoteCheck(plan);
+    plan.generation = Number(parts[1]);
+    plan.families = {netlink::Family::kIPv4, netlink::Family::kIPv6};
+    if (parts[0] == "check4") plan.families = {netlink::Family::kIPv4};
+    if (parts[0] == "check6") plan.families = {netlink::Family::kIPv6};
+    if (parts.size() == 3) plan.diff.changes = Jumps(parts[2]);
+    return attribution.NoteCheck(plan);
   }
-  // `command` committed all of the generations from `first` to `last`, or some, these two among
-  // them.
-  void Hear(const std::string& command, uint32_t first, uint32_t last) {
-    const Commits commits = {
-        .first = first, .last = last, .writer = {.pid = kPids + first, .command = command}};
-    attribution_.NoteCommits({&commits, 1}, /*others=*/false);
+  const std::vector<std::string> range = absl::StrSplit(parts[1], "..");
+  const std::vector<std::string> often = absl::StrSplit(parts[1], 'x');
+  const uint32_t times = often.size() == 2 ? Number(often[1]) : 1;
+  for (uint32_t i = 0; i < times; ++i) {
+    const Commits commits = {.first = Number(range.size() == 2 ? range[0] : often[0]) + i,
+                             .last = Number(range.size() == 2 ? range[1] : often[0]) + i,
+                             .writer = {.pid = 100, .command = parts[0]}};
+    attribution.NoteCommits({&commits, 1}, /*others=*/false);
   }
-  void Hear(const std::string& command, uint32_t generation) {
-    Hear(command, generation, generation);
+}
+
+// "rival bystander ?": who may have deleted the jumps of `letters`, and "?" for whom nobody saw.
+std::string Suspects(absl::string_view letters, const WriterAttribution& attribution) {
+  std::vector<Item> items;
+  for (const Change& jump : Jumps(letters)) items.push_back(ItemOf(jump.operation));
+  const Suspected suspected = attribution.Of(items);
+  std::vector<std::string> names;
+  for (const Writer& writer : suspected.writers) names.push_back(writer.command);
+  if (suspected.others) names.emplace_back("?");
+  return absl::StrJoin(names, " ");
+}
+
+TEST(AttributedWritersTest, AreThoseThatCommittedBetweenTwoChecks) {
+  const std::string twelve =
+      "check@10 a@11 b@12 c@13 d@14 e@15 f@16 g@17 h@18 i@19 j@20 k@21 l@22 check@22:I";
+  const struct {
+    const char* name;
+    std::string steps;
+    const char* suspects;
+    const char* of = "I";
+  } rows[] = {
+      {"and nobody else", "early@9 check@10 rival@11 check@11:I late@12", "rival"},
+      {"however often it is found missing",
+       "check@10 rival@11 check@11:I bystander@12 check@12:I bystander@13 check@13:I", "rival"},
+      {"not reported yet", "check@10 check@11:I", "?"},
+      {"reported after the check that found what they did",
+       "check@10 check@11:I rival@11 bystander@12", "rival"},
+      {"not acquitted by what they did earlier and later", "check@10 check@12:I both@9..14",
+       "both"},
+      {"of one item", "check@10 first@11 check@11:I second@12 check@12:IO", "first"},
+      {"of the other", "check@10 first@11 check@11:I second@12 check@12:IO", "second", "O"},
+      {"of both", "check@10 first@11 check@11:I second@12 check@12:IO", "first second", "IO"},
+      {"others where it was repaired and undone anew",
+       "check@10 first@11 check@11:I repair:I second@13 check@13:I", "second"},
+      {"others where another process had put it back",
+       "check@10 first@11 check@11:I helper@12 check@12 second@13 check@13:I", "second"},
+      // Families are read one by one where they cannot be read together.
+      {"of one family back to its own last check",
+       "check@10 rival@11 check6@11 bystander@12 check4@12:I", "rival bystander"},
+      {"still missing, whatever the other family's check says",
+       "check@10 rival@11 check6@11 bystander@12 check4@12:I check6@12", "rival bystander"},
+      {"of one family unknown though the other was checked",
+       "check@10 others check6@11 rival@12 check4@12:I", "rival ?"},
+      {"where generations start again",
+       "check@4294967294 rival@4294967295..2 check@2:I bystander@3", "rival"},
+      {"and one that was not reported", "check@10 bystander@11 others check@12:I", "bystander ?"},
+      {"all were known by then", "check@12 rival@13 check@13:I others", "rival"},
+      {"unknown of what was not missing", "check@10 rival@11 check@11:I", "?", "O"},
+      {"unknown before the second check", "rival@10 check@10:I", "?"},
+      {"unknown until all before the check are reported", "check@10 check@12:I others bystander@13",
+       "?"},
+      {"reported out of order", "check@10 check@12:I rival@11..13 bystander@9", "rival"},
+      {"twelve", twelve, "a b c d e f g h i j k l"},
+      {"at most twelve, and others", twelve + " m@22", "a b c d e f g h i j k l ?"},
+      {"once, however often they commit", "check@10 rival@11x20 check@30:IO", "rival", "IO"},
+      {"others too where more was reported than is kept", "check@10 rival@11x64 last@75 check@75:I",
+       "rival ?"},
+      {"known however much was reported before the last check",
+       "check@10 bystander@11x64 check@74 rival@75 check@75:I", "rival"},
+  };
+  for (const auto& row : rows) {
+    WriterAttribution attribution;
+    for (const absl::string_view step : absl::StrSplit(row.steps, ' ')) Take(step, attribution);
+    EXPECT_EQ(Suspects(row.of, attribution), row.suspects) << row.name;
   }
-  // `count` times from generation `first` on; one process.
-  void HearOften(const std::string& command, uint32_t first, uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const Commits commits = {
-          .first = first + i, .last = first + i, .writer = {.pid = kPids, .command = command}};
-      attribution_.NoteCommits({&commits, 1}, /*others=*/false);
-    }
-  }
-  void HearOfOthers() { attribution_.NoteCommits({}, /*others=*/true); }
-
-  Suspected Of(const Change& change) const {
-    const Item item = ItemOf(change.operation);
-    return attribution_.Of({&item, 1});
-  }
-  std::vector<std::string> NamesOf(const Change& change) const {
-    std::vector<std::string> names;
-    for (const Writer& writer : Of(change).writers) names.push_back(writer.command);
-    return names;
-  }
-
-  WriterAttribution attribution_;
-};
-
-TEST_F(AttributedWritersTest, AreThoseThatCommittedBetweenTwoChecksAndNobodyElse) {
-  Hear("early", 9);
-  Check(10, {});
-  Hear("rival", 11);
-  Check(11, {InputJump()});
-  Hear("late", 12);
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
 }
 
-TEST_F(AttributedWritersTest, StayTheSameHoweverOftenItIsFoundMissing) {
-  Check(10, {});
-  Hear("rival", 11);
-  Check(11, {InputJump()});
-  for (uint32_t generation = 12; generation < 50; ++generation) {
-    Hear("bystander", generation);
-    Check(generation, {InputJump()});
-  }
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, MayBeReportedAfterTheCheckThatFoundWhatTheyDid) {
-  Check(10, {});
-  Check(11, {InputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), IsEmpty());
-  EXPECT_TRUE(Of(InputJump()).others) << "not reported yet";
-  Hear("rival", 11);
-  Hear("bystander", 12);
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, AreNotAcquittedByWhatTheyDidEarlierAndLater) {
-  Check(10, {});
-  Check(12, {InputJump()});
-  Hear("both", 9, 14);
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("both"));
-}
-
-TEST_F(AttributedWritersTest, OfEachItemAreItsOwn) {
-  Check(10, {});
-  Hear("first", 11);
-  Check(11, {InputJump()});
-  Hear("second", 12);
-  Check(12, {InputJump(), OutputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("first"));
-  EXPECT_THAT(NamesOf(OutputJump()), ElementsAre("second"));
-  const std::vector<Item> both = {ItemOf(InputJump().operation), ItemOf(OutputJump().operation)};
-  EXPECT_THAT(attribution_.Of(both).writers,
-              ElementsAre(Field(&Writer::command, "first"), Field(&Writer::command, "second")));
-}
-
-TEST_F(AttributedWritersTest, AreOthersWhereTheItemWasRepairedAndUndoneAnew) {
-  Check(10, {});
-  Hear("first", 11);
-  Check(11, {InputJump()});
-  const Change repair = InputJump();
-  attribution_.NoteApplied({&repair, 1});
-  Hear("second", 13);
-  Check(13, {InputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("second"));
-}
-
-TEST_F(AttributedWritersTest, AreOthersWhereAnotherProcessHadPutItBack) {
-  Check(10, {});
-  Hear("first", 11);
-  Check(11, {InputJump()});
-  Hear("helper", 12);
-  Check(12, {});
-  Hear("second", 13);
-  Check(13, {InputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("second"));
-}
-
-// Families are read one by one where they cannot be read together.
-TEST_F(AttributedWritersTest, OfOneFamilyReachBackToItsOwnLastCheck) {
-  Check(10, {});
-  Hear("rival", 11);
-  Check(11, {}, {netlink::Family::kIPv6});
-  Hear("bystander", 12);
-  Check(12, {InputJump()}, {netlink::Family::kIPv4});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival", "bystander"));
-  Check(12, {}, {netlink::Family::kIPv6});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival", "bystander")) << "still missing";
-}
-
-TEST_F(AttributedWritersTest, AreFoundWhereGenerationsStartAgain) {
-  Check(0xffff'fffe, {});
-  Hear("rival", 0xffff'ffff, 2);
-  Check(2, {InputJump()});
-  Hear("bystander", 3);
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, MayBeUnknownWhereAWriterWasNotReported) {
-  Check(10, {});
-  Hear("bystander", 11);
-  HearOfOthers();
-  Check(12, {InputJump()});
-  EXPECT_TRUE(Of(InputJump()).others);
-
-  Check(12, {});
-  Hear("rival", 13);
-  Check(13, {InputJump()});
-  HearOfOthers();
-  EXPECT_FALSE(Of(InputJump()).others) << "all up to the check were known by then";
-}
-
-TEST_F(AttributedWritersTest, OfWhatWasNotMissingAtTheLastCheckAreUnknown) {
-  Check(10, {});
-  Hear("rival", 11);
-  Check(11, {InputJump()});
-  EXPECT_EQ(Of(OutputJump()), Suspected());
-}
-
-TEST_F(AttributedWritersTest, AreUnknownBeforeTheSecondCheck) {
-  Hear("rival", 10);
-  Check(10, {InputJump()});
-  EXPECT_TRUE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, MayBeUnknownUntilAllThatCommittedBeforeTheCheckAreReported) {
-  Check(10, {});
-  Check(12, {InputJump()});
-  HearOfOthers();
-  Hear("bystander", 13);
-  EXPECT_TRUE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, AreKnownWhereWritersAreReportedOutOfOrder) {
-  Check(10, {});
-  Check(12, {InputJump()});
-  Hear("rival", 11, 13);
-  Hear("bystander", 9);
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, OfOneFamilyMayBeUnknownThoughTheOtherWasChecked) {
-  Check(10, {});
-  HearOfOthers();
-  Check(11, {}, {netlink::Family::kIPv6});
-  Hear("rival", 12);
-  Check(12, {InputJump()}, {netlink::Family::kIPv4});
-  EXPECT_TRUE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, AreAtMostTwelveAndOthers) {
-  Check(10, {});
-  for (uint32_t i = 1; i <= 12; ++i) Hear(absl::StrCat("writer", i), 10 + i);
-  Check(22, {InputJump()});
-  EXPECT_THAT(Of(InputJump()).writers, SizeIs(12));
-  EXPECT_FALSE(Of(InputJump()).others);
-  Hear("thirteenth", 22);
-  EXPECT_THAT(Of(InputJump()).writers, SizeIs(12));
-  EXPECT_TRUE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, AreNamedOnceHoweverOftenTheyCommit) {
-  Check(10, {});
-  HearOften("rival", 11, 20);
-  Check(30, {InputJump(), OutputJump()});
-  const Suspected rival = {.writers = {{.pid = kPids, .command = "rival"}}, .others = false};
-  EXPECT_EQ(Of(InputJump()), rival);
-  EXPECT_EQ(attribution_.Of({ItemOf(InputJump().operation), ItemOf(OutputJump().operation)}),
-            rival);
-}
-
-TEST_F(AttributedWritersTest, AreOthersTooWhereMoreWasReportedThanIsKept) {
-  Check(10, {});
-  HearOften("rival", 11, 64);
-  Hear("last", 75);
-  Check(75, {InputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_TRUE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
-  Check(10, {});
-  HearOften("bystander", 11, 64);
-  Check(74, {});
-  Hear("rival", 75);
-  Check(75, {InputJump()});
-  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
-  EXPECT_FALSE(Of(InputJump()).others);
-}
-
-TEST_F(AttributedWritersTest, SayHowSureItIs) {
+TEST(AttributedWritersTest, SayHowSureItIs) {
   const Writer one = {.pid = 1, .command = "a"};
   const Writer two = {.pid = 2, .command = "b"};
   EXPECT_EQ(ToString(Suspected{}), "a process that was not seen");

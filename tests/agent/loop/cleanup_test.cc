@@ -68,23 +68,6 @@ TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
   }
 }
 
-// Nobody sees more of its processes than the beginning.
-TEST(CleanupTest, AnImitatorWhoseProcessesEndSoonGainsNothing) {
-  Damping damping(kSyncPeriod);
-  absl::Duration away;
-  for (SteadyTime now = kStart; now < kStart + absl::Minutes(1); now += absl::Milliseconds(1100)) {
-    std::vector<Change> allowed = AllowIf(damping, InCleanup(), now, true);
-    if (allowed.empty()) {
-      now += absl::Milliseconds(900);
-      away += absl::Milliseconds(900);
-      allowed = AllowIf(damping, InCleanup(), now, false);
-    }
-    damping.NoteApplied(allowed, now);
-    Allow(damping, Serving(), now + absl::Milliseconds(1050));
-  }
-  EXPECT_LE(away, kCleanupWait + absl::Milliseconds(900));
-}
-
 TEST(CleanupTest, ACleanupThatIsRepeatedHasWhatIsLeftOfTheMinutesFiveSeconds) {
   Damping damping(kSyncPeriod);
   const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
@@ -180,62 +163,33 @@ TEST(CleanupTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
 
 // ---- in the loop ----
 
-class CleanupLoopTest : public AgentTest {
- protected:
-  // The jump to KUBE-POSTROUTING is deleted by an iptables that `parent` started.
-  void StartNextTo(const char* parent) {
-    tree_.Link("pid_namespace", "pid:[4026531836]");
-    tree_.Write("proc/4242/comm", "iptables\n");
-    tree_.Write("proc/4242/stat", "4242 (iptables) S 4200 4242 4200 0 -1 4194304 89 0 0 0\n");
-    tree_.Write("proc/4200/comm", parent);
-    ControlLoopOptions options = Options(Mode::kLegacy);
-    options.writers = {.proc = tree_.Path("proc"), .pid_namespace = tree_.Path("pid_namespace")};
-    StartWith(std::move(options));
-    ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
-    kernel_.ActAs(4242, "iptables");
-    DeleteJump(Nat("POSTROUTING"));
-  }
-  bool HasJump() { return !kernel_.state().Find(Nat("POSTROUTING"))->rules.empty(); }
-
-  const TemporaryTree tree_;
-};
-
-TEST_F(CleanupLoopTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
-  StartNextTo("kube-proxy\n");
+TEST_F(AgentTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
+  const TemporaryTree tree;
+  tree.Link("pid_namespace", "pid:[4026531836]");
+  tree.Write("proc/4242/comm", "iptables\n");
+  tree.Write("proc/4242/stat", "4242 (iptables) S 4200 4242 4200 0 -1 4194304 89 0 0 0\n");
+  tree.Write("proc/4200/comm", "kube-proxy\n");
+  ControlLoopOptions options = Options(Mode::kLegacy);
+  options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
+  StartWith(std::move(options));
+  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+  kernel_.ActAs(4242, "iptables");
+  DeleteJump(Nat("POSTROUTING"));
   kernel_.RemoveChain(Nat("KUBE-POSTROUTING"));
   kernel_.FlushChain(Filter("KUBE-FIREWALL"));
   kernel_.RemoveChain(Nat("KUBE-MARK-MASQ"));
   TurnFor(absl::Milliseconds(500));
-  EXPECT_FALSE(HasJump());
+  EXPECT_THAT(kernel_.state().Find(Nat("POSTROUTING"))->rules, IsEmpty());
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-POSTROUTING")), nullptr);
   EXPECT_THAT(kernel_.state().Find(Filter("KUBE-FIREWALL"))->rules, SizeIs(2));
   EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
   EXPECT_FALSE(IsReady(agent_->state()));
   EXPECT_THAT(NotReadyBecause(agent_->state().families[0]), HasSubstr("not made yet"));
-  tree_.Remove("proc/4200");
+  tree.Remove("proc/4200");
   const SteadyTime ended = SteadyNow();
-  ASSERT_TRUE(TurnUntil([&] { return HasJump() && InPlace(); }));
+  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_THAT(kernel_.state().Find(Nat("POSTROUTING"))->rules, SizeIs(1));
   EXPECT_LT(SteadyNow() - ended, absl::Seconds(2));
-}
-
-TEST_F(CleanupLoopTest, PutsTheJumpBackAtOnceWhereAnotherDeletesIt) {
-  StartNextTo("bash\n");
-  const SteadyTime deleted = SteadyNow();
-  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
-  EXPECT_LT(SteadyNow() - deleted, absl::Seconds(2));
-}
-
-TEST_F(CleanupLoopTest, PutsTheJumpBackAfterFiveSecondsWhateverKubeProxyDoes) {
-  StartNextTo("kube-proxy\n");
-  TurnFor(kCleanupWait - absl::Seconds(1));
-  TurnFor(absl::Milliseconds(500));
-  EXPECT_FALSE(HasJump());
-  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
-  // Nothing of this minute is left.
-  DeleteJump(Nat("POSTROUTING"));
-  const SteadyTime again = SteadyNow();
-  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
-  EXPECT_LT(SteadyNow() - again, absl::Seconds(2));
 }
 
 // kube-proxy --cleanup of any version names neither KUBE-MARK-DROP nor what is in other tables.

@@ -326,18 +326,16 @@ TEST_F(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   EXPECT_TRUE(IsRefill(DropMark(), elsewhere)) << "what is missing elsewhere says nothing";
 }
 
-// The martian rule of the same chain must not wait for a drop-mark rule that was just refilled.
-TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
-  const Plan wiped = WipedByKubeProxy();
-  damping_.NoteApplied(Allow(wiped), now_);
-  EXPECT_THAT(AllowAfter(absl::Milliseconds(300), FlushedBySomebody()), SizeIs(2));
-}
-
-TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
-  const Plan wiped = WipedByKubeProxy();
-  damping_.NoteApplied(Allow(wiped), now_);
-  EXPECT_THAT(AllowAfter(absl::Milliseconds(300), wiped), IsEmpty());
-  EXPECT_THAT(AllowAfter(absl::Milliseconds(100), FlushedBySomebody()), SizeIs(2));
+// The martian rule of the same chain must not wait for a drop-mark rule that was just refilled, or
+// that waits for its refill.
+TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainOfARefill) {
+  for (const bool waits : {false, true}) {
+    const Plan wiped = WipedByKubeProxy();
+    damping_ = Damping(kSyncPeriod);
+    damping_.NoteApplied(Allow(wiped), now_);
+    if (waits) EXPECT_THAT(AllowAfter(absl::Milliseconds(300), wiped), IsEmpty());
+    EXPECT_THAT(AllowAfter(absl::Milliseconds(100), FlushedBySomebody()), SizeIs(2));
+  }
 }
 
 }  // namespace

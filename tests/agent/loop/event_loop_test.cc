@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -64,13 +63,6 @@ TEST_F(EventLoopTest, RunsUntilItIsToldToEndAndReturnsTheCode) {
     ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(1)), IsOk());
     EXPECT_THAT((*loop)->Run(), IsOkAndHolds(code));
   }
-}
-
-TEST_F(EventLoopTest, OnlyATimerCanBeSet) {
-  auto file = loop_->AddReadable(counter_, [] {});
-  ASSERT_THAT(file, IsOk());
-  EXPECT_THAT((*file)->FireAfter(absl::ZeroDuration()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot set a timer")));
 }
 
 TEST_F(EventLoopTest, AHostThatPollsTheDescriptorGetsFilesAndTimers) {
@@ -137,15 +129,6 @@ TEST_F(EventLoopTest, AHandlerMayDestroyItsOwnSource) {
   EXPECT_EQ(seen, 2);
 }
 
-TEST_F(EventLoopTest, ASignalComesToItsHandler) {
-  auto source = loop_->AddSignal(SIGUSR2, [&] { loop_->Exit(3); });
-  ASSERT_THAT(source, IsOk());
-  ASSERT_EQ(raise(SIGUSR2), 0);
-  const absl::StatusOr<int> code = loop_->Run();
-  ASSERT_THAT(code, IsOk());
-  EXPECT_EQ(*code, 3);
-}
-
 TEST_F(EventLoopTest, WithoutAServiceManagerThereIsNoWatchdog) {
   ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
   EXPECT_THAT(loop_->EnableWatchdog([] {}), IsOkAndHolds(false));
@@ -154,22 +137,6 @@ TEST_F(EventLoopTest, WithoutAServiceManagerThereIsNoWatchdog) {
   ASSERT_EQ(setenv("WATCHDOG_USEC", "soon", 1), 0);
   EXPECT_THAT((*EventLoop::Create())->EnableWatchdog([] {}), Not(IsOk()));
   ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
-}
-
-TEST_F(EventLoopTest, OneCallHandlesAllThatIsReady) {
-  int seen = 0;
-  auto file = loop_->AddReadable(counter_, [&] {
-    Read();
-    ++seen;
-  });
-  auto timer = loop_->AddTimer([&] { ++seen; });
-  ASSERT_THAT(file, IsOk());
-  ASSERT_THAT(timer, IsOk());
-  ASSERT_THAT((*timer)->FireAfter(absl::ZeroDuration()), IsOk());
-  Write();
-  absl::SleepFor(absl::Milliseconds(5));
-  ASSERT_THAT(loop_->Dispatch(), IsOk());
-  EXPECT_EQ(seen, 2);
 }
 
 TEST_F(EventLoopTest, ATimerIsLateByItsToleranceAtMost) {
@@ -183,13 +150,6 @@ TEST_F(EventLoopTest, ATimerIsLateByItsToleranceAtMost) {
     EXPECT_GE(absl::Now() - start, absl::Milliseconds(100));
     EXPECT_LE(absl::Now() - start, absl::Milliseconds(200) + tolerance);
   }
-}
-
-TEST_F(EventLoopTest, AHandlerMayEndTheLoop) {
-  Write();
-  auto file = loop_->AddReadable(counter_, [&] { loop_->Exit(7); });
-  ASSERT_THAT(file, IsOk());
-  EXPECT_THAT(loop_->Dispatch(), IsOk());
 }
 
 TEST_F(EventLoopTest, LeavesNoDescriptorOpen) {
@@ -208,17 +168,11 @@ TEST_F(EventLoopTest, LeavesNoDescriptorOpen) {
 }
 
 TEST_F(EventLoopTest, SaysWhatTheKernelRefuses) {
-  for (const uint32_t error :
-       {uint32_t{EMFILE}, uint32_t{ENFILE}, uint32_t{ENOMEM}, uint32_t{ENOSPC}}) {
-    WithFailingCall(
-        {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = error}, [] {
-          EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kResourceExhausted,
-                                                    HasSubstr("cannot make an event loop")));
-        });
-  }
   WithFailingCall(
-      {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EINVAL},
-      [] { EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kInvalidArgument)); });
+      {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EMFILE}, [] {
+        EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                  HasSubstr("cannot make an event loop")));
+      });
   WithFailingCall(
       {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
       [&] {

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/loop/agent_state.h"
@@ -14,7 +13,6 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
-#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
@@ -113,20 +111,17 @@ TEST(FamilyPhaseTest, EachConditionHasOnePhaseReadinessAndSeverity) {
   }
 }
 
-TEST(FamilyPhaseTest, AFightDegradesItsFamily) {
-  const Fight fight{.chain = Filter("INPUT"), .item = "-A INPUT -j KUBE-FIREWALL"};
-  EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {fight}).phase, FamilyPhase::kDegraded);
-  EXPECT_EQ(JudgeFamily(Family::kIPv6, Good(), {fight}).phase, FamilyPhase::kInPlace);
-}
-
-TEST(FamilyPhaseTest, ThreeFightsAreListedAndMoreAreCounted) {
+TEST(FamilyPhaseTest, AFightDegradesItsFamilyAndThreeAreListedAndMoreAreCounted) {
   std::vector<Fight> fights(3, Fight{.chain = Filter("INPUT"), .item = "item"});
   const std::string one =
       "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often";
   const std::string three = absl::StrJoin({one, one, one}, "; ");
   EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), fights).reason, three);
   fights.resize(40, fights[0]);
-  EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), fights).reason, three + "; and 37 more fights");
+  const FamilyState judged = JudgeFamily(Family::kIPv4, Good(), fights);
+  EXPECT_EQ(judged.phase, FamilyPhase::kDegraded);
+  EXPECT_EQ(judged.reason, three + "; and 37 more fights");
+  EXPECT_EQ(JudgeFamily(Family::kIPv6, Good(), fights).phase, FamilyPhase::kInPlace);
 }
 
 TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
@@ -282,35 +277,6 @@ PolicyInput Legacy() {
   return Wanting(Mode::kLegacy, ipv4, {});
 }
 
-TEST(IncidentTest, HasAnItemForEachKindOfDamage) {
-  const RuleContent jump = JumpTo("KUBE-FIREWALL");
-  const std::string mark = "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000";
-  const struct {
-    const char* name;
-    netlink::ChainId chain;
-    std::vector<RuleContent> rules;  // instead of those of legacy mode
-    std::string item;
-  } rows[] = {
-      {"a jump is gone", Filter("INPUT"), List(), "jump_missing -A INPUT -j KUBE-FIREWALL"},
-      {"a rule is gone", Nat("KUBE-MARK-DROP"), List(), "rule_missing " + mark},
-      {"a duplicate is unwanted", Filter("INPUT"), List(jump, jump),
-       "rule_unwanted -A INPUT -j KUBE-FIREWALL"},
-      {"a rule below what decides before it is misplaced", Nat("KUBE-MARK-DROP"),
-       List(ForeignAcceptAll(), SetBit(15)), "rule_misplaced " + mark},
-  };
-  for (const auto& row : rows) {
-    SCOPED_TRACE(row.name);
-    Observed observed = Made(Legacy());
-    observed.Chain(row.chain, row.rules);
-    const auto damage = DamageOf(ComputeDiff(Legacy(), observed.snapshot()).changes);
-    ASSERT_THAT(damage, SizeIs(1));
-    EXPECT_EQ(damage[0].chain, row.chain);
-    EXPECT_EQ(absl::StrCat(DamageKindName(damage[0].kind), " ", damage[0].text), row.item);
-  }
-  EXPECT_THAT(DamageOf({{{netlink::WakeTable{.chain = Filter("INPUT")}, "why"}}}),
-              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kTableDormant, "*filter"}));
-}
-
 TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
   const std::vector<Change> changes = ComputeDiff(Legacy(), {}).changes;
   size_t chains = 0;
@@ -320,6 +286,8 @@ TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
     jumps += item.kind == DamageKind::kJumpMissing ? 1 : 0;
     EXPECT_THAT(item.kind, AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
   }
+  EXPECT_THAT(DamageOf({{{netlink::WakeTable{.chain = Filter("INPUT")}, "why"}}}),
+              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kTableDormant, "*filter"}));
   EXPECT_EQ(chains, DesiredRuleset(Legacy()).chains.size());
   EXPECT_EQ(jumps, DesiredRuleset(Legacy()).jumps.size());
 }
@@ -344,30 +312,6 @@ TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
             repaired +
                 "; removed with it, and missing until their owners restore them: ip nat PREROUTING "
                 "-> CNI-HOSTPORT-DNAT (the CNI plugin portmap), ip nat POSTROUTING -> mine");
-}
-
-TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
-  EXPECT_EQ(DamageKindName(DamageKind::kChainMissing), "chain_missing");
-  EXPECT_EQ(DamageKindName(DamageKind::kTableDormant), "table_dormant");
-  const std::pair<Trigger, std::string> triggers[] = {{Trigger::kStart, "start"},
-                                                      {Trigger::kChange, "change"},
-                                                      {Trigger::kTimer, "timer"},
-                                                      {Trigger::kRetry, "retry"},
-                                                      {Trigger::kConfig, "config"}};
-  for (const auto& [trigger, name] : triggers) EXPECT_EQ(TriggerName(trigger), name);
-  const std::pair<FamilyPhase, std::string> phases[] = {{FamilyPhase::kPending, "pending"},
-                                                        {FamilyPhase::kInPlace, "in place"},
-                                                        {FamilyPhase::kDegraded, "degraded"},
-                                                        {FamilyPhase::kObserved, "observed"},
-                                                        {FamilyPhase::kFailed, "failed"}};
-  for (const auto& [phase, name] : phases) EXPECT_EQ(FamilyPhaseName(phase), name);
-}
-
-TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {
-  Incident incident;
-  EXPECT_THAT(ToString(incident), HasSubstr("by a process that was not seen"));
-  incident.by.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
-  EXPECT_THAT(ToString(incident), HasSubstr("by one of a"));
 }
 
 TEST(IncidentTest, ALineIsBoundedHoweverMuchIsGone) {

@@ -1,45 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/foreign_rules.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/matchers.h"
+#include "tests/support/observed.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent::foreign_rules_test {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
 using netlink::ObservedRule;
-using netlink::OpaqueRule;
-using netlink::Rule;
-using netlink::Table;
 
-const ChainId kInput = {Family::kIPv4, Table::kFilter, "INPUT"};
-const ChainId kPrerouting = {Family::kIPv4, Table::kNat, "PREROUTING"};
-const ChainId kPostrouting = {Family::kIPv4, Table::kNat, "POSTROUTING"};
-
-ObservedRule Opaque(const std::string& text, const std::string& target, netlink::Marks marks = {}) {
-  ObservedRule rule;
-  OpaqueRule opaque;
-  opaque.text = text;
-  opaque.target = target;
-  opaque.marks = marks;
-  rule.content = opaque;
-  return rule;
-}
-ObservedRule Known(netlink::Target target) {
-  ObservedRule rule;
-  Rule known;
-  known.target = std::move(target);
-  rule.content = known;
-  return rule;
-}
 // "-p N -j DROP" with the handle N.
 ObservedRule Dropping(uint64_t number) {
-  ObservedRule rule = Opaque(absl::StrCat("-p ", number, " -j DROP"), "DROP");
+  ObservedRule rule = Surveyed(absl::StrCat("-p ", number, " -j DROP"));
   rule.handle = number;
   return rule;
 }
@@ -48,7 +26,7 @@ class ForeignRulesTest : public ::testing::Test {
  protected:
   void Check(std::vector<ObservedRule> rules, bool same_handles = true) {
     netlink::Snapshot snapshot;
-    snapshot.chains[kInput] = {.hooked = true, .rules = std::move(rules)};
+    snapshot.chains[Filter("INPUT")] = {.hooked = true, .rules = std::move(rules)};
     const Family families[] = {Family::kIPv4};
     rules_.Note(snapshot, families, [same_handles](Family) { return same_handles; });
   }
@@ -69,46 +47,47 @@ class ForeignRulesTest : public ::testing::Test {
 };
 
 TEST_F(ForeignRulesTest, EachKindIsKnownAndOthersAreNone) {
-  const netlink::Marks whole = {.tested = 0, .set = 0xca6c, .cleared = ~0xca6cU};
-  const netlink::Marks bit = {.tested = 0, .set = 0x4000};
-  const netlink::Marks unknown = {.tested = 0, .set = netlink::kAllMarks};
-  struct Row {
+  const ChainId prerouting = Nat("PREROUTING");
+  using enum ForeignRuleKind;
+  const struct {
     ChainId chain;
-    ObservedRule rule;
+    const char* rule;
     std::optional<ForeignRuleKind> kind;
+    uint32_t marks_set = 0;  // of what iptables has no word for
+  } rows[] = {
+      {Filter("INPUT"), "-j DROP", kDrop},
+      {Filter("INPUT"), "-p tcp -j DROP", kDrop},
+      {Filter("INPUT"), "-j REJECT", kReject},
+      {prerouting, "-j DNAT --to-destination 10.0.0.1", kDnat},
+      {prerouting, "[nft nat]", kDnat},
+      {Nat("POSTROUTING"), "[nft nat]", std::nullopt},
+      {prerouting, "-j REDIRECT --to-ports 1", kRedirect},
+      {prerouting, "-j NETMAP --to 10.0.0.0/8", kRedirect},
+      {prerouting, "-j TPROXY --on-port 1", kRedirect},
+      {prerouting, "[nft redir]", kRedirect},
+      {prerouting, "[nft tproxy]", kRedirect},
+      {Filter("INPUT"), "-j MARK --set-xmark 0x1/0xffffffff", kMark},
+      {Filter("INPUT"), "-j MARK --set-xmark 0x1/0x1", std::nullopt},
+      {Filter("INPUT"), "-p tcp -j MARK --set-xmark 0xca6c/0xffffffff", kMark},
+      {Filter("INPUT"), "-p tcp -j MARK --set-xmark 0x4000/0x4000", std::nullopt},
+      {Filter("INPUT"), "-j CONNMARK --restore-mark", kMark},
+      {Filter("INPUT"), "[nft meta]", kMark, netlink::kAllMarks},
+      {Filter("INPUT"), "-j NFQUEUE", std::nullopt, netlink::kAllMarks},
+      {Filter("INPUT"), "-j CNI", std::nullopt},
+      {Filter("INPUT"), "-j RETURN", std::nullopt},
+      {Filter("INPUT"), "-j ACCEPT", std::nullopt},
   };
-  for (const Row& row : std::vector<Row>{
-           {kInput, Known(netlink::Drop{}), ForeignRuleKind::kDrop},
-           {kInput, Opaque("-j DROP", "DROP"), ForeignRuleKind::kDrop},
-           {kInput, Opaque("-j REJECT", "REJECT"), ForeignRuleKind::kReject},
-           {kPrerouting, Opaque("-j DNAT", "DNAT"), ForeignRuleKind::kDnat},
-           {kPrerouting, Opaque("[nft nat]", ""), ForeignRuleKind::kDnat},
-           {kPostrouting, Opaque("[nft nat]", ""), std::nullopt},
-           {kPrerouting, Opaque("-j REDIRECT --to-ports 1", "REDIRECT"),
-            ForeignRuleKind::kRedirect},
-           {kPrerouting, Opaque("-j NETMAP --to 10.0.0.0/8", "NETMAP"), ForeignRuleKind::kRedirect},
-           {kPrerouting, Opaque("-j TPROXY --on-port 1", "TPROXY"), ForeignRuleKind::kRedirect},
-           {kPrerouting, Opaque("[nft redir]", ""), ForeignRuleKind::kRedirect},
-           {kPrerouting, Opaque("[nft tproxy]", ""), ForeignRuleKind::kRedirect},
-           {kInput, Known(netlink::SetMark{.value = 1}), ForeignRuleKind::kMark},
-           {kInput, Known(netlink::SetMark{.value = 1, .mask = 1}), std::nullopt},
-           {kInput, Opaque("-j MARK", "MARK", whole), ForeignRuleKind::kMark},
-           {kInput, Opaque("-j MARK", "MARK", bit), std::nullopt},
-           {kInput, Opaque("-j CONNMARK", "CONNMARK", unknown), ForeignRuleKind::kMark},
-           {kInput, Opaque("[nft meta]", "", unknown), ForeignRuleKind::kMark},
-           {kInput, Opaque("-j NFQUEUE", "NFQUEUE", unknown), std::nullopt},
-           {kInput, Known(netlink::Jump{"CNI"}), std::nullopt},
-           {kInput, Known(netlink::Return{}), std::nullopt},
-           {kInput, Opaque("-j ACCEPT", "ACCEPT"), std::nullopt},
-       }) {
-    EXPECT_EQ(ForeignKindOf(row.chain, row.rule), row.kind)
-        << netlink::ToString(Family::kIPv4, row.rule);
+  for (const auto& row : rows) {
+    netlink::SurveyRule rule = Surveyed(row.rule, "CNI");
+    if (row.marks_set != 0) rule = Surveyed(row.rule, row.marks_set, {});
+    EXPECT_EQ(ForeignKindOf(row.chain, rule), row.kind) << row.rule;
   }
 }
 
 TEST_F(ForeignRulesTest, ARulesTextHasABound) {
   Check({Dropping(1)});
-  ObservedRule longest = Opaque(std::string(60000, 'x') + " -j DROP", "DROP");
+  ObservedRule longest = {
+      .content = netlink::OpaqueRule{.text = std::string(60000, 'x'), .target = "DROP"}};
   longest.handle = 2;
   Check({Dropping(1), longest});
   ASSERT_EQ(rules_.news().size(), 1U);
@@ -190,14 +169,14 @@ TEST_F(ForeignRulesTest, WhatIsForgottenMakesNoRuleNewThatStays) {
     count += Count();
   }
   EXPECT_EQ(count, 5'000U);
+  Check({Dropping(0), Dropping(1)}, /*same_handles=*/false);
+  EXPECT_EQ(Count(), 1U) << "what is gone is not remembered for ever";
 }
 
 TEST_F(ForeignRulesTest, FamiliesBeginOneByOne) {
   Check({});
   netlink::Snapshot snapshot;
-  ChainId input6 = kInput;
-  input6.family = Family::kIPv6;
-  snapshot.chains[input6] = {.hooked = true, .rules = {Dropping(1)}};
+  snapshot.chains[Filter("INPUT", Family::kIPv6)] = {.hooked = true, .rules = {Dropping(1)}};
   const Family families[] = {Family::kIPv6};
   rules_.Note(snapshot, families, [](Family) { return true; });
   EXPECT_THAT(News(), IsEmpty()) << "the first check of IPv6";

@@ -5,14 +5,18 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "agent/commands.h"
 #include "agent/loop/reconciler.h"
+#include "agent/node/node.h"
 #include "agent/policy/diff.h"
 #include "netlink/kernel_error.h"
+#include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/loop/reconciler_fixture.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
@@ -36,31 +40,11 @@ std::vector<std::string> Conditions(const Diff& diff) {
 }
 
 // What stands where the gate is off.
-netlink::Snapshot WithoutTheGate(Mode mode) {
+std::string WithoutTheGate(Mode mode) {
   FakeBackend backend;
-  EXPECT_THAT(Reconciler(&backend, StoppedClock())
-                  .Sync(Wanting(mode, netlink::kFamilies, {}))
-                  .FirstError(),
-              IsOk());
-  return backend.state();
-}
-
-// Without handles: each kernel has its own.
-std::vector<std::string> Contents(const netlink::ChainId& id, const netlink::ObservedChain& chain) {
-  std::vector<std::string> texts;
-  for (const netlink::ObservedRule& rule : chain.rules) {
-    texts.push_back(netlink::ToString(id.family, rule));
-  }
-  return texts;
-}
-
-void ExpectTheSameChains(const netlink::Snapshot& found, const netlink::Snapshot& wanted) {
-  ASSERT_EQ(found.chains.size(), wanted.chains.size());
-  for (const auto& [id, chain] : wanted.chains) {
-    const netlink::ObservedChain* other = found.Find(id);
-    ASSERT_NE(other, nullptr) << netlink::ToString(id);
-    EXPECT_EQ(Contents(id, *other), Contents(id, chain)) << netlink::ToString(id);
-  }
+  const PolicyInput input = Wanting(mode, netlink::kFamilies, {});
+  EXPECT_THAT(Reconciler(&backend, StoppedClock()).Sync(input).FirstError(), IsOk());
+  return ToString(backend);
 }
 
 using LabelsRefusedTest = ReconcilerFixture;
@@ -77,7 +61,7 @@ TEST_F(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
     EXPECT_EQ(report.checks, 2);
     EXPECT_THAT(Conditions(report.plan.diff), ElementsAre("ConnLabelsImpossible"));
     EXPECT_THAT(report.plan.diff.findings[0].message, HasSubstr("lacks the match connlabel"));
-    ExpectTheSameChains(backend.state(), WithoutTheGate(mode));
+    EXPECT_EQ(ToString(backend), WithoutTheGate(mode));
   }
 }
 
@@ -170,7 +154,7 @@ TEST_F(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
               known.compat != XtCompat::kAbsent);
     EXPECT_EQ(backend.apply_count(), known.compat != XtCompat::kAbsent ? 2 : 1)
         << "what is known is not tried";
-    ExpectTheSameChains(backend.state(), WithoutTheGate(Mode::kLegacy));
+    EXPECT_EQ(ToString(backend), WithoutTheGate(Mode::kLegacy));
   }
 }
 
@@ -192,6 +176,92 @@ TEST_F(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
   EXPECT_EQ(sync.code, kExitDifferences);
   EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible"));
   EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
+}
+
+// ---- the loop: what a round found out becomes what the next ones want ----
+
+class AgentLabelsRefusedTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    sources_.xt_compat = [](KernelSymbols) {
+      return XtCompatReading{.compat = XtCompat::kPresent};
+    };
+    sources_.conn_label_match = [this](KernelSymbols) { return labels_; };
+    sources_.open_nft = [this]() -> BackendOrError {
+      return std::make_unique<BorrowedBackend>(&kernel_);
+    };
+    config_.iptables_mode = IptablesMode::kNft;
+    config_.mode = Mode::kLegacy;
+    config_.families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
+    config_.iptables_sync_period = absl::Milliseconds(200);
+    // As NodeAgent does.
+    door_ = [this] { return *node_->Open(/*read_only=*/false); };
+    at_round_ = [this] {
+      const std::string news = node_->support().TakeNews();
+      if (!news.empty()) told_.push_back(news);
+    };
+  }
+
+  void StartNode() {
+    node_ = std::make_unique<Node>(config_, sources_);
+    EXPECT_THAT(node_->Open(/*read_only=*/false), IsOk());
+    ControlLoopOptions options = node_->MakeLoopOptions();
+    options.route_localnet = [] { return agent::RouteLocalnet(); };
+    StartWith(std::move(options));
+  }
+
+  bool Stands(const netlink::ChainId& chain) const {
+    const netlink::ObservedChain* found = kernel_.state().Find(chain);
+    return found != nullptr && !found->rules.empty();
+  }
+  bool SaysThatLabelsAreMissing() const {
+    const auto& findings = agent_->state().findings;
+    return findings.size() == 1 && findings[0].condition == Condition::kConnLabelsImpossible;
+  }
+
+  XtCompatReading labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
+  ModeSources sources_;
+  Config config_ = {
+      .emulated_version = {1, 27},
+      .gates = ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", true}}}}).value()};
+  std::unique_ptr<Node> node_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAgain) {
+  kernel_.LoseExtension("connlabel");
+  StartNode();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_THAT(rounds_[0].report.FirstError(), IsOk());
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  EXPECT_EQ(kernel_.apply_count(), 2) << "with labels, and without";
+  ASSERT_THAT(told_, SizeIs(1));
+  EXPECT_THAT(told_[0], HasSubstr("connection labels are not available here"));
+  EXPECT_THAT(told_[0], HasSubstr("no xtables connlabel")) << "what the kernel said";
+  ASSERT_TRUE(TurnUntilRounds(5));
+  EXPECT_EQ(kernel_.apply_count(), 2);
+  EXPECT_THAT(told_, SizeIs(1));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  for (const Round& round : rounds_) EXPECT_THAT(round.report.FirstError(), IsOk());
+}
+
+TEST_F(AgentLabelsRefusedTest, WhatFilesTellIsNotTriedAndAModuleThatComesIsFound) {
+  kernel_.LoseExtension("connlabel");
+  labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
+  StartNode();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(kernel_.apply_count(), 1);
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Stands(Nat("KUBELET-MARK-MASQ")));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  kernel_.GainExtension("connlabel");
+  labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in modules.dep"};
+  ASSERT_TRUE(TurnUntil([&] { return Stands(Nat("KUBELET-MARK-MASQ")); }));
+  EXPECT_THAT(told_, ElementsAre("connection labels are available now"));
+  EXPECT_THAT(agent_->state().findings, IsEmpty());
+  EXPECT_EQ(agent_->state().incidents, 0U) << "what could not be made was not damaged";
 }
 
 }  // namespace

@@ -55,15 +55,6 @@ TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
   EXPECT_EQ(looks.size(), 109) << "ten at once, and then ten a second";
 }
 
-TEST(PaceTest, AQuietSecondRestoresTheRightToLookAtOnce) {
-  Pace pace = Settled();
-  for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), false);
-  pace.NoteChange();
-  EXPECT_GT(pace.Next(kStart), kStart);
-  const SteadyTime later = kStart + absl::Seconds(2);
-  EXPECT_EQ(pace.Next(later), later);
-}
-
 TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
   Pace pace = Settled(0.05);
   absl::Duration used;

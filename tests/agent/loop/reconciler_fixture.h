@@ -4,8 +4,12 @@
 #ifndef KIPT_TESTS_AGENT_LOOP_RECONCILER_FIXTURE_H_
 #define KIPT_TESTS_AGENT_LOOP_RECONCILER_FIXTURE_H_
 
+#include <functional>
+#include <utility>
+
 #include "absl/time/time.h"
 #include "agent/loop/reconciler.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
@@ -30,6 +34,23 @@ class FakeTime {
   absl::Duration per_look_;
   SteadyTime now_;
   absl::Duration slept_ = absl::ZeroDuration();
+};
+
+// A kernel that is read by `read`.
+class ReadsBy : public BorrowedBackend {
+ public:
+  using Queries = absl::Span<const netlink::ChainQuery>;
+  using ReadFunction =
+      std::function<absl::StatusOr<netlink::Snapshot>(Queries, const netlink::NativeTable*)>;
+  ReadsBy(FakeBackend* backend, ReadFunction read)
+      : BorrowedBackend(backend), read_(std::move(read)) {}
+  absl::StatusOr<netlink::Snapshot> Read(Queries queries,
+                                         const netlink::NativeTable* native) override {
+    return read_(queries, native);
+  }
+
+ private:
+  ReadFunction read_;
 };
 
 inline PolicyInput Both(Mode mode) { return Wanting(mode, netlink::kFamilies, {}); }

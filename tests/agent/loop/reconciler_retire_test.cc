@@ -38,18 +38,35 @@ class ReconcilerRetireTest : public ReconcilerFixture {
   bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
 };
 
-TEST_F(ReconcilerRetireTest, AChainInUseThatIsNotRemovedIsNoReasonToTryForEver) {
-  class NamesAnother : public BorrowedBackend {
+// A verdict map may use a chain, which no rule shows.
+TEST_F(ReconcilerRetireTest, AChainInUseStaysAndAnotherThanThoseThatGoIsNoReasonToTryForEver) {
+  class RefusesToDeleteMarkMasq : public BorrowedBackend {
    public:
-    using BorrowedBackend::BorrowedBackend;
-    absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
-      absl::Status status = absl::FailedPreconditionError("it is in use");
-      netlink::SetChainInUse(status, Nat("ANOTHER"));
-      return status;
+    RefusesToDeleteMarkMasq(FakeBackend* backend, netlink::ChainId in_use)
+        : BorrowedBackend(backend), in_use_(std::move(in_use)) {}
+    absl::Status Apply(const netlink::Transaction& transaction) override {
+      for (const netlink::Operation& operation : transaction.operations) {
+        const auto* remove = std::get_if<netlink::DeleteChain>(&operation);
+        if (remove == nullptr || remove->chain != Nat("KUBE-MARK-MASQ")) continue;
+        absl::Status status = absl::FailedPreconditionError("it is in use");
+        netlink::SetChainInUse(status, in_use_);
+        return status;
+      }
+      return BorrowedBackend::Apply(transaction);
     }
+
+   private:
+    netlink::ChainId in_use_;
   };
-  NamesAnother backend(&kernel_);
-  EXPECT_THAT(TryRetire(backend).status, StatusIs(absl::StatusCode::kFailedPrecondition));
+  RefusesToDeleteMarkMasq another(&kernel_, Nat("ANOTHER"));
+  EXPECT_THAT(TryRetire(another).status, StatusIs(absl::StatusCode::kFailedPrecondition));
+  RefusesToDeleteMarkMasq used(&kernel_, Nat("KUBE-MARK-MASQ"));
+  const RetireReport report = TryRetire(used);
+  EXPECT_THAT(report.status, IsOk());
+  EXPECT_THAT(report.dependents.references,
+              ElementsAre(Field(&Reference::from, "a use that no rule shows")));
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
 }
 
 TEST_F(ReconcilerRetireTest, TheNativeTableIsRemovedInModeOff) {

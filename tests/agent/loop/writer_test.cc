@@ -246,17 +246,13 @@ struct HostileComm {
 TEST_F(WriterTest, EscapesWhatAProcessCallsItself) {
   const HostileComm rows[] = {
       {"newline", "a\nb", "a\\nb"},
-      {"trailing newline", "a\n", "a\\n"},
       {"parentheses and numbers", "x) R 1 1 (y", "x) R 1 1 (y"},
-      {"backslash", "a\\nb", "a\\\\nb"},
       {"terminal escape", "\x1b[2J", "\\x1b[2J"},
-      {"quotes", "\"x\"", "\\\"x\\\""},
       {"invalid UTF-8", "\xff\xc3", "\\xff\\xc3"},
       {"right-to-left override",
        "\xe2\x80\xae"
        "abc",
        "\\u202eabc"},
-      {"space", " ", " "},
   };
   for (const HostileComm& row : rows) {
     Process(row.comm, "nft", "");
@@ -321,17 +317,12 @@ TEST_F(WriterTest, NamesTheInnermostUnitContainerOrPod) {
       {"a service", "0::/system.slice/firewalld.service\n", "firewalld.service"},
       {"a user's service", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/x.service\n",
        "x.service"},
-      {"a unit with a colon", "0::/system.slice/dbus-:1.2-org.x@0.service\n",
-       "dbus-:1.2-org.x@0.service"},
-      {"a unit with an escape", "0::/system.slice/a\\x2db.service\n", "a\\x2db.service"},
       {"below a service", "0::/system.slice/a.service/worker\n", "a.service"},
       {"a service removed", "0::/system.slice/a.service (deleted)\n", "a.service"},
       {"containerd, systemd", "0::" + slices + kUid_ + ".slice/cri-containerd-" + kId + ".scope\n",
        in_pod},
       {"CRI-O, systemd", "0::" + slices + kUid_ + ".slice/crio-" + kId + ".scope/container\n",
        in_pod},
-      {"guaranteed",
-       "0::/kubepods.slice/kubepods-pod" + kUid_ + ".slice/docker-" + kId + ".scope\n", in_pod},
       {"cgroupfs", "0::/kubepods/burstable/pod" + kUid + "/" + kId + "\n", in_pod},
       {"CRI-O, cgroupfs", "0::/kubepods/besteffort/pod" + kUid + "/crio-" + kId + "\n", in_pod},
       {"a static pod", "0::/kubepods/podd8e8fca2dc0f896fd7cb4cb0031ba249/" + kId + "\n",
@@ -340,21 +331,13 @@ TEST_F(WriterTest, NamesTheInnermostUnitContainerOrPod) {
        "0::/system.slice/containerd.service/kubepods-burstable-pod" + kUid_ +
            ".slice:cri-containerd:" + kId + "\n",
        in_pod},
-      {"kind",
-       "0::/system.slice/docker-" + std::string(64, 'f') +
-           ".scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
-           "kubelet-kubepods-burstable-pod" +
-           kUid_ + ".slice/cri-containerd-" + kId + ".scope\n",
-       in_pod},
       {"from another cgroup namespace",
        "0::/../../kubepods-burstable-pod" + kUid_ + ".slice/cri-containerd-" + kId + ".scope\n",
        in_pod},
       {"the pod's own", "0::" + slices + kUid_ + ".slice\n", "pod " + kUid},
       {"docker, systemd", "0::/system.slice/docker-" + kId + ".scope\n", container},
-      {"docker, cgroupfs", "0::/docker/" + kId + "\n", container},
       {"a container in a container", "0::/docker/" + std::string(64, 'f') + "/docker/" + kId + "\n",
        container},
-      {"podman", "0::/machine.slice/libpod-" + kId + ".scope/container\n", container},
       {"a service inside of a container", "0::/docker/" + kId + "/system.slice/a.service\n",
        "a.service"},
       {"version 1",
