@@ -65,7 +65,7 @@ std::string Program(const std::string& mode, const std::string& suffix = "") {
 
 // One agent, and what it told.
 struct Hosted {
-  std::unique_ptr<ControlLoop> agent;
+  std::unique_ptr<Agent> agent;
   std::vector<Round> rounds;
   std::vector<std::string> notices;
 
@@ -101,7 +101,7 @@ class NodeAgentTest : public kipt::testing::PrivateRunTest {
     const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
     if (!config.ok()) return nullptr;
-    absl::StatusOr<std::unique_ptr<ControlLoop>> agent = ControlLoop::Create(
+    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         *loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
         {.round = [told = hosted.get()](const Round& round) { told->rounds.push_back(round); },
          .notice = [told = hosted.get()](
@@ -166,8 +166,8 @@ TEST_F(NodeAgentTest, AgentsOfTwoThreadsDoNotKnowOfEachOther) {
     hosts.emplace_back([&, i] {
       const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
       const Config config = *ResolveConfigIn(served[i].Path(), FlagsFor("nft"));
-      const std::unique_ptr<ControlLoop> agent =
-          *ControlLoop::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
+      const std::unique_ptr<Agent> agent =
+          *Agent::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
       const absl::Time deadline = absl::Now() + absl::Seconds(10);
       while (absl::Now() < deadline && loop->Dispatch().ok()) {
         in_place[i] = agent->state().families[0].phase == FamilyPhase::kInPlace;
@@ -191,9 +191,9 @@ TEST_F(NodeAgentTest, ANamespaceLivesOnWithoutItsName) {
 
 TEST_F(NodeAgentTest, AWrongNamespaceIsRefusedAtOnce) {
   const Config config = *ResolveConfig(FlagsFor("nft"));
-  EXPECT_THAT(ControlLoop::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
+  EXPECT_THAT(Agent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(ControlLoop::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
+  EXPECT_THAT(Agent::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(ResolveConfigIn("/nonexistent", FlagsFor("nft")),
               StatusIs(absl::StatusCode::kNotFound));
