@@ -20,7 +20,7 @@ namespace {
 using ::testing::Matcher;
 
 TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
-  const auto file = ParseConfigFile("c.yaml", ControlLoop("emulatedVersion: \"1.26\"\n"
+  const auto file = ParseConfigFile("c.yaml", Agent("emulatedVersion: \"1.26\"\n"
                                                           "featureGates:\n"
                                                           "  AllAlpha: false\n"
                                                           "  IPTablesOwnershipCleanup: true\n"
@@ -167,7 +167,7 @@ struct BadText {
 
 TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   const BadText rows[] = {
-      {"APeriodWithoutAUnit", ControlLoop("iptablesSyncPeriod: '60'\n"),
+      {"APeriodWithoutAUnit", Agent("iptablesSyncPeriod: '60'\n"),
        "c.yaml:3: iptablesSyncPeriod: time: missing unit in duration \"60\"",
        "write it as 1m0s or 90s"},
       {"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
@@ -183,17 +183,17 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
       {"AnotherVersionOfOurOwnKind",
        "apiVersion: kube-iptables-agent/v1\nkind: KubeIPTablesAgentConfiguration\n",
        "c.yaml:1: this kind of file is not known", "kube-iptables-agent/v1alpha1"},
-      {"AnUnknownField", ControlLoop("iptablesDropbit: 15\n"),
+      {"AnUnknownField", Agent("iptablesDropbit: 15\n"),
        "c.yaml:3: unknown field \"iptablesDropbit\"", "iptablesDropBit"},
-      {"ANumberForTheVersion", ControlLoop("emulatedVersion: 1.30\n"),
+      {"ANumberForTheVersion", Agent("emulatedVersion: 1.30\n"),
        "c.yaml:3: emulatedVersion: found the number 1.30", "in quotes: \"1.30\""},
-      {"AStringOfGates", ControlLoop("featureGates: AllAlpha=true\n"),
+      {"AStringOfGates", Agent("featureGates: AllAlpha=true\n"),
        "c.yaml:3: featureGates: must be a map", "IPTablesOwnershipCleanup: false"},
       {"ADuplicateBitOfKubelets", Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\""},
       {"ADuplicateGateOfKubelets", Kubelet("featureGates:\n  A: true\n  A: true\n"),
        "c.yaml:5: duplicate key \"A\""},
-      {"ASecondDocumentAfterTheAgents", ControlLoop("---\n"),
+      {"ASecondDocumentAfterTheAgents", Agent("---\n"),
        "c.yaml:3: a second document begins here"},
       {"ABitThatAMergeSetsAgain", Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\", already set in line 3"},
@@ -205,9 +205,9 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
                "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
                "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"),
        "c.yaml:7: the file holds more than 50000 values"},
-      {"AnAnchorInTheAgentsOwnKind", ControlLoop("iptablesDropBit: &b 9\n"),
+      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"),
        "c.yaml:3: anchors (&name)", "write the value out"},
-      {"AMergeKeyInTheAgentsOwnKind", ControlLoop("<<: {iptablesDropBit: 9}\n"),
+      {"AMergeKeyInTheAgentsOwnKind", Agent("<<: {iptablesDropBit: 9}\n"),
        "c.yaml:3: merge keys (<<)", "write the fields out"},
       {"OnlyASecondDocument", "---\n---\n" + Kubelet(""),
        "c.yaml:2: a second document begins here"},
@@ -249,7 +249,7 @@ struct WriterRow {
 
 // Users and groups: RefusalTest, which is root.
 TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
-  const std::string path = Write("c.yaml", ControlLoop(""));
+  const std::string path = Write("c.yaml", Agent(""));
   const std::string directory = directory_.string();
   const std::vector<WriterRow> rows = {
       {0644, 0755, ""},
@@ -293,7 +293,7 @@ TEST_F(ConfigFileOnDiskTest, WhatIsNoReadableFileIsNamedWithWhatToDo) {
 }
 
 TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
-  const std::string path = Write("c.yaml", ControlLoop(""));
+  const std::string path = Write("c.yaml", Agent(""));
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
   // Root reads everything: for this one call the test is somebody else.
   const bool root = geteuid() == 0;

@@ -22,7 +22,7 @@ namespace kipt::agent {
 inline constexpr char kOn[] = "IPTablesOwnershipCleanup=true";
 inline constexpr char kOff[] = "IPTablesOwnershipCleanup=false";
 
-inline std::string ControlLoop(const std::string& fields) {
+inline std::string Agent(const std::string& fields) {
   return "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n" +
          fields;
 }

@@ -70,14 +70,14 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
        Mode::kOff},
       // Files.
       {"OurOwnKindSetsEverything", Flags(),
-       ControlLoop("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
        Mode::kLegacy, MarkBits{1, 2}},
       {"FlagsWinOverTheFile", WithBits(At("1.27", {kOff}), 5, 6),
-       ControlLoop("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
        Mode::kLegacy, MarkBits{5, 6}},
       {"AFlagCanMendAWrongValueOfTheFile", Flags{.feature_gates = {kOff}, .iptables_drop_bit = 6},
-       ControlLoop("iptablesDropBit: 32\n"), Mode::kLegacy, MarkBits{14, 6}},
-      {"OurOwnKindCanSwitchTheAgentOff", Flags(), ControlLoop("makeIPTablesUtilChains: false\n"),
+       Agent("iptablesDropBit: 32\n"), Mode::kLegacy, MarkBits{14, 6}},
+      {"OurOwnKindCanSwitchTheAgentOff", Flags(), Agent("makeIPTablesUtilChains: false\n"),
        Mode::kOff},
       {"AKubeletConfigurationCannotSwitchTheAgentOff", Flags(),
        Kubelet("makeIPTablesUtilChains: false\n")},
@@ -156,7 +156,7 @@ TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
 
 TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {
   const ConfigFiles node;
-  const std::string path = node.Write("config.yaml", ControlLoop("emulatedVersion: '1.24'\n"));
+  const std::string path = node.Write("config.yaml", Agent("emulatedVersion: '1.24'\n"));
   const auto config = node.Load(Flags{});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->config_file, path);
@@ -166,7 +166,7 @@ TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {
 TEST(ConfigSourcesTest, AnExplicitFileReplacesTheDefaultOne) {
   const ConfigFiles node;
   node.Write("config.yaml", "nonsense: [");
-  const auto config = node.Load(Flags{}, ControlLoop("emulatedVersion: '1.25'\n"));
+  const auto config = node.Load(Flags{}, Agent("emulatedVersion: '1.25'\n"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->emulated_version, (featuregates::Version{1, 25}));
 }
@@ -251,10 +251,10 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       {"ABitFlagWhereTheFileChooses134", Flags{.iptables_drop_bit = 15},
        List("unknown flag: --iptables-drop-bit", "Kubernetes 1.34 is emulated",
             "--emulated-version"),
-       ControlLoop("emulatedVersion: v1.34\n")},
+       Agent("emulatedVersion: v1.34\n")},
       {"AnUnknownGateInOurOwnKind", Flags(),
        List("f.yaml: ", "unrecognized feature gate: NoSuchGate"),
-       ControlLoop("featureGates: {NoSuchGate: true}\n")},
+       Agent("featureGates: {NoSuchGate: true}\n")},
       {"ALockedGate", At("1.28", {kOff}),
        List("cannot set feature gate IPTablesOwnershipCleanup to false, feature is locked to true",
             "IPTablesOwnershipCleanup (locked)")},
@@ -263,7 +263,7 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
        Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\n")},
       {"AnUnknownIptablesModeInAFile", Flags(),
        List("f.yaml:3: iptablesMode: invalid value \"none\"; accepted are auto, nft, legacy"),
-       ControlLoop("iptablesMode: none\n")},
+       Agent("iptablesMode: none\n")},
       {"AHostRootThatIsNotThere", Flags{.host_root = "/no/such/directory"},
        List("--host-root: \"/no/such/directory\": No such file or directory")},
       {"AHostRootThatIsAFile", Flags{.host_root = "/proc/version"},
@@ -272,13 +272,13 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       {"AnEmptyRelease", At(""), List("--emulated-version", "1.24 to 1.37")},
       {"AnOldReleaseInAFile", Flags(),
        List("f.yaml:3: emulatedVersion: cannot emulate 1.23", "1.24 to 1.37"),
-       ControlLoop("emulatedVersion: '1.23'\n")},
+       Agent("emulatedVersion: '1.23'\n")},
       {"AnExplicitIPv6WithoutIPv6", Flags{.ip_families = "ipv4,ipv6"},
        List("--ip-families: ipv6 is requested, but this network namespace has no IPv6",
             "enable IPv6", "auto")},
       {"AnExplicitIPv6InAFile", Flags(),
        List("f.yaml:3: ipFamilies: ipv6 is requested", "enable IPv6"),
-       ControlLoop("ipFamilies: ipv6\n")},
+       Agent("ipFamilies: ipv6\n")},
       {"AnUnknownFamily", Flags{.ip_families = "inet"},
        List("--ip-families: invalid value \"inet\"", "accepted are auto, ipv4, ipv6")},
       {"AutoAndAFamily", Flags{.ip_families = "auto,ipv4"}, List("accepted are")},
@@ -287,10 +287,10 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
        List("--iptables-sync-period: 24h0m0.000000001s is not between 1s and 24h")},
       {"APeriodInAFileThatIsTooShort", Flags(),
        List("f.yaml:3: iptablesSyncPeriod: -1m0s is not between 1s and 24h"),
-       ControlLoop("iptablesSyncPeriod: -1m\n")},
+       Agent("iptablesSyncPeriod: -1m\n")},
       {"AnAuditPeriodThatIsTooLong", Flags(),
        List("f.yaml:3: auditPeriod: 25h0m0s is not between 1s and 24h, or 0s"),
-       ControlLoop("auditPeriod: 25h\n")},
+       Agent("auditPeriod: 25h\n")},
       {"AnAddressThatIsAName", Flags{.healthz_bind_address = "localhost:10270"},
        List("--healthz-bind-address: invalid value \"localhost:10270\"; it must be an IPv4",
             "or empty for none")},
@@ -303,11 +303,11 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
             "0 and 127, inclusive; found 128 (from the flag --iptables-drop-label)")},
       {"ALabelBelowTheFirstInAFile", Flags(),
        List("iptablesMasqueradeLabel (--iptables-masquerade-label) -1 must be between 0 and 127"),
-       ControlLoop("iptablesMasqueradeLabel: -1\n")},
+       Agent("iptablesMasqueradeLabel: -1\n")},
       {"EqualLabels", Flags{.feature_gates = {"ConnLabelMarking=true"}, .iptables_drop_label = 114},
        List("iptables-masquerade-label and iptables-drop-label must be different; found 114 (the "
             "default) and 114 (from the flag --iptables-drop-label)")},
-      {"AFileThatIsWrong", Flags(), List("f.yaml:3: unknown field"), ControlLoop("unknown: 1\n")},
+      {"AFileThatIsWrong", Flags(), List("f.yaml:3: unknown field"), Agent("unknown: 1\n")},
   };
   for (const BadCase& row : rows) {
     SCOPED_TRACE(row.name);
@@ -327,7 +327,7 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
 
 TEST(ConfigBlameTest, IsTheFlagsWhereItOverridesTheFile) {
   const ConfigFiles node;
-  const auto config = node.Load(At("1.23"), ControlLoop("emulatedVersion: '1.26'\n"));
+  const auto config = node.Load(At("1.23"), Agent("emulatedVersion: '1.26'\n"));
   EXPECT_EQ(config.status().message().find("--emulated-version: cannot emulate 1.23"), 0u)
       << config.status();
 }

@@ -122,11 +122,11 @@ TEST(SettingsTest, ComeFromTheAgentsOwnFileAndFlagsWinOverIt) {
     const Setting& setting = OfFlag(row.flag);
     const std::string field = absl::StrCat(setting.field, ": ", row.in_file, "\n");
     Flags flags = {.feature_gates = {"ConnLabelMarking=true"}};
-    const auto by_file = node.Load(flags, ControlLoop(field));
+    const auto by_file = node.Load(flags, Agent(field));
     ASSERT_TRUE(by_file.ok()) << by_file.status();
     EXPECT_EQ(setting.print(*by_file), absl::StrReplaceAll(row.in_file, {{"'", ""}}));
     ASSERT_TRUE(ParseFlag(setting, row.by_flag, flags).ok());
-    const auto by_both = node.Load(flags, ControlLoop(field));
+    const auto by_both = node.Load(flags, Agent(field));
     ASSERT_TRUE(by_both.ok()) << by_both.status();
     EXPECT_EQ(setting.print(*by_both), row.by_flag);
     const auto by_kubelets = node.Load({}, Kubelet(field));
@@ -173,7 +173,7 @@ TEST(ExpectedRulesTest, ComeFromAFileOfTheirOwn) {
   const ConfigFiles node;
   const TemporaryTree tree;
   tree.Write("expected", "filter/INPUT\nip6 nat/OUTPUT -j DNAT*\n");
-  const std::string file = ControlLoop("expectedRules: " + tree.Path("expected"));
+  const std::string file = Agent("expectedRules: " + tree.Path("expected"));
   EXPECT_THAT(node.Load({}, file)->expected_rules, SizeIs(2));
   EXPECT_THAT(node.Load({.expected_rules = ""}, file)->expected_rules, IsEmpty());
   tree.Write("expected", "filter\n");
