@@ -21,18 +21,18 @@ using ::testing::Matcher;
 
 TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
   const auto file = ParseConfigFile("c.yaml", Agent("emulatedVersion: \"1.26\"\n"
-                                                          "featureGates:\n"
-                                                          "  AllAlpha: false\n"
-                                                          "  IPTablesOwnershipCleanup: true\n"
-                                                          "makeIPTablesUtilChains: false\n"
-                                                          "iptablesMasqueradeBit: 0\n"
-                                                          "iptablesDropBit: 31\n"
-                                                          "ipFamilies: ipv4,ipv6\n"
-                                                          "iptablesMode: nft\n"
-                                                          "iptablesSyncPeriod: 1m30s\n"
-                                                          "watch: poll\n"
-                                                          "healthzBindAddress: \"\"\n"
-                                                          "metricsBindAddress: '[::]:10271'\n"));
+                                                    "featureGates:\n"
+                                                    "  AllAlpha: false\n"
+                                                    "  IPTablesOwnershipCleanup: true\n"
+                                                    "makeIPTablesUtilChains: false\n"
+                                                    "iptablesMasqueradeBit: 0\n"
+                                                    "iptablesDropBit: 31\n"
+                                                    "ipFamilies: ipv4,ipv6\n"
+                                                    "iptablesMode: nft\n"
+                                                    "iptablesSyncPeriod: 1m30s\n"
+                                                    "watch: poll\n"
+                                                    "healthzBindAddress: \"\"\n"
+                                                    "metricsBindAddress: '[::]:10271'\n"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "c.yaml");
   EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
@@ -193,8 +193,7 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
        "c.yaml:4: duplicate key \"iptablesDropBit\""},
       {"ADuplicateGateOfKubelets", Kubelet("featureGates:\n  A: true\n  A: true\n"),
        "c.yaml:5: duplicate key \"A\""},
-      {"ASecondDocumentAfterTheAgents", Agent("---\n"),
-       "c.yaml:3: a second document begins here"},
+      {"ASecondDocumentAfterTheAgents", Agent("---\n"), "c.yaml:3: a second document begins here"},
       {"ABitThatAMergeSetsAgain", Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\", already set in line 3"},
       {"AMergeOfAWord", Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
@@ -205,8 +204,8 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
                "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
                "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"),
        "c.yaml:7: the file holds more than 50000 values"},
-      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"),
-       "c.yaml:3: anchors (&name)", "write the value out"},
+      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)",
+       "write the value out"},
       {"AMergeKeyInTheAgentsOwnKind", Agent("<<: {iptablesDropBit: 9}\n"),
        "c.yaml:3: merge keys (<<)", "write the fields out"},
       {"OnlyASecondDocument", "---\n---\n" + Kubelet(""),
