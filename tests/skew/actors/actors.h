@@ -36,10 +36,6 @@ class NodeAgent {
   virtual Act Tick() = 0;
   // Waits until it has reacted to what others did since. kubelet does not watch.
   virtual Act Settle() { return {}; }
-  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows.
-  virtual Act SetConnLabels(bool /*on*/) {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   // It ends, as an upgrade makes it; its rules stay.
   virtual Act Stop() = 0;
 };
@@ -157,12 +153,6 @@ Act WriteCniConfig(const std::string& directory);
 // not ok.
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
-
-// A chain of somebody's own ("USER-LABELS") that leads packets to these ports and the next ones,
-// TCP and UDP, from any host to any host, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
-// where these do not exist.
-Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port);
-Act RemoveUserOfLabels(const IptablesChoice& iptables);
 
 // A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then
 // of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the

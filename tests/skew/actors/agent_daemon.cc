@@ -7,13 +7,10 @@
 //   * That a minute has passed for it: its period is a second here (the shortest there is), and its
 //     log, with --vmodule=round_log=2, has a line "Round (timer)" when one of its periodic rounds
 //     is over; retiring what is stale is part of that round.
-//   * That it has done what a new configuration asks for: "Round (config)", which retires too.
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -52,14 +49,12 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
 // Longer than any round takes on a test node: a round that ends later than this has begun since.
 constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
 constexpr char kTimerRound[] = "Round (timer)";
-constexpr char kConfigRound[] = "Round (config)";
 
 constexpr Version kOldestEmulated = {1, 24};
 
 // Nothing of /etc/kube-iptables-agent counts.
 constexpr char kConfig[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n"
-    "featureGates: {ConnLabelMarking: ";
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 constexpr char kConfigFile[] = "config.yaml";
 
 // A finding that needs attention ends `plan` with 2 too.
@@ -89,7 +84,8 @@ class AgentDaemon : public NodeAgent {
   }
 
   Act Start() override {
-    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") || !WriteConfig()) {
+    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") ||
+        !directory_.WriteFile(kConfigFile, kConfig)) {
       return {.ok = false, .error = "no directory of its own to be had in /run"};
     }
     std::vector<std::string> command = {settings_.program, "run"};
@@ -143,20 +139,6 @@ class AgentDaemon : public NodeAgent {
     return Settle();
   }
 
-  Act SetConnLabels(bool on) override {
-    Act act;
-    if (!Runs(act)) return act;
-    const int rounds = testing::CountOf(kConfigRound, daemon_->Output());
-    conn_labels_ = on;
-    if (!WriteConfig()) return Finish({.ok = false, .error = "the configuration is not written"});
-    daemon_->Signal(SIGHUP);
-    if (!daemon_->Prints(kConfigRound, rounds + 1, kTickPatience)) {
-      act = {.ok = false, .error = "not reloaded: " + LastLines(daemon_->Output())};
-      return Finish(std::move(act));
-    }
-    return Settle();
-  }
-
   Act Stop() override {
     Act act;
     if (!Runs(act)) return act;
@@ -170,18 +152,6 @@ class AgentDaemon : public NodeAgent {
   }
 
  private:
-  // The daemon, which watches it, must not read half of it.
-  bool WriteConfig() const {
-    const std::string fresh = absl::StrCat(kConfigFile, ".new");
-    std::error_code error;
-    if (!directory_.WriteFile(fresh,
-                              absl::StrCat(kConfig, conn_labels_ ? "true" : "false", "}\n"))) {
-      return false;
-    }
-    std::filesystem::rename(directory_.Path(fresh), directory_.Path(kConfigFile), error);
-    return !error;
-  }
-
   // What decides which rules are wanted: the same for `run` and `plan`.
   std::vector<std::string> Flags() const {
     std::vector<std::string> flags = {
@@ -244,7 +214,6 @@ class AgentDaemon : public NodeAgent {
   const AgentDaemonSettings settings_;
   // The version of settings_, or the oldest there is.
   KubeletVersion emulated_;
-  bool conn_labels_ = false;
   // Outlives the daemon.
   const ScratchDirectory directory_;
   std::unique_ptr<BackgroundProgram> daemon_;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
@@ -28,10 +27,7 @@ using testing::ProgramResult;
 using testing::ScratchDirectory;
 
 constexpr const char* kTables[] = {"mangle", "nat", "filter"};
-// Packets to the node and through it, and of the node itself.
-constexpr const char* kUserLabelsFrom[] = {"PREROUTING", "OUTPUT"};
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
-constexpr char kUserLabels[] = "USER-LABELS";
 
 // A "/run/..." of its own that holds `iptables` and `ip6tables`, which are those of `choice`.
 bool WritePrograms(const IptablesChoice& choice, const ScratchDirectory& directory) {
@@ -78,19 +74,19 @@ std::string PluginDirectory() {
   return "";
 }
 
-// Leads packets to these ports, "7780" or "7780:7781", from `chain` of nat to `target`.
-void LeadTo(const char* target, const char* chain, const std::string& ports,
-            std::vector<KubeletStep>& steps) {
+// `chain` of nat, to which packets with this destination type come, leads those to `port` to
+// `target`.
+Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::string> match,
+            int port, const char* target) {
+  std::vector<KubeletStep> steps = {EnsureChain("nat", chain)};
   for (const char* protocol : {"tcp", "udp"}) {
     steps.push_back({KubeletStep::Kind::kEnsureAppend,
                      "nat",
                      chain,
-                     {"-p", protocol, "--dport", ports, "-j", target}});
+                     {"-p", protocol, "--dport", absl::StrCat(port), "-j", target}});
   }
-}
-
-Act EnsureInBothFamilies(const IptablesChoice& iptables, const char* chain,
-                         const std::vector<KubeletStep>& steps) {
+  match.insert(match.end(), {"-j", chain});
+  steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", "PREROUTING", std::move(match)});
   Act act;
   for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
@@ -99,17 +95,6 @@ Act EnsureInBothFamilies(const IptablesChoice& iptables, const char* chain,
     if (!run.error.empty()) notes.Failed(run.error);
   }
   return act;
-}
-
-// `chain` of nat, to which packets with this destination type come, leads those to `port` to
-// `target`.
-Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::string> match,
-            int port, const char* target) {
-  std::vector<KubeletStep> steps = {EnsureChain("nat", chain)};
-  LeadTo(target, chain, absl::StrCat(port), steps);
-  match.insert(match.end(), {"-j", chain});
-  steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", "PREROUTING", std::move(match)});
-  return EnsureInBothFamilies(iptables, chain, steps);
 }
 
 Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
@@ -182,38 +167,6 @@ Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port) {
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
   return AddUser(iptables, "USER-MASQ", {"-m", "addrtype", "!", "--dst-type", "LOCAL"}, port,
                  kMarkMasq);
-}
-
-Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port) {
-  std::vector<KubeletStep> steps = {EnsureChain("nat", kUserLabels)};
-  const auto two = [](int port) { return absl::StrCat(port, ":", port + 1); };
-  LeadTo("KUBELET-MARK-DROP", kUserLabels, two(drop_port), steps);
-  LeadTo("KUBELET-MARK-MASQ", kUserLabels, two(masq_port), steps);
-  for (const char* from : kUserLabelsFrom) {
-    steps.push_back({KubeletStep::Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
-  }
-  return EnsureInBothFamilies(iptables, kUserLabels, steps);
-}
-
-Act RemoveUserOfLabels(const IptablesChoice& choice) {
-  std::vector<std::vector<std::string>> commands;
-  for (const char* from : kUserLabelsFrom) commands.push_back({"-D", from, "-j", kUserLabels});
-  commands.push_back({"-F", kUserLabels});
-  commands.push_back({"-X", kUserLabels});
-  Act act;
-  for (const IpFamily family : testing::kBothFamilies) {
-    FamilyNotes notes(family, act);
-    for (const std::vector<std::string>& command : commands) {
-      std::vector<std::string> arguments = {"-w", "-t", "nat"};
-      arguments.insert(arguments.end(), command.begin(), command.end());
-      const ProgramResult result = choice.Of(family).Run(arguments);
-      if (result.exit_code != 0) {
-        notes.Failed(absl::StrCat(absl::StrJoin(command, " "), ": ", WhatFailed(result)));
-      }
-    }
-    notes.Done(absl::StrCat(kUserLabels, " removed"));
-  }
-  return act;
 }
 
 Act FlushEverything(const IptablesChoice& iptables) {

@@ -27,7 +27,6 @@ constexpr PathName kPathNames[] = {
     {Path::kUpDownUp, "up-down-up", "upgrade, downgrade, upgrade"},
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
     {Path::kToNft, "to-nft", "node moved from iptables-legacy to nft"},
-    {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
     {Path::kToNftables, "to-nftables", "kube-proxy moved from iptables to nftables mode"},
     {Path::kFromNftables, "from-nftables", "kube-proxy moved from nftables to iptables mode"},
     {Path::kProxyCleanup, "proxy-cleanup", "kube-proxy removed by --cleanup, and back"},
@@ -48,7 +47,6 @@ constexpr CompanyTraits kCompanies[] = {
     {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie", ""},
     {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "", "bullseye"},
     {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "", "trixie"},
-    {Company::kLabelUserStays, "user-stays", "", ""},
 };
 
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
@@ -168,17 +166,6 @@ std::vector<Row> CompanyRows() {
   return rows;
 }
 
-std::vector<Row> LabelRows() {
-  const Path path = Path::kLabelFlip;
-  return {On(path, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy"),
-          On(path, Minors(26, 27), "labels together with a kube-proxy that flushes KUBE-FIREWALL"),
-          On(path, Minors(27, 27), "labels where kubelet marks nothing"),
-          On(path, With(Nftables(31)), "labels where no component marks packets"),
-          On(path, Minors(27, 27),
-             "the chains stay while a program uses them, and the next start removes them",
-             Company::kLabelUserStays)};
-}
-
 // kube-proxy changes its mode, or is removed: the generations of either, and a kubelet that keeps
 // KUBE-POSTROUTING too.
 std::vector<Row> ModeRows() {
@@ -239,7 +226,6 @@ class Cells {
     for (const IptablesMode mode : kBothModes) {
       if (mode == IptablesMode::kLegacy && (!row.legacy_too || path == Path::kToNft)) continue;
       for (const Actor actor : kBothActors) {
-        if (actor == Actor::kKubelet && IsOfTheAgentAlone(path)) continue;
         cells_.push_back({.path = path,
                           .pair = row.pair,
                           .from = row.from,
@@ -314,7 +300,6 @@ std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides) {
     if (!seen.insert(CellId(same)).second) continue;
     for (const bool is_b : {false, true}) {
       const Side& side = is_b ? sides.b : sides.a;
-      if (side.actor == Actor::kKubelet && IsOfTheAgentAlone(cell.path)) continue;
       Cell of_side = same;
       of_side.actor = side.actor;
       of_side.is_b = is_b;
@@ -338,18 +323,17 @@ bool HasOwnCells(Path path) {
 }
 
 bool MovesBetweenVersions(Path path) {
-  return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft &&
-         path != Path::kLabelFlip && !HasOwnCells(path);
+  return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft && !HasOwnCells(path);
 }
 
 std::vector<Path> MainPaths() {
-  return {Path::kBoot,       Path::kUpgradeKubeletFirst, Path::kFlush,       Path::kLabelFlip,
+  return {Path::kBoot,       Path::kUpgradeKubeletFirst, Path::kFlush,
           Path::kToNftables, Path::kFromNftables,        Path::kProxyCleanup};
 }
 
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   std::vector<Path> of_both = paths;
-  std::erase_if(of_both, [](Path path) { return IsOfTheAgentAlone(path) || HasOwnCells(path); });
+  std::erase_if(of_both, HasOwnCells);
   Cells cells;
   cells.AddOnEach(of_both, AllowedPairs());
   std::vector<Path> of_the_same = of_both;
@@ -357,9 +341,8 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   cells.AddOnEach(of_the_same, PairsOfTheSameRules());
   cells.AddOnEach(of_both, OtherPairs());
   cells.AddOnEach(of_both, OtherModes());
-  for (const std::vector<Row>& rows : {CompanyRows(), LabelRows(), ModeRows()}) {
-    cells.AddOwn(paths, rows);
-  }
+  cells.AddOwn(paths, CompanyRows());
+  cells.AddOwn(paths, ModeRows());
   return std::move(cells).Take();
 }
 

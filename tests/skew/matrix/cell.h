@@ -32,9 +32,6 @@ enum class Path {
   kIdleFlip,
   // The node boots with legacy iptables, and everything moves to nft without a reboot.
   kToNft,
-  // While packets flow the agent's gate ConnLabelMarking goes on, somebody leads packets to its
-  // chains, and the gate goes off. A kubelet has no such gate.
-  kLabelFlip,
   // kube-proxy is started anew in its nftables mode, or from there in its iptables mode, while
   // packets flow.
   kToNftables,
@@ -46,8 +43,6 @@ enum class Path {
 std::vector<Path> AllPaths();
 const char* IdOf(Path path);
 const char* NameOf(Path path);
-// What it is about is the agent's own: there are no cells of kubelet.
-constexpr bool IsOfTheAgentAlone(Path path) { return path == Path::kLabelFlip; }
 
 // Whether it has cells of its own, not those of all pairs.
 bool HasOwnCells(Path path);
@@ -92,9 +87,6 @@ enum class Company {
   kKubelet1_8_11,
   kProxy1_8_7,
   kProxy1_8_11,
-  // Of kLabelFlip: whoever uses the chains of labels still does when the gate goes off, and leaves
-  // later.
-  kLabelUserStays,
 };
 struct CompanyTraits {
   Company company;

@@ -2,7 +2,6 @@
 //
 // What CellRun asks of the node, and how it judges the answers. What is done to the node is in
 // cell_run.cc.
-#include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -67,7 +66,6 @@ absl::Status CellRun::Ask(StepReport& step) {
     if (proxy_version_.mode == ProxyMode::kIpvs) add(HairpinQuestions(family));
     if (services_) add(ServiceQuestions(family));
     if (users_) add(UserQuestions(family));
-    if (cell_.path == Path::kLabelFlip) add(LabelQuestions(family));
   }
   for (const Question& question : MartianQuestions()) {
     if (services_ || question.about == About::kMartian) questions.push_back(question);
@@ -109,18 +107,13 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
 }
 
 absl::Status CellRun::StartStreams() {
-  const bool labels = cell_.path == Path::kLabelFlip;
-  if (streams_ != nullptr || (!services_ && !labels)) return absl::OkStatus();
+  if (streams_ != nullptr || !services_) return absl::OkStatus();
   std::vector<Probe> probes;
-  const auto add = [&](std::vector<StreamQuestion> questions) {
-    for (StreamQuestion& question : questions) {
+  for (const IpFamily family : testing::kBothFamilies) {
+    for (StreamQuestion& question : StreamQuestions(family)) {
       probes.push_back(question.probe);
       stream_questions_.push_back(std::move(question));
     }
-  };
-  for (const IpFamily family : testing::kBothFamilies) {
-    if (services_) add(StreamQuestions(family));
-    if (labels) add(LabelStreamQuestions(family));
   }
   absl::StatusOr<std::unique_ptr<Streams>> streams =
       Streams::Start(*node_, probes, StreamListeners(), options_.stream_rate);
@@ -215,51 +208,6 @@ void CellRun::JudgePrediction(const FamilyFacts& facts, bool works, Done done) c
   done.Take({.ok = false,
              .error = works ? "audit reported that KUBE-MARK-MASQ's users would fail; they do not"
                             : "audit did not report that KUBE-MARK-MASQ's users would fail"});
-}
-
-// What CellRun does on the path of ConnLabelMarking.
-
-absl::Status CellRun::SetLabelGate(bool on) {
-  return Step(on ? "ConnLabelMarking is turned on" : "ConnLabelMarking is turned off",
-              [&](Done done) {
-                label_gate_ = on;
-                AgentActsByItself();
-                AgentRetiresWhatItMay();
-                done.Take(agent_->SetConnLabels(on));
-              });
-}
-
-absl::Status CellRun::LabelUserAdds() {
-  return Step("another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ",
-              [&](Done done) {
-                for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
-                done.Take(AddUserOfLabels({mode_, ""}, kLabelDropPort, kLabelMasqPort));
-              });
-}
-
-absl::Status CellRun::LabelUserLeaves() {
-  return Step("it removes its rules", [&](Done done) {
-    for (FamilyFacts& facts : facts_) skew::LabelUserLeaves(facts);
-    done.Take(RemoveUserOfLabels({mode_, ""}));
-  });
-}
-
-absl::Status CellRun::RestartAgent() {
-  return Step("the agent restarts", [&](Done done) {
-    done.Take(agent_->Stop());
-    StartKubelet(kubelet_version_, done);
-  });
-}
-
-void CellRun::JudgeLabelChains(StepReport& step) const {
-  const absl::string_view rules = step.rules;
-  const size_t ipv6 = rules.find("# IPv6");
-  const std::array<absl::string_view, 2> saves = {rules.substr(0, ipv6), rules.substr(ipv6)};
-  for (size_t family = 0; family < saves.size(); ++family) {
-    const std::string wrong = LabelChainsComplaint(saves[family], facts_[family].label_chains);
-    if (wrong.empty()) continue;
-    Done{step}.Take({.ok = false, .error = absl::StrCat(family == 0 ? "IPv4: " : "IPv6: ", wrong)});
-  }
 }
 
 }  // namespace kipt::skew

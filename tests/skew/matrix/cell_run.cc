@@ -95,7 +95,6 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   if (status.ok()) status = Ask(step);
   JudgeStreams(facts_, /*afterwards=*/true, step);
   step.rules = Rules();
-  if (cell_.path == Path::kLabelFlip) JudgeLabelChains(step);
   return status;
 }
 
@@ -210,18 +209,12 @@ void CellRun::SyncProxy(Done done) {
 // The agent repairs what others change, kubelet does not.
 void CellRun::AgentActsByItself() {
   if (cell_.actor != Actor::kAgent || agent_ == nullptr) return;
-  for (FamilyFacts& facts : facts_) {
-    AgentSyncs(kubelet_version_, facts);
-    if (label_gate_) AgentLabels(facts);
-  }
+  for (FamilyFacts& facts : facts_) AgentSyncs(kubelet_version_, facts);
 }
 
 void CellRun::AgentRetiresWhatItMay() {
   if (cell_.actor != Actor::kAgent || !options_.retire) return;
-  for (FamilyFacts& facts : facts_) {
-    AgentRetires(kubelet_version_, facts);
-    if (!label_gate_) AgentRetiresLabels(facts);
-  }
+  for (FamilyFacts& facts : facts_) AgentRetires(kubelet_version_, facts);
 }
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {

@@ -48,11 +48,6 @@ class CellRun {
   absl::Status MoveToNft();
   absl::Status ThirdPartiesAdd();
   absl::Status RoundTrip();
-  // Of ConnLabelMarking (cell_questions.cc).
-  absl::Status SetLabelGate(bool on);
-  absl::Status LabelUserAdds();
-  absl::Status LabelUserLeaves();
-  absl::Status RestartAgent();
 
  private:
   // What an act did, and whether the facts say that it must fail, and how.
@@ -73,8 +68,6 @@ class CellRun {
   ProxyActorSettings SettingsOf(const ProxyVersion& version) const;
   void AgentActsByItself();
   void AgentRetiresWhatItMay();
-  // Whether the chains of labels stand as is known, and nothing of them where they should not.
-  void JudgeLabelChains(StepReport& step) const;
   // How kube-proxy's start, or its --cleanup, must fail, because of a foreign jump.
   KnownError FactsOfStart();
   KnownError FactsOfCleanup();
@@ -109,7 +102,6 @@ class CellRun {
   ProxyVersion proxy_version_;
   bool services_ = false;
   bool users_ = false;
-  bool label_gate_ = false;
   // kubelet's, and kube-proxy's, canary does not stand; kube-proxy's last restore failed.
   bool kubelet_canary_gone_ = false;
   bool proxy_must_start_over_ = false;

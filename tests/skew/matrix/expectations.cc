@@ -215,10 +215,6 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
   if (question.about == About::kMartian && !facts.route_localnet) {
     return {.sound = Outcome::kLost, .expected = Outcome::kLost};
   }
-  // It is like any other packet then.
-  if (question.unlabelled && !facts.LabelsWork()) {
-    return {.sound = *question.unlabelled, .expected = *question.unlabelled};
-  }
   if (facts.NftablesServes()) {
     // This mode serves node ports at the node's own address, and not at localhost (KEP-3866).
     if (question.about == About::kLocalhostNodePort) {

@@ -37,9 +37,6 @@ constexpr char kJumpByJump[] =
 
 constexpr absl::Duration kTablesGo = absl::Milliseconds(25);
 
-constexpr std::array<absl::string_view, 4> kLabelChains = {
-    "KUBELET-FIREWALL", "KUBELET-MARK-DROP", "KUBELET-MARK-MASQ", "KUBELET-POSTROUTING"};
-
 // Each of so many endpoints got its share.
 std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
   if (question.balanced_over == 0) return "";
@@ -62,11 +59,8 @@ std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
 // What of the packets themselves was wrong, though the outcome was right.
 std::string Complaint(const Question& question, const Expectation& expectation,
                       const ProbeResult& result) {
-  // Labels and marks drop what they are to drop, and not each other's.
-  const bool by_label = absl::StrContains(result.dropped_by, "KUBELET-FIREWALL");
-  const bool dropped = result.outcome == Outcome::kDropped;
-  if (dropped && (by_label != (question.about == About::kLabelled) ||
-                  !absl::StrContains(result.dropped_by, expectation.dropped_by))) {
+  if (result.outcome == Outcome::kDropped &&
+      !absl::StrContains(result.dropped_by, expectation.dropped_by)) {
     return absl::StrCat("was dropped by ", result.dropped_by);
   }
   return result.outcome == expectation.sound ? ImbalanceOf(question, result) : "";
@@ -74,37 +68,6 @@ std::string Complaint(const Question& question, const Expectation& expectation,
 
 uint64_t PacketsIn(absl::Duration time, int per_second) {
   return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * per_second);
-}
-
-// The packets of `count` were labelled all the time, never, or from some moment on or until then.
-// Even then each has one of two fates: a packet that is to be masqueraded is not lost, one that is
-// to be dropped is not masqueraded.
-StreamCheck JudgeLabelStream(const StreamMoment& moment, const StreamQuestion& question,
-                             const StreamCount& count) {
-  const bool labelled = moment.before.LabelsWork() && moment.after.LabelsWork();
-  const bool unlabelled = !moment.before.LabelsWork() && !moment.after.LabelsWork();
-  const bool drop = question.labelled == Outcome::kDropped;
-  StreamCheck check;
-  check.count = count;
-  check.afterwards = moment.afterwards;
-  check.sound = unlabelled ? Outcome::kServed : question.labelled;
-  if (unlabelled) {
-    check.rule = "nothing labels it: every packet is served, as itself";
-    check.bad = count.sent - count.served;
-  } else if (labelled && drop) {
-    check.rule = "labelled: no packet is received";
-    check.bad = count.sent - count.Silent();
-  } else if (labelled) {
-    check.rule = "labelled: every packet is served, masqueraded";
-    check.bad = count.sent - count.served_masqueraded;
-  } else if (drop) {
-    check.rule = "labelled for a part of the time: every packet is served as itself, or dropped";
-    check.bad = count.sent - count.served - count.Silent();
-  } else {
-    check.rule = "labelled for a part of the time: every packet is served";
-    check.bad = count.sent - count.served - count.served_masqueraded;
-  }
-  return check;
 }
 
 // By what is known of these versions before and after.
@@ -222,16 +185,6 @@ Check JudgeCheck(const FamilyFacts& facts, const Question& question, const Probe
   return check;
 }
 
-std::string LabelChainsComplaint(absl::string_view save, bool all) {
-  for (const absl::string_view chain : kLabelChains) {
-    const bool exists = absl::StrContains(save, absl::StrCat(":", chain, " "));
-    const bool named = exists || absl::StrContains(save, absl::StrCat(" -j ", chain));
-    if (all && !exists) return absl::StrCat(chain, " does not exist");
-    if (!all && named) return absl::StrCat(chain, " is still there");
-  }
-  return "";
-}
-
 uint64_t PacketsWith(const StreamCount& count, Outcome outcome) {
   switch (outcome) {
     case Outcome::kServed:
@@ -261,7 +214,6 @@ uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds) {
 
 StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& question,
                         const StreamCount& count) {
-  if (question.about == About::kLabelled) return JudgeLabelStream(moment, question, count);
   StreamCheck check;
   check.count = count;
   check.rule = question.rule;

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/skew/matrix/node_facts.h"
 #include "tests/skew/matrix/test_services.h"
@@ -51,10 +50,6 @@ int Badness(Outcome sound, Outcome actual);
 // What a probe did. A known failure explains its outcome, and no other rule that dropped it, no
 // balance that was lost.
 Check JudgeCheck(const FamilyFacts& facts, const Question& question, const ProbeResult& result);
-
-// "" where `save`, an iptables-save's output, has all chains of ConnLabelMarking, or nothing of
-// any, as `all` says; else what is wrong.
-std::string LabelChainsComplaint(absl::string_view save, bool all);
 
 // The target of a repair with few services (tests/bench), and the longest time that the machine's
 // own delay may stretch it to.

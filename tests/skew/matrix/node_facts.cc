@@ -54,13 +54,6 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
   if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
 }
 
-void AgentLabels(FamilyFacts& facts) { facts.label_chains = true; }
-
-// Who labels stays while it is jumped to, and with it what acts on the label.
-void AgentRetiresLabels(FamilyFacts& facts) {
-  if (!facts.label_user) facts.label_chains = false;
-}
-
 namespace {
 
 // KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
@@ -164,10 +157,6 @@ UsersAdded UsersAdd(FamilyFacts& facts) {
   added.host_port = facts.host_port = facts.family == IpFamily::kIpv4 && facts.mark_masq;
   return added;
 }
-
-bool LabelUserAdds(FamilyFacts& facts) { return facts.label_user = facts.label_chains; }
-
-void LabelUserLeaves(FamilyFacts& facts) { facts.label_user = false; }
 
 void Flushed(FamilyFacts& facts) {
   FamilyFacts empty;

@@ -53,12 +53,7 @@ struct FamilyFacts {
   bool host_port = false;
   // The rule that drops marked packets has lost its match.
   bool drops_everything = false;
-  // Of ConnLabelMarking: the chains that set labels and those that act on them, with all jumps; and
-  // rules of somebody who leads packets to the former.
-  bool label_chains = false;
-  bool label_user = false;
 
-  bool LabelsWork() const { return label_chains && label_user; }
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };
 
@@ -69,9 +64,6 @@ void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts);
 void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
-
-void AgentLabels(FamilyFacts& facts);
-void AgentRetiresLabels(FamilyFacts& facts);
 
 // What kube-proxy's start removes of another mode's rules, from 1.29 on. False: a jump from
 // elsewhere keeps nat's chains. Either way nothing jumps to them any more.
@@ -93,10 +85,6 @@ struct UsersAdded {
   bool host_port = false;
 };
 UsersAdded UsersAdd(FamilyFacts& facts);
-
-// Somebody leads packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; false where these are missing.
-bool LabelUserAdds(FamilyFacts& facts);
-void LabelUserLeaves(FamilyFacts& facts);
 
 void Flushed(FamilyFacts& facts);
 

@@ -68,10 +68,6 @@ class PathWalk {
         Do(&CellRun::MinutePasses);
         Do(&CellRun::StartProxyAgain);
         break;
-      case Path::kLabelFlip:
-        Boot(cell_.pair, true);
-        LabelsOnAndOff(cell_.company == Company::kLabelUserStays);
-        break;
     }
     Do(&CellRun::MinutePasses);
     return status_;
@@ -110,18 +106,6 @@ class PathWalk {
     Do(&CellRun::FlushEverything);
     Do(&CellRun::MinutePasses);
     Do(&CellRun::ThirdPartiesAdd);
-  }
-  void LabelsOnAndOff(bool user_stays) {
-    Do(&CellRun::SetLabelGate, true);
-    Do(&CellRun::LabelUserAdds);
-    Do(&CellRun::MinutePasses);
-    if (!user_stays) Do(&CellRun::LabelUserLeaves);
-    Do(&CellRun::SetLabelGate, false);
-    if (!user_stays) return;
-    Do(&CellRun::MinutePasses);
-    Do(&CellRun::LabelUserLeaves);
-    // The agent checks claims again after ten minutes, or at its start.
-    Do(&CellRun::RestartAgent);
   }
   void UpAndDown() {
     Boot(cell_.from, true);
@@ -200,7 +184,6 @@ CellReport ReportOf(const Cell& cell) {
   report.mode = testing::NameOf(cell.mode);
   report.actor = cell.side.empty() ? NameOf(cell.actor) : cell.side;
   report.side = cell.is_b ? "b" : "a";
-  report.agent_only = IsOfTheAgentAlone(cell.path);
   const Pair pair = Acting(cell).pair;
   report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version);
   report.stands_for = StandsFor(pair);

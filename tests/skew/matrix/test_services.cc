@@ -123,7 +123,6 @@ struct Row {
   Outcome sound;
   int connections = 1;
   int balanced_over = 0;
-  std::optional<Outcome> unlabelled = {};
 };
 
 std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
@@ -139,7 +138,7 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
           row.address,
           row.port,
           row.connections};
-      questions.push_back({probe, row.about, row.sound, row.balanced_over, row.unlabelled});
+      questions.push_back({probe, row.about, row.sound, row.balanced_over});
     }
   }
   return questions;
@@ -235,56 +234,14 @@ std::vector<Question> UserQuestions(IpFamily family) {
   return Questions(rows, family);
 }
 
-std::vector<Question> LabelQuestions(IpFamily family) {
-  const std::string node = AddressOf(Place::kNode, family);
-  const std::string pod_a = AddressOf(Place::kPodA, family);
-  const std::string pod_b = AddressOf(Place::kPodB, family);
-  const std::string remote = AddressOf(Place::kRemotePod, family);
-  const Place client = Place::kRefusedClient;
-  const Place pod = Place::kPodA;
-  const Outcome served = Outcome::kServed;
-  const Outcome dropped = Outcome::kDropped;
-  const Outcome masqueraded = Outcome::kServedMasqueraded;
-  const About about = About::kLabelled;
-  return Questions(
-      {
-          {"label-drop-to-node", client, node, kLabelDropPort, about, dropped, 1, 0,
-           Outcome::kReachedHost},
-          {"label-drop-from-node", Place::kNode, pod_a, kLabelDropPort, about, dropped, 1, 0,
-           served},
-          {"label-drop-forwarded", client, pod_a, kLabelDropPort, about, dropped, 1, 0, served},
-          {"label-drop-between-pods", pod, pod_b, kLabelDropPort, about, dropped, 1, 0, served},
-          {"label-masq-forwarded", client, pod_a, kLabelMasqPort, about, masqueraded, 1, 0, served},
-          {"label-masq-between-pods", pod, remote, kLabelMasqPort, about, masqueraded, 1, 0,
-           served},
-      },
-      family);
-}
-
-namespace {
-
-Probe StreamProbe(const char* name, IpFamily family, const std::string& address, int port) {
-  return {.name = absl::StrCat(name, "/", testing::NameOf(family)),
-          .family = family,
-          .protocol = Protocol::kUdp,
-          .from = Place::kRefusedClient,
-          .address = address,
-          .port = port};
-}
-
-}  // namespace
-
-std::vector<StreamQuestion> LabelStreamQuestions(IpFamily family) {
-  const std::string pod = AddressOf(Place::kPodA, family);
-  return {{StreamProbe("stream-label-drop", family, pod, kLabelDropPort + 1), About::kLabelled, "",
-           Outcome::kDropped},
-          {StreamProbe("stream-label-masq", family, pod, kLabelMasqPort + 1), About::kLabelled, "",
-           Outcome::kServedMasqueraded}};
-}
-
 std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
   const auto probe = [family](const char* name, const std::string& address, int port) {
-    return StreamProbe(name, family, address, port);
+    return Probe{.name = absl::StrCat(name, "/", testing::NameOf(family)),
+                 .family = family,
+                 .protocol = Protocol::kUdp,
+                 .from = Place::kRefusedClient,
+                 .address = address,
+                 .port = port};
   };
   std::vector<StreamQuestion> questions = {
       {probe("stream-service", ClusterIp(family, 21), kStreamServicePort), About::kService,
@@ -307,12 +264,9 @@ std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
   for (const Place place : {Place::kPodA, Place::kPodB, Place::kRemotePod}) {
     listeners.push_back({place, endpoints});
   }
-  for (ListenerPorts& pod : listeners) {
-    pod.ports.insert(pod.ports.end(), {kLabelDropPort, kLabelMasqPort});
-  }
   listeners[0].ports.push_back(kUserMasqPort);
   listeners[0].ports.push_back(kHostPortTarget);
-  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort, kLabelDropPort}};
+  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort}};
   for (const Service& service : Table()) {
     if (at_node_ports && service.node_port != 0) node.ports.push_back(service.node_port);
   }
@@ -322,7 +276,7 @@ std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
 }
 
 std::vector<ListenerPorts> StreamListeners() {
-  return {{Place::kPodA, {8021, 8022, kLabelDropPort + 1, kLabelMasqPort + 1}},
+  return {{Place::kPodA, {8021, 8022}},
           {Place::kRemotePod, {8021}},
           {Place::kNode, {kStreamVipPort, kMartianStreamPort}},
           {Place::kBeyond, {kStreamVipPort, kStreamServicePort}}};

@@ -85,8 +85,6 @@ struct CellReport {
   std::string mode;
   std::string actor;
   std::string side = "a";
-  // What the path is about is the agent's own: there is no such cell of kubelet.
-  bool agent_only = false;
   // Whether the version skew policy allows the pair; the versions that this cell stands for,
   // "kubelet 1.24 with kube-proxy 1.24", and what it is there to show, a sentence or nothing.
   bool allowed = true;

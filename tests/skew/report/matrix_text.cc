@@ -67,21 +67,12 @@ std::string Padded(const std::string& text, size_t width) {
 // "(~12|~4)", or with blanks for the parentheses.
 size_t WidthOf(const GridPair& pair) { return Half(pair.a).size() + Half(pair.b).size() + 3; }
 
-// A half that was not run because no kubelet can do what is tried.
-bool IsImpossible(const GridPair& pair, const CellReport* half) {
-  return half == nullptr && pair.any().agent_only;
-}
-
-std::string HalfText(const GridPair& pair, const CellReport* half, bool colour) {
-  return IsImpossible(pair, half) ? "-" : PaintedHalf(half, colour);
-}
-
 // Colours have no width, so it is padded by hand.
 std::string PairText(const GridPair* pair, size_t width, bool colour) {
   if (pair == nullptr) return Padded("  .", width);
   const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", HalfText(*pair, pair->a, colour), "|",
-                      HalfText(*pair, pair->b, colour), allowed ? " " : ")",
+  return absl::StrCat(allowed ? " " : "(", PaintedHalf(pair->a, colour), "|",
+                      PaintedHalf(pair->b, colour), allowed ? " " : ")",
                       std::string(width - WidthOf(*pair), ' '));
 }
 
@@ -197,7 +188,6 @@ std::string Legend(const MatrixReport& report) {
          "  !  unexpected     something differs from what is expected\n"
          "  #  broken         the cell could not be run\n"
          "  .  not run      ( )  the version skew policy does not allow the pair\n"
-         "  -  no kubelet can do this step; only the agent can\n"
          "  A number counts the checks and streams that were not sound, over all steps.\n";
 }
 

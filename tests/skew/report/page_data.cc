@@ -61,7 +61,6 @@ class PageBuilder {
     cells_.push_back({{"id", cell.id},
                       {"verdict", static_cast<int>(VerdictOf(cell))},
                       {"notSound", {{"checks", not_sound.checks}, {"streams", not_sound.streams}}},
-                      {"agentOnly", cell.agent_only},
                       {"allowed", cell.allowed},
                       {"standsFor", cell.stands_for},
                       {"about", cell.about},

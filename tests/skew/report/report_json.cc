@@ -104,7 +104,6 @@ void Fields(auto& visit, Is<CellReport> auto& cell) {
   visit("iptablesMode", cell.mode);
   visit("actor", cell.actor);
   visit("side", cell.side);
-  visit("agentOnly", cell.agent_only);
   visit("allowed", cell.allowed);
   visit("standsFor", cell.stands_for);
   visit("about", cell.about);

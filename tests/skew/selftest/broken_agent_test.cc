@@ -85,13 +85,6 @@ const MutantRow kMutants[] = {
      "^flush/kubelet-1.27/proxy-1.27/nft/agent",
      {{"flush/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"}},
      {}},
-    {"no-label-forward",
-     "boot,label-flip",
-     "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",
-     {{"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-forwarded/tcp/ipv4"},
-      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-between-pods/udp/ipv6"},
-      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "stream-label-drop/ipv4"}},
-     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
 };
 
 std::vector<std::string> Flags(const MutantRow& row) {

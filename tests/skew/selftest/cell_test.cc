@@ -59,26 +59,6 @@ TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
   }
 }
 
-TEST(CellsTest, OfConnLabelMarkingAreTheAgentsAloneAndFew) {
-  std::set<testing::IptablesMode> modes;
-  std::set<bool> cleans_up;
-  std::set<Company> companies;
-  const std::vector<Cell> cells = DefaultCells({Path::kLabelFlip});
-  for (const Cell& cell : cells) {
-    EXPECT_EQ(cell.path, Path::kLabelFlip) << CellId(cell);
-    EXPECT_EQ(cell.actor, Actor::kAgent) << CellId(cell);
-    EXPECT_FALSE(cell.about.empty()) << CellId(cell);
-    modes.insert(cell.mode);
-    cleans_up.insert(CleansUp(cell.pair.kubelet));
-    companies.insert(cell.company);
-  }
-  EXPECT_EQ(modes.size(), 2U);
-  EXPECT_EQ(cleans_up.size(), 2U);
-  EXPECT_EQ(companies.count(Company::kLabelUserStays), 1U);
-  EXPECT_LE(cells.size(), 12U);
-  for (const Cell& cell : AllCells({Path::kLabelFlip})) EXPECT_EQ(cell.actor, Actor::kAgent);
-}
-
 TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateOff) {
   for (const Path path : {Path::kToNftables, Path::kFromNftables, Path::kProxyCleanup}) {
     const std::vector<Cell> cells = DefaultCells({path});

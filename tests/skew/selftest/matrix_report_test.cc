@@ -131,7 +131,7 @@ TEST(CellJsonTest, HoldsEveryField) {
     const bool set = !(value.is_null() || value == "" || value == 0);
     EXPECT_TRUE(set) << leaf.key() << " " << value;
   }
-  EXPECT_EQ(json.size(), 14U);
+  EXPECT_EQ(json.size(), 13U);
   EXPECT_EQ(json["steps"][0].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
@@ -226,7 +226,6 @@ Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's
   !  unexpected     something differs from what is expected
   #  broken         the cell could not be run
   .  not run      ( )  the version skew policy does not allow the pair
-  -  no kubelet can do this step; only the agent can
   A number counts the checks and streams that were not sound, over all steps.
 
 unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
@@ -251,14 +250,6 @@ struct TextRow {
 };
 
 const TextRow kTexts[] = {
-    {"what no kubelet has differs from what was not run",
-     [](MatrixReport& report) {
-       report.cells = {SampleCell("label-flip/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound),
-                       SampleCell("boot/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound)};
-       report.cells[0].agent_only = true;
-     },
-     {"label-flip, iptables nft\n  kubelet   1.27\n  1.27      -|+\n",
-      "fresh boot, iptables nft\n  kubelet   1.27\n  1.27      .|+\n"}},
     {"cells that were left out are counted by their reasons",
      [](MatrixReport& report) {
        report.left_out = {{.id = "boot/x/nft/kubelet", .path = "fresh boot", .why = "no bullseye"},

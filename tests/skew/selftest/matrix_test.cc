@@ -107,40 +107,6 @@ TEST_P(SampleTest, IsAsExpected) {
 INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// ---- ConnLabelMarking ----
-
-class LabelFlipTest : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
-  const std::string of_mode = absl::StrCat("/", GetParam(), "/agent");
-  const Matrix matrix({absl::StrCat("--cells=kubelet-1.27/.*", of_mode), "--paths=label-flip"},
-                      KIPT_AGENT_PROGRAM);
-  EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
-  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27" + of_mode;
-  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays" + of_mode;
-  EXPECT_THAT(matrix.Verdicts(), UnorderedElementsAre(Pair(flip, "sound"), Pair(stays, "sound")));
-  EXPECT_THAT(matrix.Outcomes(flip)["label-drop-forwarded/tcp/ipv6"],
-              ElementsAre("served", "served", "dropped", "dropped", "served", "served", "served"));
-  EXPECT_THAT(matrix.Outcomes(flip)["label-drop-to-node/udp/ipv4"],
-              ElementsAre("reached the host", "reached the host", "dropped", "dropped",
-                          "reached the host", "reached the host", "reached the host"));
-  EXPECT_THAT(matrix.Outcomes(stays)["label-masq-forwarded/udp/ipv4"],
-              ElementsAre("served", "served", "masqueraded", "masqueraded", "masqueraded",
-                          "masqueraded", "served", "served", "served"));
-  for (const std::string& cell : {flip, stays}) {
-    std::set<std::string> others;
-    for (const auto& [probe, outcomes] : matrix.Outcomes(cell)) {
-      if (absl::StartsWith(probe, "label-")) continue;
-      others.insert(probe);
-      EXPECT_THAT(outcomes, Each(outcomes.front())) << cell << " " << probe;
-    }
-    EXPECT_GT(others.size(), 60U) << cell;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Modes, LabelFlipTest, ::testing::Values("nft", "legacy"),
-                         [](const auto& row) { return std::string(row.param); });
-
 // ---- all of it ----
 
 TEST(WholeMatrixLongTest, IsAsExpected) {
