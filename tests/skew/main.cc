@@ -91,12 +91,10 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   return absl::OkStatus();
 }
 
-int Run(const Options& options, const Choice& choice) {
-  const std::vector<Cell>& cells = choice.cells;
+int Run(const Options& options, const std::vector<Cell>& cells) {
   absl::Status status = CanRun(options, cells);
   if (!status.ok()) return Fail(status, kFailed);
   MatrixReport report;
-  report.left_out = choice.left_out;
   utsname kernel = {};
   uname(&kernel);
   report.kernel = kernel.release;
@@ -139,9 +137,9 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     case Options::Command::kRun:
       break;
   }
-  const absl::StatusOr<Choice> choice = ChosenCells(*options);
-  if (!choice.ok()) return Fail(choice.status(), kUsage);
-  return options->command == Options::Command::kList ? List(choice->cells) : Run(*options, *choice);
+  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(*options);
+  if (!cells.ok()) return Fail(cells.status(), kUsage);
+  return options->command == Options::Command::kList ? List(*cells) : Run(*options, *cells);
 }
 
 }  // namespace

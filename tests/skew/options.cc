@@ -188,10 +188,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
         &words.stale_chains,
         "string",
         "keep or retire: the agent's --stale-chains. (default retire)",
-        {"keep", "retire"}},
-       {"--iptables-chroots", &options.harness.chroot_dir, "directory",
-        "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
-        "Without it, cells that need them are skipped and counted as left out."}});
+        {"keep", "retire"}}});
   app.add_option("--jobs", options.jobs,
                  "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
@@ -265,8 +262,7 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
     harness.audit_program = std::filesystem::absolute(agent, error).string();
   }
   // The workers' working directory is another.
-  for (std::string* path :
-       {&harness.kubelet_program, &harness.proxy_program, &harness.chroot_dir}) {
+  for (std::string* path : {&harness.kubelet_program, &harness.proxy_program}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
   }
   if (!harness.kubelet_program.empty()) {
@@ -313,7 +309,7 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   return options;
 }
 
-absl::StatusOr<Choice> ChosenCells(const Options& options) {
+absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
   std::vector<Cell> cells =
       OnSides(options.full ? AllCells(options.paths) : DefaultCells(options.paths), options.sides);
   if (!options.cells.empty()) {
@@ -334,36 +330,17 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
     std::erase_if(
         cells, [&options](const Cell& cell) { return !RunsKubeletProgram(options.harness, cell); });
   }
-  Choice choice;
-  const bool no_chroots =
-      options.harness.chroot_dir.empty() && options.command == Options::Command::kRun;
-  for (Cell& cell : cells) {
-    const std::string release = ChrootOf(cell.company);
-    if (!no_chroots || release.empty()) {
-      choice.cells.push_back(std::move(cell));
-      continue;
-    }
-    choice.left_out.push_back(
-        {.id = CellId(cell),
-         .path = NameOf(cell.path),
-         .why = absl::StrCat("no iptables of Debian's release ", release,
-                             ": --iptables-chroots=DIRECTORY names where it is unpacked")});
-  }
-  if (!choice.cells.empty()) return choice;
-  return absl::InvalidArgumentError(
-      choice.left_out.empty()
-          ? absl::StrCat("--cells=", options.cells, " finds no cell",
-                         options.harness.kubelet_program.empty()
-                             ? ""
-                             : absl::StrCat(" with a kubelet like ",
-                                            ToString(options.harness.kubelet_version)),
-                         options.harness.proxy_program.empty()
-                             ? ""
-                             : absl::StrCat(" with a kube-proxy like ",
-                                            featuregates::ToString(options.harness.proxy_version)),
-                         "; kube-iptables-skew list shows their names")
-          : absl::StrCat("--cells=", options.cells, " finds ", choice.left_out.size(),
-                         " cells, and none can be run: ", choice.left_out.front().why));
+  if (!cells.empty()) return cells;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--cells=", options.cells, " finds no cell",
+      options.harness.kubelet_program.empty()
+          ? ""
+          : absl::StrCat(" with a kubelet like ", ToString(options.harness.kubelet_version)),
+      options.harness.proxy_program.empty()
+          ? ""
+          : absl::StrCat(" with a kube-proxy like ",
+                         featuregates::ToString(options.harness.proxy_version)),
+      "; kube-iptables-skew list shows their names"));
 }
 
 }  // namespace kipt::skew

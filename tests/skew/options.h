@@ -40,15 +40,8 @@ struct Options {
 absl::StatusOr<Options> ParseOptions(const std::string& program,
                                      const std::vector<std::string>& arguments);
 
-// Cells of the matrix.
-struct Choice {
-  std::vector<Cell> cells;
-  // Chosen too, but this machine lacks what they need.
-  std::vector<LeftOut> left_out;
-};
-// Those that `options` chooses. InvalidArgument: the expression is none, or chooses nothing that
-// can be run.
-absl::StatusOr<Choice> ChosenCells(const Options& options);
+// The cells that `options` chooses. InvalidArgument: the expression is none, or chooses nothing.
+absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options);
 
 }  // namespace kipt::skew
 

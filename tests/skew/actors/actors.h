@@ -160,9 +160,6 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 Act FlushEverything(const IptablesChoice& iptables);
 Act FlushTable(const IptablesChoice& iptables, const std::string& table);
 
-// `iptables-save | iptables-restore` by this iptables: what a firewall's "save" and "reload" do.
-Act SaveAndRestore(const IptablesChoice& iptables);
-
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_ACTORS_ACTORS_H_

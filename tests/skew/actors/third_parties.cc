@@ -177,21 +177,4 @@ Act FlushTable(const IptablesChoice& iptables, const std::string& table) {
   return Flush(iptables, {table});
 }
 
-Act SaveAndRestore(const IptablesChoice& choice) {
-  Act act;
-  for (const IpFamily family : testing::kBothFamilies) {
-    FamilyNotes notes(family, act);
-    const Iptables iptables = choice.Of(family);
-    const ProgramResult saved = iptables.Save();
-    if (saved.exit_code != 0) {
-      notes.Failed("iptables-save: " + WhatFailed(saved));
-      continue;
-    }
-    const ProgramResult restored = iptables.Replace(saved.out);
-    notes.Done("iptables-save | iptables-restore");
-    if (restored.exit_code != 0) notes.Failed("iptables-restore: " + WhatFailed(restored));
-  }
-  return act;
-}
-
 }  // namespace kipt::skew

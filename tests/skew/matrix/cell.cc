@@ -37,18 +37,6 @@ const PathName& RowOf(Path path) {
                        [path](const PathName& row) { return row.path == path; });
 }
 
-constexpr CompanyTraits kCompanies[] = {
-    {Company::kNobody, "", "", ""},
-    {Company::kThirdParties, "third-parties", "", ""},
-    {Company::kOtherBit, "other-bit", "", ""},
-    {Company::kRoundTrip1_8_7, "round-trip-1.8.7", "", "bullseye"},
-    {Company::kRoundTrip1_8_11, "round-trip-1.8.11", "", "trixie"},
-    {Company::kKubelet1_8_7, "kubelet-iptables-1.8.7", "bullseye", ""},
-    {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie", ""},
-    {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "", "bullseye"},
-    {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "", "trixie"},
-};
-
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
 constexpr Actor kBothActors[] = {Actor::kKubelet, Actor::kAgent};
 
@@ -68,7 +56,6 @@ struct Row {
   Company company = Company::kNobody;
   // Its own; empty: those of all rows.
   std::vector<Path> paths = {};
-  bool legacy_too = true;
 };
 
 // One pair for every two generations that the policy allows from 1.23 on ...
@@ -138,8 +125,6 @@ Row On(Path path, const Pair& pair, const char* about, Company company = Company
 }
 
 std::vector<Row> CompanyRows() {
-  const char* round_trip = "an older or newer iptables saves and restores all rules";
-  const char* brought = "one of them brings its own iptables";
   std::vector<Row> rows;
   const auto third = [&rows](Pair pair, Pair from, const char* about) {
     rows.push_back(
@@ -153,15 +138,6 @@ std::vector<Row> CompanyRows() {
   for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
     rows.push_back(On(Path::kBoot, pair, "kubelet and kube-proxy use different mark bits",
                       Company::kOtherBit));
-  }
-  for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
-    for (const Company company :
-         {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11, Company::kKubelet1_8_7,
-          Company::kKubelet1_8_11, Company::kProxy1_8_7, Company::kProxy1_8_11}) {
-      const bool trip = company == Company::kRoundTrip1_8_7 || company == Company::kRoundTrip1_8_11;
-      rows.push_back(On(Path::kBoot, pair, trip ? round_trip : brought, company));
-      rows.back().legacy_too = false;
-    }
   }
   return rows;
 }
@@ -224,7 +200,7 @@ class Cells {
  private:
   void Add(const Row& row, Path path) {
     for (const IptablesMode mode : kBothModes) {
-      if (mode == IptablesMode::kLegacy && (!row.legacy_too || path == Path::kToNft)) continue;
+      if (mode == IptablesMode::kLegacy && path == Path::kToNft) continue;
       for (const Actor actor : kBothActors) {
         cells_.push_back({.path = path,
                           .pair = row.pair,
@@ -254,21 +230,12 @@ const char* NameOf(Path path) { return RowOf(path).name; }
 
 const char* NameOf(Actor actor) { return actor == Actor::kKubelet ? "kubelet" : "agent"; }
 
-const CompanyTraits& TraitsOf(Company company) {
-  return *std::find_if(std::begin(kCompanies), std::end(kCompanies),
-                       [company](const CompanyTraits& row) { return row.company == company; });
-}
-
-const char* ChrootOf(Company company) {
-  const CompanyTraits& traits = TraitsOf(company);
-  return *traits.kubelet_release != '\0' ? traits.kubelet_release : traits.proxy_release;
-}
-
 std::string CellId(const Cell& cell) {
-  const std::string company = TraitsOf(cell.company).id;
+  // In the order of the enumeration.
+  constexpr const char* kCompanies[] = {"", "third-parties/", "other-bit/"};
   return absl::StrReplaceAll(
       absl::StrCat(IdOf(cell.path), "/kubelet-", ToString(cell.pair.kubelet), "/proxy-",
-                   ToString(cell.pair.proxy), company.empty() ? "" : "/", company, "/",
+                   ToString(cell.pair.proxy), "/", kCompanies[static_cast<size_t>(cell.company)],
                    testing::NameOf(cell.mode), "/",
                    cell.side.empty() ? NameOf(cell.actor) : cell.side),
       {{" ", "-"}});

@@ -78,28 +78,7 @@ enum class Company {
   kThirdParties,
   // kube-proxy masquerades by bit 20, kubelet by 14.
   kOtherBit,
-  // kube-proxy's container brings iptables of Debian 11 (1.8.7), or 13 (1.8.11), and with it
-  // somebody saves and restores all rules.
-  kRoundTrip1_8_7,
-  kRoundTrip1_8_11,
-  // kubelet, or kube-proxy, is a container with its own iptables.
-  kKubelet1_8_7,
-  kKubelet1_8_11,
-  kProxy1_8_7,
-  kProxy1_8_11,
 };
-struct CompanyTraits {
-  Company company;
-  // "", "third-parties", "other-bit", ...
-  const char* id;
-  // The Debian release whose iptables kubelet, and kube-proxy, brings along: "bullseye", "trixie";
-  // "": this machine's.
-  const char* kubelet_release;
-  const char* proxy_release;
-};
-const CompanyTraits& TraitsOf(Company company);
-// The other release that it needs, or "".
-const char* ChrootOf(Company company);
 
 struct Pair {
   KubeletVersion kubelet;

@@ -108,8 +108,7 @@ std::vector<ServicePort> CellRun::Services(IpFamily family) const {
 void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   kubelet_version_ = version;
   if (cell_.actor == Actor::kKubelet) {
-    const KubeletSettings settings = {version,
-                                      {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)}};
+    const KubeletSettings settings = {version, {mode_, ""}};
     agent_ = RunsKubeletProgram(options_, cell_) && RunsKubeletProgram(options_, version)
                  ? NewProgramKubelet(options_.kubelet_program, settings)
                  : NewKubelet(settings);
@@ -171,13 +170,9 @@ KnownError CellRun::FactsOfSync() {
   return {};
 }
 
-std::string CellRun::Chroot(const char* release) const {
-  return *release == '\0' ? "" : absl::StrCat(options_.chroot_dir, "/", release);
-}
-
 ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
   return {.version = version,
-          .iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)},
+          .iptables = {mode_, ""},
           .pod_cidr_v4 = PodCidr(IpFamily::kIpv4),
           .pod_cidr_v6 = PodCidr(IpFamily::kIpv6),
           .masquerade_bit = cell_.company == Company::kOtherBit ? 20 : 14,
@@ -323,16 +318,6 @@ absl::Status CellRun::ThirdPartiesAdd() {
     const PortMapping mapping = {kHostPort, AddressOf(Place::kPodA, IpFamily::kIpv4),
                                  kHostPortTarget};
     done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()), no_portmap);
-  });
-}
-
-absl::Status CellRun::RoundTrip() {
-  return Step("a container's iptables saves and restores all rules", [&](Done done) {
-    // The agent writes what every iptables reads.
-    if (cell_.company == Company::kRoundTrip1_8_7 && cell_.actor == Actor::kKubelet) {
-      for (FamilyFacts& facts : facts_) RoundTripBy187(facts);
-    }
-    done.Take(SaveAndRestore({mode_, Chroot(TraitsOf(cell_.company).proxy_release)}));
   });
 }
 

@@ -47,7 +47,6 @@ class CellRun {
   absl::Status FlushEverything();
   absl::Status MoveToNft();
   absl::Status ThirdPartiesAdd();
-  absl::Status RoundTrip();
 
  private:
   // What an act did, and whether the facts say that it must fail, and how.
@@ -73,8 +72,6 @@ class CellRun {
   KnownError FactsOfCleanup();
   KnownError FactsOfFullSync();
   KnownError FactsOfSync();
-  // The other Debian release in which an actor finds its iptables; empty: this machine's.
-  std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
   // Of kube-proxy's change to nftables mode (cell_questions.cc).

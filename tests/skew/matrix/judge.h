@@ -27,10 +27,6 @@ struct Expectation {
   Outcome expected = Outcome::kServed;
   // The fact; empty where the two are the same.
   std::string because = {};
-  // Where `expected` is kDropped by a fact: part of the rule that must have done it.
-  std::string dropped_by = {};
-  // What is as good as `expected`, where the two cannot always be distinguished.
-  std::optional<Outcome> or_else = {};
 
   bool Sound() const { return sound == expected; }
 };
@@ -47,8 +43,7 @@ bool IsStopped(Outcome outcome);
 // what should be dropped is worse than losing what should be served.
 int Badness(Outcome sound, Outcome actual);
 
-// What a probe did. A known failure explains its outcome, and no other rule that dropped it, no
-// balance that was lost.
+// What a probe did. A known failure explains its outcome, and no balance that was lost.
 Check JudgeCheck(const FamilyFacts& facts, const Question& question, const ProbeResult& result);
 
 // The target of a repair with few services (tests/bench), and the longest time that the machine's

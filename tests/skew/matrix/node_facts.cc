@@ -36,7 +36,6 @@ void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts) {
   facts.mark_drop_sets = true;
   facts.drop_rule = true;
   facts.firewall_jumps = true;
-  facts.drops_everything = false;
   facts.mark_masq = true;
 }
 
@@ -49,7 +48,6 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
     facts.mark_drop_exists = false;
     facts.mark_drop_sets = false;
     facts.drop_rule = false;
-    facts.drops_everything = false;
   }
   if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
 }
@@ -143,7 +141,6 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
   // is ensured and not flushed.
   if (Does(proxy.version, Trait::kOwnMartianRule) && facts.family == IpFamily::kIpv4) {
     facts.drop_rule = false;
-    facts.drops_everything = false;
     facts.martian_rule = true;
   }
   facts.mark_masq = true;
@@ -167,11 +164,6 @@ void Flushed(FamilyFacts& facts) {
   empty.nftables = facts.nftables;
   empty.nftables_has_services = facts.nftables_has_services;
   facts = empty;
-}
-
-void RoundTripBy187(FamilyFacts& facts) {
-  // kubernetes #112477: "drop marked packets" becomes "drop packets".
-  if (facts.drop_rule) facts.drops_everything = true;
 }
 
 }  // namespace kipt::skew

@@ -51,8 +51,6 @@ struct FamilyFacts {
   bool user_drop = false;
   bool user_masq = false;
   bool host_port = false;
-  // The rule that drops marked packets has lost its match.
-  bool drops_everything = false;
 
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };
@@ -87,9 +85,6 @@ struct UsersAdded {
 UsersAdded UsersAdd(FamilyFacts& facts);
 
 void Flushed(FamilyFacts& facts);
-
-// iptables 1.8.7 saves and restores all rules, those that kubelet wrote with 1.8.8 or later too.
-void RoundTripBy187(FamilyFacts& facts);
 
 }  // namespace kipt::skew
 

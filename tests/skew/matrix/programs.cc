@@ -51,12 +51,6 @@ class Search {
     if (cell.actor == Actor::kAgent) OneOf({cell.program}, "name it with --agent, --a or --b");
     for (const IptablesMode mode : ModesOf(cell)) {
       for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, Package("iptables"));
-      const std::string release = ChrootOf(cell.company);
-      if (release.empty()) continue;
-      for (const std::string& path : IptablesPrograms(mode)) {
-        OneOf({absl::StrCat(options_.chroot_dir, "/", release, path)},
-              Package(absl::StrCat("iptables, in Debian's release ", release, " there")));
-      }
     }
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
       OneOf({kIpset}, Package("ipset"));

@@ -82,9 +82,6 @@ class PathWalk {
   void Boot(const Pair& pair, bool services) {
     Do(&CellRun::StartBoth, pair, services);
     if (cell_.company == Company::kThirdParties) Do(&CellRun::ThirdPartiesAdd);
-    if (cell_.company == Company::kRoundTrip1_8_7 || cell_.company == Company::kRoundTrip1_8_11) {
-      Do(&CellRun::RoundTrip);
-    }
   }
   void Kubelet(const Pair& from, const Pair& to) {
     if (from.kubelet == to.kubelet && !cell_.replaces_same) return;
@@ -157,7 +154,6 @@ bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy) 
 }
 
 bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
-  if (*TraitsOf(cell.company).proxy_release != '\0') return false;
   const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
   return RunsProxyProgram(options, cell.pair.proxy) ||
          (from && RunsProxyProgram(options, cell.from.proxy));
@@ -169,7 +165,7 @@ bool RunsKubeletProgram(const HarnessOptions& options, const KubeletVersion& kub
 }
 
 bool RunsKubeletProgram(const HarnessOptions& options, const Cell& cell) {
-  if (*TraitsOf(cell.company).kubelet_release != '\0' || cell.instead.has_value()) return false;
+  if (cell.instead.has_value()) return false;
   const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
   return RunsKubeletProgram(options, cell.pair.kubelet) ||
          (from && RunsKubeletProgram(options, cell.from.kubelet));

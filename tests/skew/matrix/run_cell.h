@@ -22,8 +22,6 @@ struct HarnessOptions {
   // Absolute path of the agent that audits the node of a cell without an agent, before kube-proxy
   // changes its mode. Empty: none does.
   std::string audit_program = {};
-  // Where the other Debian releases are: DIR/bullseye, DIR/trixie. Empty: no cell needs them.
-  std::string chroot_dir = {};
   // Absolute path of a kube-proxy that runs where a cell has one of this version, or of one that
   // writes the same rules, in its iptables or nftables mode. Empty: there is none.
   std::string proxy_program = {};

@@ -121,14 +121,6 @@ struct SideReport {
   std::string what;
 };
 
-// A cell that was to be run, and was not.
-struct LeftOut {
-  std::string id;
-  std::string path;
-  // What it lacks, and how to give it that: a sentence.
-  std::string why;
-};
-
 struct MatrixReport {
   std::string kernel;
   std::string iptables;
@@ -136,7 +128,6 @@ struct MatrixReport {
   SideReport b = {.name = "agent", .what = "kube-iptables-agent"};
   std::vector<CellReport> cells = {};
   double seconds = 0;
-  std::vector<LeftOut> left_out = {};
   Compared compared = {};
   // What is wrong with the matrix as a whole: "agent is worse than kubelet in ...". Empty:
   // nothing.

@@ -199,21 +199,8 @@ std::string Totals(const MatrixReport& report, bool colour) {
     const std::string part = absl::StrCat(tally[i], " ", NameOf(verdict));
     absl::StrAppend(&text, Painted(part, verdict, colour && tally[i] != 0), ", ");
   }
-  return absl::StrCat(text, report.left_out.size(), " left out; ", Duration(report.seconds), "\n");
-}
-
-// By what they lack, how many cells were not run.
-std::string LeftOutText(const MatrixReport& report) {
-  std::map<std::string, size_t> reasons;
-  for (const LeftOut& cell : report.left_out) ++reasons[cell.why];
-  std::string text;
-  for (const auto& [why, cells] : reasons) {
-    absl::StrAppend(
-        &text, text.empty() ? "\nLeft out:\n" : "",
-        Wrapped("  - ", "    ",
-                absl::StrCat(cells, cells == 1 ? " cell: " : " cells: ", TerminalText(why))));
-  }
-  return text;
+  text.replace(text.size() - 2, 2, "; ");
+  return absl::StrCat(text, Duration(report.seconds), "\n");
 }
 
 // The verdict of the comparison.
@@ -250,7 +237,7 @@ std::string MatrixText(const MatrixReport& report, bool colour) {
   for (const std::string& problem : report.problems) {
     absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
   }
-  absl::StrAppend(&text, LeftOutText(report), "\n", ComparedText(report), Totals(report, colour));
+  absl::StrAppend(&text, "\n", ComparedText(report), Totals(report, colour));
   return text;
 }
 

@@ -35,19 +35,6 @@ function drawHeader() {
       element('ul', {}, data.problems.map((problem) => element('li', {}, problem))));
 }
 
-// Cells that were not run, under what they lack.
-function drawLeftOut() {
-  const reasons = [...new Set(data.leftOut.map(([, why]) => why))];
-  const place = document.getElementById('left-out');
-  place.hidden = reasons.length === 0;
-  place.append(element('h2', {}, plural(data.leftOut.length, 'cell') + ' left out'),
-      reasons.map((why) => {
-        const ids = data.leftOut.filter((one) => one[1] === why).map(([id]) => id);
-        return later({}, `${plural(ids.length, 'cell')}: ${why}`,
-            () => element('ul', {}, ids.map((id) => element('li', {}, element('code', {}, id)))));
-      }));
-}
-
 // Beside the glyph: how many of its checks and streams were not sound.
 function half(cell, fewer) {
   if (cell === null) return element('span', {class: 'half none'}, '\u00b7');
@@ -219,7 +206,6 @@ function filter() {
 }
 
 drawHeader();
-drawLeftOut();
 drawMatrix();
 document.getElementById('filters').addEventListener('input', filter);
 document.getElementById('filters').addEventListener('submit', (event) => event.preventDefault());

@@ -213,13 +213,10 @@ void Put(std::string& page, size_t& from, const std::string& mark, const std::st
 //   `rules`;
 //            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
 //            other, longest gap, rule, bad, allowed, because]
-//   leftOut  [id, why] of each cell that was not run
 //   grids    each pair is [row, column, A's cell, B's], -1 where there is none
 //
 // A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.
 std::string PageData(const MatrixReport& report) {
-  Json left_out = Json::array();
-  for (const LeftOut& cell : report.left_out) left_out.push_back({cell.id, cell.why});
   Json page = {
       {"kernel", report.kernel},
       {"iptables", report.iptables},
@@ -228,7 +225,6 @@ std::string PageData(const MatrixReport& report) {
       {"duration", Duration(report.seconds)},
       {"problems", report.problems},
       {"compared", {report.compared.cells, report.compared.checks, report.compared.streams}},
-      {"leftOut", std::move(left_out)},
       {"tally", TallyOf(report)}};
   PageBuilder builder;
   for (const CellReport& cell : report.cells) builder.Add(cell);

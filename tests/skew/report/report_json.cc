@@ -112,12 +112,6 @@ void Fields(auto& visit, Is<CellReport> auto& cell) {
   visit("seconds", cell.seconds);
 }
 
-void Fields(auto& visit, Is<LeftOut> auto& cell) {
-  visit("id", cell.id);
-  visit("path", cell.path);
-  visit("why", cell.why);
-}
-
 void Fields(auto& visit, Is<Compared> auto& compared) {
   visit("cells", compared.cells);
   visit("checks", compared.checks);
@@ -209,11 +203,8 @@ class Reader {
 
 Json TallyJson(const MatrixReport& report) {
   const auto [sound, known, unexpected, broken] = TallyOf(report);
-  return {{"sound", sound},
-          {"knownFailure", known},
-          {"unexpected", unexpected},
-          {"broken", broken},
-          {"leftOut", report.left_out.size()}};
+  return {
+      {"sound", sound}, {"knownFailure", known}, {"unexpected", unexpected}, {"broken", broken}};
 }
 
 }  // namespace
@@ -243,7 +234,6 @@ std::string MatrixJson(const MatrixReport& report) {
                      {"problems", report.problems},
                      {"compared", JsonOf(report.compared)},
                      {"tally", TallyJson(report)},
-                     {"leftOut", JsonOf(report.left_out)},
                      {"allAsExpected", AllAsExpected(report)}};
   std::string text = Dump(head);
   text.pop_back();

@@ -84,8 +84,7 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
 // ---- what they run ----
 
 // kubelet 1.24 and kube-proxy 1.20 are programs.
-const HarnessOptions kOptions = {.chroot_dir = "/chroots",
-                                 .proxy_program = "/opt/kube-proxy",
+const HarnessOptions kOptions = {.proxy_program = "/opt/kube-proxy",
                                  .proxy_version = {1, 20},
                                  .kubelet_program = "/opt/kubelet",
                                  .kubelet_version = {{1, 24}, {}}};
@@ -131,11 +130,6 @@ const ProgramRow kPrograms[] = {
             "containernetworking-plugins)"),
     Missing("portmap in its first place", "/opt/cni", With(Company::kThirdParties)),
     Missing("portmap in its second", "/usr/lib/cni", With(Company::kThirdParties)),
-    Missing("another Debian release", "/chroots/bullseye", With(Company::kProxy1_8_7),
-            "/chroots/bullseye/usr/sbin/iptables-nft, "),
-    Missing("which is named", "/chroots/bullseye", With(Company::kProxy1_8_7),
-            "Debian's release bullseye there"),
-    Missing("the other one", "/chroots/trixie", With(Company::kProxy1_8_7)),
     Missing("the agent", "/opt/agent", OfMinors(27, 27, Actor::kAgent),
             "/opt/agent (name it with --agent, --a or --b)"),
     Missing("the agent where kubelet runs", "/opt/agent", OfMinors(27, 27)),

@@ -44,12 +44,6 @@ FamilyFacts Sound(IpFamily family = IpFamily::kIpv4) {
   return facts;
 }
 
-FamilyFacts DropsAll() {
-  FamilyFacts facts = Sound();
-  RoundTripBy187(facts);
-  return facts;
-}
-
 FamilyFacts AllFlushed() {
   FamilyFacts facts = Sound();
   Flushed(facts);
@@ -81,18 +75,6 @@ const CheckRow kChecks[] = {
      Outcome::kReachedHost, "", false},
     {"the same probe where nothing is known", Sound(),
      Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kReachedHost, "", false},
-    {"dropped by the rule that lost its match", DropsAll(),
-     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
-     "ip filter -A KUBE-FIREWALL -j DROP", true},
-    {"dropped by another rule", DropsAll(),
-     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
-     "ip filter -A INPUT -j DROP", false},
-    {"an answer that is lost there", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kLost, "", true},
-    {"or counted as dropped", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kDropped, "ip filter -A KUBE-FIREWALL -j DROP", true},
-    {"but by that rule alone", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kDropped, "ip filter -A FORWARD -j DROP", false},
 };
 
 TEST(JudgeCheckTest, ExcusesTheOutcomeThatIsKnownAndNoOther) {

@@ -27,10 +27,6 @@ namespace {
 using ::testing::Pair;
 using testing::ProgramResult;
 
-std::string Chroots() {
-  return std::filesystem::path(testing::ChrootDir("bullseye")).parent_path().string();
-}
-
 // ---- the sample ----
 
 struct SampleRow {
@@ -56,8 +52,6 @@ constexpr SampleRow kSample[] = {
      "upgrade-kubelet-first", "sound", "sound"},
     {"AFlushIsRepaired", "^flush/kubelet-1.24/proxy-1.24/legacy/", "flush", "known failure",
      "known failure"},
-    {"AnOldIptablesTurnsKubeletsRulesIntoADropAndNotTheAgents",
-     "^boot/kubelet-1.26/proxy-1.26/round-trip-1.8.7/nft/", "boot", "known failure", "sound"},
     {"NftablesModeServesAndRefuses", "^boot/kubelet-1.36/proxy-1.36-nftables/nft/", "boot", "sound",
      "sound"},
     {"KubeProxyMovesToNftablesNextToAChainThatBothHave",
@@ -86,8 +80,7 @@ class SampleTest : public ::testing::TestWithParam<SampleRow> {};
 
 TEST_P(SampleTest, IsAsExpected) {
   const SampleRow& row = GetParam();
-  const Matrix matrix({absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths),
-                       absl::StrCat("--iptables-chroots=", Chroots())},
+  const Matrix matrix({absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths)},
                       KIPT_AGENT_PROGRAM);
   EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
   const std::map<std::string, std::string> verdicts = matrix.Verdicts();
@@ -110,8 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
 // ---- all of it ----
 
 TEST(WholeMatrixLongTest, IsAsExpected) {
-  const Matrix matrix({"--paths=all", absl::StrCat("--iptables-chroots=", Chroots())},
-                      KIPT_AGENT_PROGRAM);
+  const Matrix matrix({"--paths=all"}, KIPT_AGENT_PROGRAM);
   EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
   EXPECT_GT(matrix.Verdicts().size(), 600U);
 }
@@ -187,17 +179,6 @@ TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
       result.err,
       "Error: the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
       "ipset). Install them, or choose other cells with --cells\n");
-}
-
-TEST(SkewProgramTest, SaysWhatItLeftOut) {
-  const ProgramResult result = testing::RunProgram(
-      {KIPT_SKEW_PROGRAM, absl::StrCat("--agent=", KIPT_AGENT_PROGRAM), "--paths=boot",
-       "--cells=^boot/kubelet-1.27/proxy-1.27/(round-trip-1.8.11/)?nft/kubelet"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out,
-              HasSubstr("Left out:\n  - 1 cell: no iptables of Debian's release trixie"));
-  EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound, 0 known failure, 0 unexpected, 0 broken, 1 "
-                                    "left out"));
 }
 
 TEST(SkewProgramTest, ListsItsCellsAsNobodyToo) {

@@ -64,10 +64,10 @@ TEST(OptionsTest, TakeWhatIsCompared) {
     const Options options =
         Parsed({absl::StrCat("--a=", row.a), absl::StrCat("--b=", row.b), "--agent=/opt/agent"});
     EXPECT_THAT(NamesOf(options.sides), Pair(row.name_a, row.name_b)) << row.name;
-    const absl::StatusOr<Choice> choice = ChosenCells(options);
-    ASSERT_TRUE(choice.ok()) << row.name << ": " << choice.status();
+    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
+    ASSERT_TRUE(cells.ok()) << row.name << ": " << cells.status();
     size_t of_b = 0;
-    for (const Cell& cell : choice->cells) {
+    for (const Cell& cell : *cells) {
       EXPECT_TRUE(
           absl::EndsWith(CellId(cell), absl::StrCat("/", cell.is_b ? row.name_b : row.name_a)))
           << CellId(cell);
@@ -83,9 +83,9 @@ TEST(OptionsTest, TakeWhatIsCompared) {
 TEST(ChosenCellsTest, FollowFromTheSides) {
   const auto ids = [](const std::vector<std::string>& flags) {
     std::vector<std::string> result;
-    const absl::StatusOr<Choice> choice = ChosenCells(Parsed(flags));
-    if (!choice.ok()) return result;
-    for (const Cell& cell : choice->cells) result.push_back(CellId(cell));
+    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(Parsed(flags));
+    if (!cells.ok()) return result;
+    for (const Cell& cell : *cells) result.push_back(CellId(cell));
     return result;
   };
   const std::vector<std::string> kubelets =
@@ -111,11 +111,11 @@ const ProgramRow kPrograms[] = {
 
 TEST(ChosenCellsTest, AreThoseThatRunTheProgram) {
   for (const ProgramRow& row : kPrograms) {
-    const absl::StatusOr<Choice> choice =
+    const absl::StatusOr<std::vector<Cell>> cells =
         ChosenCells(Parsed({row.flag, row.version, "--paths=boot,flush"}));
-    ASSERT_TRUE(choice.ok()) << choice.status();
-    EXPECT_GE(choice->cells.size(), 8U);
-    for (const Cell& cell : choice->cells) EXPECT_THAT(CellId(cell), HasSubstr(row.runs));
+    ASSERT_TRUE(cells.ok()) << cells.status();
+    EXPECT_GE(cells->size(), 8U);
+    for (const Cell& cell : *cells) EXPECT_THAT(CellId(cell), HasSubstr(row.runs));
     const auto other = ChosenCells(
         Parsed({row.flag, row.version, "--paths=boot,flush", absl::StrCat("--cells=", row.other)}));
     EXPECT_THAT(std::string(other.status().message()), HasSubstr(row.refused));
@@ -155,38 +155,13 @@ TEST(OptionsTest, RefuseWhatMakesNoSense) {
 
 TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
   Options options = Parsed({"list", "--cells=^boot/kubelet-1.27/proxy-1.24/"});
-  const absl::StatusOr<Choice> choice = ChosenCells(options);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_EQ(choice->cells.size(), 4U);  // two modes, two actors
+  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
+  ASSERT_TRUE(cells.ok()) << cells.status();
+  EXPECT_EQ(cells->size(), 4U);  // two modes, two actors
   options.cells = "no such cell";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("finds no cell"));
   options.cells = "(";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("--cells"));
-  EXPECT_THAT(std::string(ChosenCells(Parsed({"--cells=round-trip-1.8.7/"})).status().message()),
-              AllOf(HasSubstr("none can be run"), HasSubstr("--iptables-chroots")));
-}
-
-TEST(ChosenCellsTest, AreLeftOutByNameWhereOtherIptablesAreMissing) {
-  const auto needs_chroot = [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; };
-  const absl::StatusOr<Choice> without = ChosenCells(Parsed({}));
-  const absl::StatusOr<Choice> with = ChosenCells(Parsed({"--iptables-chroots=/var/cache/x"}));
-  ASSERT_TRUE(without.ok() && with.ok());
-  EXPECT_TRUE(std::none_of(without->cells.begin(), without->cells.end(), needs_chroot));
-  std::vector<std::string> left_out;
-  for (const LeftOut& cell : without->left_out) left_out.push_back(cell.id);
-  std::vector<std::string> needing;
-  for (const Cell& cell : with->cells) {
-    if (needs_chroot(cell)) needing.push_back(CellId(cell));
-  }
-  EXPECT_FALSE(needing.empty());
-  EXPECT_EQ(left_out, needing);
-  EXPECT_EQ(without->cells.size() + left_out.size(), with->cells.size());
-  ASSERT_FALSE(left_out.empty());
-  EXPECT_THAT(without->left_out.front().why,
-              AllOf(HasSubstr("release bullseye"), HasSubstr("--iptables-chroots")));
-  EXPECT_EQ(without->left_out.front().path, "fresh boot");
-  EXPECT_TRUE(with->left_out.empty());
-  EXPECT_TRUE(ChosenCells(Parsed({"list"}))->left_out.empty());
 }
 
 }  // namespace
