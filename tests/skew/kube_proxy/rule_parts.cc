@@ -108,6 +108,19 @@ std::string Comment(const std::string& text) {
 
 std::string Jump(const std::string& target) { return absl::StrCat("-j ", target); }
 
+std::vector<ProxyJump> JumpsWhere(std::initializer_list<JumpRow> rows) {
+  std::vector<ProxyJump> jumps;
+  for (const JumpRow& row : rows) {
+    if (!row.exists) continue;
+    std::vector<std::string> match;
+    if (row.for_new) match = {"-m", "conntrack", "--ctstate", "NEW"};
+    if (*row.comment != '\0')
+      match.insert(match.end(), {"-m", "comment", "--comment", row.comment});
+    jumps.push_back({row.table, row.chain, row.base_chain, std::move(match)});
+  }
+  return jumps;
+}
+
 std::string AddressAndPort(const Endpoint& endpoint) {
   const bool six = endpoint.address.find(':') != std::string::npos;
   return six ? absl::StrCat("[", endpoint.address, "]:", endpoint.port)

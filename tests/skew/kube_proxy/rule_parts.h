@@ -54,6 +54,19 @@ struct SyncTables {
 std::string Comment(const std::string& text);
 std::string Jump(const std::string& target);
 
+struct JumpRow {
+  // In this version.
+  bool exists;
+  const char* table;
+  const char* chain;
+  const char* base_chain;
+  // Empty: none.
+  const char* comment = "";
+  // Seen by new connections only.
+  bool for_new = false;
+};
+std::vector<ProxyJump> JumpsWhere(std::initializer_list<JumpRow> rows);
+
 // "10.0.0.1:80", "[fd00::1]:80".
 std::string AddressAndPort(const Endpoint& endpoint);
 
