@@ -108,15 +108,14 @@ int Run(const Options& options, const std::vector<Cell>& cells) {
       cells, options.jobs, kCellDeadline,
       [&options](const Cell& cell) { return RunCell(cell, options.harness); },
       [&](const CellReport& cell) {
-        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.color)
-                  << "\n"
+        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size())) << "\n"
                   << std::flush;
       });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
   Comparison comparison = CompareSides(report.cells, options.harness.stream_rate);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
-  std::cout << "\n" << MatrixText(report, options.color);
+  std::cout << "\n" << MatrixText(report);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));
   if (!status.ok()) return Fail(status, kFailed);

@@ -19,7 +19,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/report/colors.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/report/report_parts.h"
 #include "tests/support/run_program.h"
@@ -37,8 +36,6 @@ struct Words {
   std::string kubelet_version;
   std::string a = "kubelet";
   std::string b = "agent";
-  std::string stale_chains = "retire";
-  std::string color = "auto";
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -135,14 +132,11 @@ struct TextOption {
   std::string* value;
   const char* type;
   std::string help;
-  std::vector<std::string> words = {};
 };
 
 void Add(CLI::App& app, const std::vector<TextOption>& options) {
   for (const TextOption& option : options) {
-    CLI::Option* added = app.add_option(option.name, *option.value, option.help);
-    if (!option.words.empty()) added->check(CLI::IsMember(option.words));
-    added->type_name(option.type);
+    app.add_option(option.name, *option.value, option.help)->type_name(option.type);
   }
 }
 
@@ -183,12 +177,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
   Add(app,
       {{"--agent", &words.agent, "file",
         "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the directory "
-        "of this program, then /usr/sbin/kube-iptables-agent)"},
-       {"--stale-chains",
-        &words.stale_chains,
-        "string",
-        "keep or retire: the agent's --stale-chains. (default retire)",
-        {"keep", "retire"}}});
+        "of this program, then /usr/sbin/kube-iptables-agent)"}});
   app.add_option("--jobs", options.jobs,
                  "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
@@ -199,13 +188,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("int");
   Add(app,
       {{"--json", &options.json_file, "file", "Write the report to this file, as JSON."},
-       {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."},
-       {"--color,--colour",
-        &words.color,
-        "string",
-        "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or TERM is "
-        "dumb. (default auto)",
-        {"auto", "always", "never"}}});
+       {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."}});
 }
 
 constexpr char kAbout[] =
@@ -248,8 +231,6 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   absl::Status status;
   HarnessOptions& harness = options.harness;
   Take(ParsePaths(words.paths, options.full), options.paths, status);
-  harness.retire = words.stale_chains == "retire";
-  options.color = agent::UsesColors(words.color);
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }

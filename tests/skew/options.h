@@ -32,7 +32,6 @@ struct Options {
   int jobs = 0;
   std::string json_file = {};
   std::string html_file = {};
-  bool color = false;
 };
 
 // `arguments` without the program's name; `program` is its path, next to which the agent is looked

@@ -79,7 +79,6 @@ struct AgentDaemonSettings {
   // Versions before 1.24 cannot be emulated: 1.24 stands for them.
   KubeletVersion version;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
-  bool retire = true;
   std::string cni_conf_dir = {};
 };
 

@@ -90,11 +90,9 @@ class AgentDaemon : public NodeAgent {
     }
     std::vector<std::string> command = {settings_.program, "run"};
     for (std::string& flag : Flags()) command.push_back(std::move(flag));
-    command.insert(command.end(),
-                   {absl::StrCat("--healthz-bind-address=127.0.0.1:", kHealthPort),
-                    "--metrics-bind-address=", "--iptables-sync-period=1s",
-                    absl::StrCat("--stale-chains=", settings_.retire ? "retire" : "keep"),
-                    "--vmodule=round_log=2"});
+    command.insert(command.end(), {absl::StrCat("--healthz-bind-address=127.0.0.1:", kHealthPort),
+                                   "--metrics-bind-address=", "--iptables-sync-period=1s",
+                                   "--stale-chains=retire", "--vmodule=round_log=2"});
     reported_ = 0;
     daemon_ = std::make_unique<BackgroundProgram>(std::move(command));
     const bool over =

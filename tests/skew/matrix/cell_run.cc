@@ -114,11 +114,8 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
                  : NewKubelet(settings);
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
-    agent_ = NewAgentDaemon({.program = cell_.program,
-                             .version = version,
-                             .mode = mode_,
-                             .retire = options_.retire,
-                             .cni_conf_dir = kCniConfDir});
+    agent_ = NewAgentDaemon(
+        {.program = cell_.program, .version = version, .mode = mode_, .cni_conf_dir = kCniConfDir});
     for (FamilyFacts& facts : facts_) AgentSyncs(version, facts);
     AgentRetiresWhatItMay();
   }
@@ -208,7 +205,7 @@ void CellRun::AgentActsByItself() {
 }
 
 void CellRun::AgentRetiresWhatItMay() {
-  if (cell_.actor != Actor::kAgent || !options_.retire) return;
+  if (cell_.actor != Actor::kAgent) return;
   for (FamilyFacts& facts : facts_) AgentRetires(kubelet_version_, facts);
 }
 

@@ -17,8 +17,6 @@
 namespace kipt::skew {
 
 struct HarnessOptions {
-  // Whether an agent runs with --stale-chains=retire.
-  bool retire = true;
   // Absolute path of the agent that audits the node of a cell without an agent, before kube-proxy
   // changes its mode. Empty: none does.
   std::string audit_program = {};

@@ -146,10 +146,10 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
 // For a terminal, 100 columns: one table per path and mode, then every cell that is not as
-// expected, with its checks. `colour`: with ANSI colours.
-std::string MatrixText(const MatrixReport& report, bool colour);
+// expected, with its checks.
+std::string MatrixText(const MatrixReport& report);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
-std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);
+std::string ProgressLine(const CellReport& cell, int done, int of);
 std::string MatrixHtml(const MatrixReport& report);
 
 }  // namespace kipt::skew

@@ -32,20 +32,9 @@ constexpr size_t kName = 8;
 // Of one cell that is not as expected; the others are counted.
 constexpr size_t kFindings = 8;
 
-struct Look {
-  char glyph;
-  const char* colour;
-};
-
-Look LookOf(Verdict verdict) {
+char GlyphOf(Verdict verdict) {
   // In the order of the enumeration: sound, known failure, unexpected, broken.
-  constexpr Look kLooks[] = {
-      {'+', "\x1b[32m"}, {'~', "\x1b[33m"}, {'!', "\x1b[1;31m"}, {'#', "\x1b[1;35m"}};
-  return kLooks[static_cast<size_t>(verdict)];
-}
-
-std::string Painted(const std::string& text, Verdict verdict, bool colour) {
-  return colour ? absl::StrCat(LookOf(verdict).colour, text, "\x1b[0m") : text;
+  return "+~!#"[static_cast<size_t>(verdict)];
 }
 
 // "~12": the number is of what was not sound. A broken cell's would mean nothing.
@@ -53,11 +42,7 @@ std::string Half(const CellReport* cell) {
   if (cell == nullptr) return ".";
   const Verdict verdict = VerdictOf(*cell);
   const size_t count = verdict == Verdict::kBroken ? 0 : NotSoundOf(*cell).Total();
-  return absl::StrCat(std::string(1, LookOf(verdict).glyph), count == 0 ? "" : absl::StrCat(count));
-}
-
-std::string PaintedHalf(const CellReport* cell, bool colour) {
-  return cell == nullptr ? "." : Painted(Half(cell), VerdictOf(*cell), colour);
+  return absl::StrCat(std::string(1, GlyphOf(verdict)), count == 0 ? "" : absl::StrCat(count));
 }
 
 std::string Padded(const std::string& text, size_t width) {
@@ -67,12 +52,10 @@ std::string Padded(const std::string& text, size_t width) {
 // "(~12|~4)", or with blanks for the parentheses.
 size_t WidthOf(const GridPair& pair) { return Half(pair.a).size() + Half(pair.b).size() + 3; }
 
-// Colours have no width, so it is padded by hand.
-std::string PairText(const GridPair* pair, size_t width, bool colour) {
+std::string PairText(const GridPair* pair, size_t width) {
   if (pair == nullptr) return Padded("  .", width);
   const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", PaintedHalf(pair->a, colour), "|",
-                      PaintedHalf(pair->b, colour), allowed ? " " : ")",
+  return absl::StrCat(allowed ? " " : "(", Half(pair->a), "|", Half(pair->b), allowed ? " " : ")",
                       std::string(width - WidthOf(*pair), ' '));
 }
 
@@ -81,7 +64,7 @@ void TrimRight(std::string& line) { line.erase(line.find_last_not_of(' ') + 1); 
 // A table as it is printed. Wider than a line, it goes on below, in blocks of columns.
 class GridPrinter {
  public:
-  GridPrinter(const Grid& grid, bool colour) : grid_(grid), colour_(colour) {
+  explicit GridPrinter(const Grid& grid) : grid_(grid) {
     for (const std::string& row : grid.rows) {
       margin_ = std::max(margin_, std::min<size_t>(TerminalText(row).size() + 4, 40));
     }
@@ -139,24 +122,22 @@ class GridPrinter {
     for (size_t column = from; column < to; ++column) {
       const auto found = at_.find({row, column});
       any = any || found != at_.end();
-      absl::StrAppend(
-          &line, PairText(found == at_.end() ? nullptr : found->second, widths_[column], colour_));
+      absl::StrAppend(&line,
+                      PairText(found == at_.end() ? nullptr : found->second, widths_[column]));
     }
     TrimRight(line);
     return any ? line + "\n" : "";
   }
 
   const Grid& grid_;
-  const bool colour_;
   size_t margin_ = 11;
   std::vector<size_t> widths_;
   std::map<std::pair<size_t, size_t>, const GridPair*> at_;
 };
 
-std::string FailingCell(const CellReport& cell, bool colour) {
+std::string FailingCell(const CellReport& cell) {
   const Verdict verdict = VerdictOf(cell);
-  std::string text =
-      absl::StrCat(Painted(NameOf(verdict), verdict, colour), "  ", TerminalText(cell.id), "\n");
+  std::string text = absl::StrCat(NameOf(verdict), "  ", TerminalText(cell.id), "\n");
   if (!cell.about.empty()) absl::StrAppend(&text, Wrapped("  ", "  ", TerminalText(cell.about)));
   if (verdict == Verdict::kBroken) {
     const std::string problem =
@@ -191,13 +172,11 @@ std::string Legend(const MatrixReport& report) {
          "  A number counts the checks and streams that were not sound, over all steps.\n";
 }
 
-std::string Totals(const MatrixReport& report, bool colour) {
+std::string Totals(const MatrixReport& report) {
   std::string text = absl::StrCat(report.cells.size(), " cells: ");
   const Tally tally = TallyOf(report);
   for (size_t i = 0; i < tally.size(); ++i) {
-    const auto verdict = static_cast<Verdict>(i);
-    const std::string part = absl::StrCat(tally[i], " ", NameOf(verdict));
-    absl::StrAppend(&text, Painted(part, verdict, colour && tally[i] != 0), ", ");
+    absl::StrAppend(&text, tally[i], " ", NameOf(static_cast<Verdict>(i)), ", ");
   }
   text.replace(text.size() - 2, 2, "; ");
   return absl::StrCat(text, Duration(report.seconds), "\n");
@@ -221,35 +200,32 @@ std::string SideText(const char* letter, const SideReport& side) {
 
 }  // namespace
 
-std::string MatrixText(const MatrixReport& report, bool colour) {
+std::string MatrixText(const MatrixReport& report) {
   std::string text =
       TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables)) + "\n" +
       SideText("A", report.a) + SideText("B", report.b);
-  for (const Grid& grid : GridsOf(report))
-    absl::StrAppend(&text, "\n", GridPrinter(grid, colour).Text());
+  for (const Grid& grid : GridsOf(report)) absl::StrAppend(&text, "\n", GridPrinter(grid).Text());
   absl::StrAppend(&text, "\n", Legend(report));
   for (const CellReport& cell : report.cells) {
     if (VerdictOf(cell) >= Verdict::kUnexpected) {
-      absl::StrAppend(&text, "\n", FailingCell(cell, colour));
+      absl::StrAppend(&text, "\n", FailingCell(cell));
     }
   }
   if (!report.problems.empty()) absl::StrAppend(&text, "\nThe matrix as a whole:\n");
   for (const std::string& problem : report.problems) {
     absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
   }
-  absl::StrAppend(&text, "\n", ComparedText(report), Totals(report, colour));
+  absl::StrAppend(&text, "\n", ComparedText(report), Totals(report));
   return text;
 }
 
-std::string ProgressLine(const CellReport& cell, int done, int of, bool colour) {
-  const Verdict verdict = VerdictOf(cell);
+std::string ProgressLine(const CellReport& cell, int done, int of) {
   const int width = static_cast<int>(absl::StrCat(of).size());
   const std::string where =
       TerminalText(absl::StrCat(cell.path, "  kubelet ", cell.kubelet, "  proxy ", cell.proxy, "  ",
                                 cell.mode, "  ", cell.actor));
   return absl::StrFormat("[%*d/%d] %s  %s  %.1f s", width, done, of,
-                         Painted(Padded(NameOf(verdict), 13), verdict, colour), where,
-                         cell.seconds);
+                         Padded(NameOf(VerdictOf(cell)), 13), where, cell.seconds);
 }
 
 }  // namespace kipt::skew

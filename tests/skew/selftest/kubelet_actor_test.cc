@@ -162,17 +162,6 @@ TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
   EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
 }
 
-TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {
-  StartKubelet(26);
-  const testing::SavedRules before = Saved(V4());
-  AgentDaemonSettings settings = As(KubeletOf(28));
-  settings.retire = false;
-  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
-  EXPECT_TRUE(Went(agent->Start()));
-  EXPECT_TRUE(Went(agent->Tick()));
-  EXPECT_EQ(Saved(V4()), before);
-}
-
 INSTANTIATE_TEST_SUITE_P(Modes, AgentDaemonActorTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 

@@ -25,21 +25,17 @@ TEST(OptionsTest, RunTheMainPathsWithoutArguments) {
   const Options options = Parsed({});
   EXPECT_EQ(options.command, Options::Command::kRun);
   EXPECT_EQ(options.paths, MainPaths());
-  EXPECT_TRUE(options.harness.retire);
   EXPECT_GE(options.jobs, 1);
 }
 
 TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
-  std::vector<std::string> arguments = {"--paths=boot,to-nft", "--stale-chains=keep", "--jobs", "3",
-                                        "--html=/tmp/x.html",  "--colour=always"};
+  std::vector<std::string> arguments = {"--paths=boot,to-nft", "--jobs", "3", "--html=/tmp/x.html"};
   for (int i = 0; i < 2; ++i) {
     const Options options = Parsed(arguments);
     EXPECT_EQ(options.command, Options::Command::kRun);
     EXPECT_THAT(options.paths, ElementsAre(Path::kBoot, Path::kToNft));
-    EXPECT_FALSE(options.harness.retire);
     EXPECT_EQ(options.jobs, 3);
     EXPECT_EQ(options.html_file, "/tmp/x.html");
-    EXPECT_TRUE(options.color);
     arguments.insert(arguments.begin(), "run");
   }
 }
@@ -132,7 +128,6 @@ const RefusedRow kRefused[] = {
     {"an unknown path", "--paths=boot,upgrade", "there is no path \"upgrade\""},
     {"an unknown command", "walk", "walk"},
     {"no jobs", "--jobs=0", "--jobs"},
-    {"another word than keep and retire", "--stale-chains=burn", "burn"},
     {"a version that is none", "--b=kubelet:1.24.3", "1.24.3"},
     {"a version before all facts", "--b=kubelet:1.16", "from 1.17 to 1.37"},
     {"a side that is none", "--a=kublet", "kubelet:VERSION"},
