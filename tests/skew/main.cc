@@ -83,7 +83,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces and changes nothing outside them");
   }
-  absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
+  absl::Status programs = HasPrograms(cells, CanRunHere);
   if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;

@@ -21,7 +21,6 @@
 #include "absl/strings/strip.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/report/report_parts.h"
-#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -32,8 +31,6 @@ constexpr char kAgentName[] = "kube-iptables-agent";
 struct Words {
   std::string paths;
   std::string agent;
-  std::string proxy_version;
-  std::string kubelet_version;
   std::string a = "kubelet";
   std::string b = "agent";
 };
@@ -157,20 +154,7 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
         "Who keeps kubelet's chains on side A of each cell. kubelet is the cell's own, agent that "
         "of --agent. Also kubelet:VERSION and agent:FILE. (default kubelet)"},
        {"--b", &words.b, "side",
-        "The same of side B, which must in no cell be worse than A. (default agent)"},
-       {"--kubelet-program", &options.harness.kubelet_program, "file",
-        "A program to run as kubelet, without arguments: a script that starts a kubelet and its "
-        "container runtime. It runs in the cells with a kubelet that writes the same rules, and "
-        "only these cells run."},
-       {"--kubelet-version", &words.kubelet_version, "version",
-        "As which version --kubelet-program is judged, such as 1.20 or 1.27-gate-off."},
-       {"--proxy-program", &options.harness.proxy_program, "file",
-        "A kube-proxy to run, against an API server of the harness. It runs in the cells with a "
-        "kube-proxy that writes the same rules in iptables or nftables mode, and only these cells "
-        "run."},
-       {"--proxy-version", &words.proxy_version, "version",
-        "As which version --proxy-program is judged, such as 1.20. (default: what its --version "
-        "prints)"}});
+        "The same of side B, which must in no cell be worse than A. (default agent)"}});
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
@@ -205,21 +189,6 @@ std::string DefaultAgent(const std::string& program) {
   return absl::StrCat("/usr/sbin/", kAgentName);
 }
 
-// "Kubernetes v1.36.3" prints a release; what was built by hand may print anything.
-absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::string& program) {
-  if (!given.empty()) return ParseMinor("--proxy-version", given);
-  const testing::ProgramResult asked = testing::RunProgram({program, "--version"});
-  std::smatch found;
-  const std::regex release(R"(v(1\.[0-9]+)\.)");
-  if (!std::regex_search(asked.out, found, release)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(program,
-                     " --version does not print a release of Kubernetes; give "
-                     "--proxy-version the version as which to judge it"));
-  }
-  return ParseMinor("--proxy-version", found[1].str());
-}
-
 // Into `value`, unless something was wrong before.
 template <typename Value>
 void Take(absl::StatusOr<Value> parsed, Value& value, absl::Status& status) {
@@ -241,17 +210,6 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   // kubelet's cells run without one, too.
   if (std::filesystem::exists(agent, error)) {
     harness.audit_program = std::filesystem::absolute(agent, error).string();
-  }
-  // The workers' working directory is another.
-  for (std::string* path : {&harness.kubelet_program, &harness.proxy_program}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
-  }
-  if (!harness.kubelet_program.empty()) {
-    Take(ParseKubelet("--kubelet-version", words.kubelet_version), harness.kubelet_version, status);
-  }
-  if (!harness.proxy_program.empty()) {
-    Take(ParseProxyVersion(words.proxy_version, harness.proxy_program), harness.proxy_version,
-         status);
   }
   return status;
 }
@@ -303,25 +261,9 @@ absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
     std::erase_if(
         cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
   }
-  if (!options.harness.proxy_program.empty()) {
-    std::erase_if(
-        cells, [&options](const Cell& cell) { return !RunsProxyProgram(options.harness, cell); });
-  }
-  if (!options.harness.kubelet_program.empty()) {
-    std::erase_if(
-        cells, [&options](const Cell& cell) { return !RunsKubeletProgram(options.harness, cell); });
-  }
   if (!cells.empty()) return cells;
   return absl::InvalidArgumentError(absl::StrCat(
-      "--cells=", options.cells, " finds no cell",
-      options.harness.kubelet_program.empty()
-          ? ""
-          : absl::StrCat(" with a kubelet like ", ToString(options.harness.kubelet_version)),
-      options.harness.proxy_program.empty()
-          ? ""
-          : absl::StrCat(" with a kube-proxy like ",
-                         featuregates::ToString(options.harness.proxy_version)),
-      "; kube-iptables-skew list shows their names"));
+      "--cells=", options.cells, " finds no cell; kube-iptables-skew list shows their names"));
 }
 
 }  // namespace kipt::skew

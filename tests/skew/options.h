@@ -27,7 +27,7 @@ struct Options {
   std::string cells = {};
   // Who keeps kubelet's chains in these cells: what is compared.
   Sides sides = {};
-  // Of kRun; of kList too, which kube-proxy runs.
+  // Of kRun.
   HarnessOptions harness = {};
   int jobs = 0;
   std::string json_file = {};

@@ -68,12 +68,6 @@ struct KubeletSettings {
 // the monitor that starts over where its canary is gone from mangle.
 std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
 
-// A kubelet program, judged as that version: a script without arguments that starts it and its
-// container runtime. It is stopped between acts, and has synced when its canaries are in all three
-// tables again: it checks once a minute, so Tick() takes up to that long.
-std::unique_ptr<NodeAgent> NewProgramKubelet(const std::string& program,
-                                             const KubeletSettings& settings);
-
 struct AgentDaemonSettings {
   std::string program;
   // Versions before 1.24 cannot be emulated: 1.24 stands for them.
@@ -120,15 +114,6 @@ Act CleanUpKubeProxy(const ProxyActorSettings& settings);
 // The two parts of that. Where there are no tables, or no nft, the second does nothing.
 Act RemoveIptablesRules(const ProxyActorSettings& settings);
 void RemoveNftablesTables();
-
-// A kube-proxy program (of 1.20 or later) in its iptables or nftables mode, judged as that version,
-// against a stand-in API server on the node's loopback interface. It is stopped between acts, so it
-// does in each what it would have done since the one before.
-std::unique_ptr<ServiceProxy> NewProgramProxy(const std::string& program,
-                                              const ProxyActorSettings& settings);
-Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& settings);
-// What such a program runs too, up to 1.31.
-inline constexpr char kConntrack[] = "conntrack";
 
 // Others on the node that meet kubelet's chains. All act in both families unless said.
 

@@ -26,8 +26,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-constexpr int kFirstNodePort = 30000;
-
 using nlohmann::json;
 
 // About this machine's kernel and files, which are no cell's.
@@ -47,14 +45,6 @@ std::string UsersFail(const FamilyFacts& facts) {
 }
 
 }  // namespace
-
-void CellRun::ExpectNoListener(Check& check) const {
-  if (check.probe.port < kFirstNodePort || check.expected != Outcome::kReachedHost) return;
-  const bool held = proxy_ != nullptr && RunsProxyProgram(options_, proxy_version_);
-  const bool tcp = check.probe.protocol == Protocol::kTcp;
-  // It accepts connections and answers nobody.
-  check.expected = !held ? Outcome::kRejected : tcp ? Outcome::kOther : Outcome::kLost;
-}
 
 absl::Status CellRun::Ask(StepReport& step) {
   std::vector<Question> questions;
@@ -77,9 +67,7 @@ absl::Status CellRun::Ask(StepReport& step) {
   if (!results.ok()) return results.status();
   for (size_t i = 0; i < questions.size(); ++i) {
     const bool v6 = questions[i].probe.family == IpFamily::kIpv6;
-    Check check = JudgeCheck(facts_[v6 ? 1 : 0], questions[i], (*results)[i]);
-    if (OpensNodePorts()) ExpectNoListener(check);
-    step.checks.push_back(std::move(check));
+    step.checks.push_back(JudgeCheck(facts_[v6 ? 1 : 0], questions[i], (*results)[i]));
   }
   return absl::OkStatus();
 }

@@ -16,9 +16,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-// The first kube-proxy that does not listen at its node ports (kubernetes #108496).
-constexpr Version kNoNodePortSockets = {1, 24};
-
 constexpr char kNoMarkDrop[] =
     "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462); its "
     "filter rules, which come first, are in place, and its nat rules are refused";
@@ -60,17 +57,12 @@ CellRun::~CellRun() {
   if (agent_ != nullptr) agent_->Stop();
 }
 
-// An older program does, and leaves out the rules of a port that it cannot have.
-bool CellRun::OpensNodePorts() const {
-  return RunsProxyProgram(options_, cell_) && options_.proxy_version < kNoNodePortSockets;
-}
-
 absl::Status CellRun::Prepare() {
   absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
   if (!node.ok()) return node.status();
   node_ = *std::move(node);
   absl::StatusOr<std::unique_ptr<Battery>> battery =
-      Battery::Create(*node_, TestListeners(!OpensNodePorts()), UsesNftables(cell_));
+      Battery::Create(*node_, TestListeners(), UsesNftables(cell_));
   if (!battery.ok()) return battery.status();
   battery_ = *std::move(battery);
   on_node_.emplace(node_->At(Place::kNode));
@@ -108,10 +100,7 @@ std::vector<ServicePort> CellRun::Services(IpFamily family) const {
 void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   kubelet_version_ = version;
   if (cell_.actor == Actor::kKubelet) {
-    const KubeletSettings settings = {version, {mode_, ""}};
-    agent_ = RunsKubeletProgram(options_, cell_) && RunsKubeletProgram(options_, version)
-                 ? NewProgramKubelet(options_.kubelet_program, settings)
-                 : NewKubelet(settings);
+    agent_ = NewKubelet({version, {mode_, ""}});
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
     agent_ = NewAgentDaemon(
@@ -182,9 +171,7 @@ ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
   proxy_changed_mode_in_this_step_ = proxy_ != nullptr && version.mode != proxy_version_.mode;
   proxy_version_ = version;
-  proxy_ = RunsProxyProgram(options_, version)
-               ? NewProgramProxy(options_.proxy_program, SettingsOf(version))
-               : NewKubeProxy(SettingsOf(version));
+  proxy_ = NewKubeProxy(SettingsOf(version));
   done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfStart());
   if (version.mode != ProxyMode::kIpvs) return;
   for (const IpFamily family : testing::kBothFamilies) {
@@ -245,11 +232,7 @@ absl::Status CellRun::ServicesAppear() {
 absl::Status CellRun::CleanUpProxy() {
   return Step("kube-proxy ends, and its --cleanup runs", [&](Done done) {
     proxy_ = nullptr;
-    const ProxyActorSettings settings = SettingsOf(proxy_version_);
-    done.Take(RunsProxyProgram(options_, proxy_version_)
-                  ? CleanUpByProgram(options_.proxy_program, settings)
-                  : CleanUpKubeProxy(settings),
-              FactsOfCleanup());
+    done.Take(CleanUpKubeProxy(SettingsOf(proxy_version_)), FactsOfCleanup());
   });
 }
 

@@ -79,9 +79,6 @@ class CellRun {
   std::set<std::string> ExpectedFindings() const;
   // After that change: whether new users of KUBE-MARK-MASQ work as was reported.
   void JudgePrediction(const FamilyFacts& facts, bool works, Done done) const;
-  bool OpensNodePorts() const;
-  // Then what comes to a node port of the node reaches kube-proxy's socket, or none.
-  void ExpectNoListener(Check& check) const;
 
   const Cell cell_;
   const HarnessOptions options_;

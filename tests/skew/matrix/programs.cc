@@ -43,8 +43,7 @@ std::vector<IptablesMode> ModesOf(const Cell& cell) {
 // Each is there where one of its paths is. By what is missing, where it is to be had.
 class Search {
  public:
-  Search(const HarnessOptions& options, const std::function<bool(const std::string&)>& can_run)
-      : options_(options), can_run_(can_run) {}
+  explicit Search(const std::function<bool(const std::string&)>& can_run) : can_run_(can_run) {}
 
   void OfCell(const Cell& cell) {
     OneOf({"ip"}, Package("iproute2"));
@@ -54,13 +53,6 @@ class Search {
     }
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
       OneOf({kIpset}, Package("ipset"));
-    }
-    if (RunsProxyProgram(options_, cell)) {
-      OneOf({options_.proxy_program}, "name it with --proxy-program");
-      OneOf({kConntrack}, Package("conntrack"));
-    }
-    if (cell.actor == Actor::kKubelet && RunsKubeletProgram(options_, cell)) {
-      OneOf({options_.kubelet_program}, "name it with --kubelet-program");
     }
     if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
     if (cell.company == Company::kThirdParties) {
@@ -94,7 +86,6 @@ class Search {
     missing_[source].push_back(absl::StrJoin(paths, " or "));
   }
 
-  const HarnessOptions& options_;
   const std::function<bool(const std::string&)>& can_run_;
   std::set<std::string> asked_;
   std::map<std::string, std::vector<std::string>> missing_;
@@ -102,9 +93,9 @@ class Search {
 
 }  // namespace
 
-absl::Status HasPrograms(const std::vector<Cell>& cells, const HarnessOptions& options,
+absl::Status HasPrograms(const std::vector<Cell>& cells,
                          const std::function<bool(const std::string& path)>& can_run) {
-  Search search(options, can_run);
+  Search search(can_run);
   for (const Cell& cell : cells) search.OfCell(cell);
   return search.Result();
 }

@@ -145,32 +145,6 @@ std::vector<std::string> StandsFor(const Pair& pair) {
 
 }  // namespace
 
-bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy) {
-  if (options.proxy_program.empty() || proxy.mode == ProxyMode::kIpvs) return false;
-  if (proxy.mode == ProxyMode::kNftables && !Does(options.proxy_version, Trait::kNftablesMode)) {
-    return false;
-  }
-  return GenerationOf(proxy) == GenerationOf(ProxyVersion{options.proxy_version, proxy.mode});
-}
-
-bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
-  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
-  return RunsProxyProgram(options, cell.pair.proxy) ||
-         (from && RunsProxyProgram(options, cell.from.proxy));
-}
-
-bool RunsKubeletProgram(const HarnessOptions& options, const KubeletVersion& kubelet) {
-  return !options.kubelet_program.empty() &&
-         GenerationOf(kubelet) == GenerationOf(options.kubelet_version);
-}
-
-bool RunsKubeletProgram(const HarnessOptions& options, const Cell& cell) {
-  if (cell.instead.has_value()) return false;
-  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
-  return RunsKubeletProgram(options, cell.pair.kubelet) ||
-         (from && RunsKubeletProgram(options, cell.from.kubelet));
-}
-
 CellReport ReportOf(const Cell& cell) {
   CellReport report;
   report.id = CellId(cell);

@@ -257,7 +257,7 @@ std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
   return questions;
 }
 
-std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
+std::vector<ListenerPorts> TestListeners() {
   std::vector<int> endpoints;
   for (const Service& service : Table()) endpoints.push_back(8000 + service.number);
   std::vector<ListenerPorts> listeners;
@@ -268,7 +268,7 @@ std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
   listeners[0].ports.push_back(kHostPortTarget);
   ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort}};
   for (const Service& service : Table()) {
-    if (at_node_ports && service.node_port != 0) node.ports.push_back(service.node_port);
+    if (service.node_port != 0) node.ports.push_back(service.node_port);
   }
   listeners.push_back(node);
   listeners.push_back({Place::kBeyond, {80}});

@@ -81,9 +81,8 @@ struct StreamQuestion {
 std::vector<ServicePort> StreamServices(testing::IpFamily family);
 std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
 
-// Who listens: the endpoints, and on the node and beyond it whoever should get nothing; at node
-// ports of the node only where kube-proxy does not do so itself.
-std::vector<ListenerPorts> TestListeners(bool at_node_ports = true);
+// Who listens: the endpoints, and on the node and beyond it whoever should get nothing.
+std::vector<ListenerPorts> TestListeners();
 std::vector<ListenerPorts> StreamListeners();
 
 }  // namespace kipt::skew

@@ -83,12 +83,6 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
 
 // ---- what they run ----
 
-// kubelet 1.24 and kube-proxy 1.20 are programs.
-const HarnessOptions kOptions = {.proxy_program = "/opt/kube-proxy",
-                                 .proxy_version = {1, 20},
-                                 .kubelet_program = "/opt/kubelet",
-                                 .kubelet_version = {{1, 24}, {}}};
-
 struct ProgramRow {
   const char* name;
   // What is not there: all whose paths have this in them.
@@ -104,9 +98,7 @@ ProgramRow Missing(const char* name, const char* missing, const Cell& cell,
 }
 Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
 Cell With(Company company) { return {.company = company}; }
-Cell OfMinors(int kubelet, int proxy, Actor actor = Actor::kKubelet) {
-  return {.pair = {{{1, kubelet}, {}}, {{1, proxy}}}, .actor = actor, .program = "/opt/agent"};
-}
+Cell With(Actor actor) { return {.actor = actor, .program = "/opt/agent"}; }
 
 const ProgramRow kPrograms[] = {
     Missing("all is there", "nothing", {}),
@@ -130,22 +122,14 @@ const ProgramRow kPrograms[] = {
             "containernetworking-plugins)"),
     Missing("portmap in its first place", "/opt/cni", With(Company::kThirdParties)),
     Missing("portmap in its second", "/usr/lib/cni", With(Company::kThirdParties)),
-    Missing("the agent", "/opt/agent", OfMinors(27, 27, Actor::kAgent),
+    Missing("the agent", "/opt/agent", With(Actor::kAgent),
             "/opt/agent (name it with --agent, --a or --b)"),
-    Missing("the agent where kubelet runs", "/opt/agent", OfMinors(27, 27)),
-    Missing("a kube-proxy program", "/opt/kube-proxy", OfMinors(27, 20),
-            "/opt/kube-proxy (name it with --proxy-program)"),
-    Missing("what it runs", "conntrack", OfMinors(27, 20), "conntrack (Debian package conntrack)"),
-    Missing("it where another kube-proxy runs", "/opt/kube-proxy", OfMinors(27, 36)),
-    Missing("a kubelet program", "/opt/kubelet", OfMinors(24, 27),
-            "/opt/kubelet (name it with --kubelet-program)"),
-    Missing("it where another kubelet runs", "/opt/kubelet", OfMinors(27, 27)),
-    Missing("it where the agent runs", "/opt/kubelet", OfMinors(24, 27, Actor::kAgent)),
+    Missing("the agent where kubelet runs", "/opt/agent", With(Actor::kKubelet)),
 };
 
 TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
   for (const ProgramRow& row : kPrograms) {
-    const absl::Status status = HasPrograms({row.cell}, kOptions, [&row](const std::string& path) {
+    const absl::Status status = HasPrograms({row.cell}, [&row](const std::string& path) {
       return row.missing == absl::string_view("ip") ? path != "ip"
                                                     : !absl::StrContains(path, row.missing);
     });

@@ -90,34 +90,6 @@ TEST(ChosenCellsTest, FollowFromTheSides) {
   EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
 }
 
-struct ProgramRow {
-  const char* flag;
-  const char* version;
-  // In the name of each cell that runs it, and of one that does not.
-  const char* runs;
-  const char* other;
-  const char* refused;
-};
-const ProgramRow kPrograms[] = {
-    {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "/proxy-1.2", "/proxy-1.23-ipvs/",
-     "finds no cell with a kube-proxy like 1.20"},
-    {"--kubelet-program=/opt/kubelet", "--kubelet-version=1.24", "/kubelet-1.24/", "/kubelet-1.27/",
-     "finds no cell with a kubelet like 1.24"},
-};
-
-TEST(ChosenCellsTest, AreThoseThatRunTheProgram) {
-  for (const ProgramRow& row : kPrograms) {
-    const absl::StatusOr<std::vector<Cell>> cells =
-        ChosenCells(Parsed({row.flag, row.version, "--paths=boot,flush"}));
-    ASSERT_TRUE(cells.ok()) << cells.status();
-    EXPECT_GE(cells->size(), 8U);
-    for (const Cell& cell : *cells) EXPECT_THAT(CellId(cell), HasSubstr(row.runs));
-    const auto other = ChosenCells(
-        Parsed({row.flag, row.version, "--paths=boot,flush", absl::StrCat("--cells=", row.other)}));
-    EXPECT_THAT(std::string(other.status().message()), HasSubstr(row.refused));
-  }
-}
-
 struct RefusedRow {
   const char* name;
   const char* argument;
@@ -134,9 +106,6 @@ const RefusedRow kRefused[] = {
     {"an agent without its file", "--b=agent:", "agent:FILE"},
     {"a kubelet of no version", "--b=kubelet:new", "\"new\" is not a version"},
     {"a gate that cannot be set", "--b=kubelet:1.31-gate-off", "no gate"},
-    {"a kube-proxy without a version", "--proxy-program=/bin/true", "--proxy-version"},
-    {"a kubelet program without its version", "--kubelet-program=/opt/kubelet",
-     "--kubelet-version"},
 };
 
 TEST(OptionsTest, RefuseWhatMakesNoSense) {
