@@ -104,15 +104,12 @@ int Run(const Options& options, const std::vector<Cell>& cells) {
   std::tie(report.a.name, report.b.name) = NamesOf(options.sides);
   const absl::Time started = absl::Now();
   int finished = 0;
-  report.cells = RunCells(
-      cells, options.jobs, kCellDeadline,
-      [&options](const Cell& cell) { return RunCell(cell, options.harness); },
-      [&](const CellReport& cell) {
-        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size())) << "\n"
-                  << std::flush;
-      });
+  report.cells = RunCells(cells, options.jobs, kCellDeadline, RunCell, [&](const CellReport& cell) {
+    std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size())) << "\n"
+              << std::flush;
+  });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
-  Comparison comparison = CompareSides(report.cells, options.harness.stream_rate);
+  Comparison comparison = CompareSides(report.cells);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <regex>
 #include <thread>
@@ -20,7 +19,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
@@ -33,21 +31,6 @@ struct Words {
   std::string agent;
   std::string a = "kubelet";
   std::string b = "agent";
-};
-
-// CLI11 2.3 leaves lines as long as they are.
-class WrappingFormatter : public CLI::Formatter {
- public:
-  WrappingFormatter() { column_width(kNames); }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    std::string text = Wrapped("", "", CLI::Formatter::make_option_desc(option), kColumns - kNames);
-    text.pop_back();
-    return text;
-  }
-
- private:
-  static constexpr size_t kColumns = 100;
-  static constexpr size_t kNames = 30;
 };
 
 std::string IdsOf(const std::vector<Path>& paths) {
@@ -166,10 +149,6 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
                  "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
       ->type_name("int");
-  app.add_option("--stream-rate", options.harness.stream_rate,
-                 "Packets per second of each stream that runs during the steps. (default 200)")
-      ->check(CLI::Range(10, 2000))
-      ->type_name("int");
   Add(app,
       {{"--json", &options.json_file, "file", "Write the report to this file, as JSON."},
        {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."}});
@@ -198,7 +177,6 @@ void Take(absl::StatusOr<Value> parsed, Value& value, absl::Status& status) {
 
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
   absl::Status status;
-  HarnessOptions& harness = options.harness;
   Take(ParsePaths(words.paths, options.full), options.paths, status);
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -206,10 +184,11 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   const std::string agent = words.agent.empty() ? DefaultAgent(program) : words.agent;
   Take(ParseSide("--a", words.a, agent), options.sides.a, status);
   Take(ParseSide("--b", words.b, agent), options.sides.b, status);
+  // A kubelet's cells run without one, too.
   std::error_code error;
-  // kubelet's cells run without one, too.
-  if (std::filesystem::exists(agent, error)) {
-    harness.audit_program = std::filesystem::absolute(agent, error).string();
+  for (Side* side : {&options.sides.a, &options.sides.b}) {
+    if (!side->program.empty() || !std::filesystem::exists(agent, error)) continue;
+    side->program = std::filesystem::absolute(agent, error).string();
   }
   return status;
 }
@@ -222,7 +201,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   Words words;
   try {
     CLI::App app(kAbout, "kube-iptables-skew");
-    app.formatter(std::make_shared<WrappingFormatter>());
     app.require_subcommand(0, 1);
     CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
     CLI::App* list =

@@ -28,7 +28,6 @@ struct Options {
   // Who keeps kubelet's chains in these cells: what is compared.
   Sides sides = {};
   // Of kRun.
-  HarnessOptions harness = {};
   int jobs = 0;
   std::string json_file = {};
   std::string html_file = {};

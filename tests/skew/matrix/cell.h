@@ -57,7 +57,8 @@ struct Side {
   Actor actor = Actor::kKubelet;
   // Of a kubelet: its version in every cell. None: the cell's.
   std::optional<KubeletVersion> version = {};
-  // Of an agent: the absolute path of its program.
+  // The agent, or next to a kubelet the one that audits the node before kube-proxy changes its
+  // mode: an absolute path. Empty: none does.
   std::string program = {};
 
   bool operator==(const Side&) const = default;
@@ -104,7 +105,7 @@ struct Cell {
   // A step of the path that replaces kubelet does so even where its version stays, because it does
   // not on the other side.
   bool replaces_same = false;
-  // Of an agent.
+  // As Side::program.
   std::string program = {};
 };
 

@@ -84,8 +84,7 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
         .after = facts_[family],
         .afterwards = afterwards,
         .agent_repaired_flush = flushed_in_this_step_ && cell_.actor == Actor::kAgent,
-        .proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards,
-        .per_second = options_.stream_rate};
+        .proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards};
     // The agent writes all of them in one transaction.
     if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
       moment.moved_kubelet = kubelet_version_;
@@ -104,7 +103,7 @@ absl::Status CellRun::StartStreams() {
     }
   }
   absl::StatusOr<std::unique_ptr<Streams>> streams =
-      Streams::Start(*node_, probes, StreamListeners(), options_.stream_rate);
+      Streams::Start(*node_, probes, StreamListeners(), kPacketsPerSecond);
   if (!streams.ok()) return streams.status();
   streams_ = *std::move(streams);
   return absl::OkStatus();
@@ -154,9 +153,8 @@ std::set<std::string> CellRun::ExpectedFindings() const {
 }
 
 void CellRun::AuditBeforeNftables(Done done) {
-  const std::string program = cell_.program.empty() ? options_.audit_program : cell_.program;
-  if (program.empty()) return;
-  std::vector<std::string> command = {program,
+  if (cell_.program.empty()) return;
+  std::vector<std::string> command = {cell_.program,
                                       "audit",
                                       "--before=kube-proxy-nftables",
                                       "--output=json",

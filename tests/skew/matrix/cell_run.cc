@@ -47,8 +47,8 @@ void CellRun::Done::Take(const Act& act, const KnownError& known) {
   if (expected) step.error_because = known.because;
 }
 
-CellRun::CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps)
-    : cell_(cell), options_(options), steps_(steps), mode_(cell.mode), facts_(2) {
+CellRun::CellRun(const Cell& cell, std::vector<StepReport>& steps)
+    : cell_(cell), steps_(steps), mode_(cell.mode), facts_(2) {
   if (cell.path == Path::kToNft) mode_ = IptablesMode::kLegacy;
   facts_[1].family = IpFamily::kIpv6;
 }

@@ -30,7 +30,7 @@ inline constexpr char kCniConfDir[] = "/run/cni/net.d";
 
 class CellRun {
  public:
-  CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps);
+  CellRun(const Cell& cell, std::vector<StepReport>& steps);
   ~CellRun();
 
   // Makes the node. To be called first; the calling thread is on the node from then on.
@@ -81,7 +81,6 @@ class CellRun {
   void JudgePrediction(const FamilyFacts& facts, bool works, Done done) const;
 
   const Cell cell_;
-  const HarnessOptions options_;
   std::vector<StepReport>& steps_;
   testing::IptablesMode mode_;
   std::unique_ptr<TestNode> node_;

@@ -56,8 +56,8 @@ std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
   return "";
 }
 
-uint64_t PacketsIn(absl::Duration time, int per_second) {
-  return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * per_second);
+uint64_t PacketsIn(absl::Duration time) {
+  return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * kPacketsPerSecond);
 }
 
 // By what is known of these versions before and after.
@@ -97,7 +97,7 @@ void ExplainByModeChange(const StreamMoment& moment, const StreamQuestion& quest
   check.because = kChangedMode;
   // Measured, also with kubelet: at most one packet, in every tenth stream, when the tables go.
   if (!moment.before.nftables || question.about != About::kService) return;
-  check.allowed += std::min(check.count.Silent(), PacketsIn(kTablesGo, moment.per_second));
+  check.allowed += std::min(check.count.Silent(), PacketsIn(kTablesGo));
 }
 
 // kube-proxy starts over chains that serve as soon as the jumps of OUTPUT and PREROUTING are back;
@@ -106,16 +106,15 @@ void ExplainByJumps(const StreamMoment& moment, const StreamQuestion& question,
                     StreamCheck& check) {
   if (!moment.before.nat_chains_left || moment.after.nat_chains_left) return;
   if (question.about != About::kService) return;
-  check.allowed += std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+  check.allowed += std::min(check.count.served, PacketsIn(kRepairAtMost));
   absl::StrAppend(&check.because, "; ", kJumpByJump);
 }
 
 // By what happens once, while the step acts.
 void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, StreamCheck& check) {
   if (moment.agent_repaired_flush && question.about == About::kMartian) {
-    check.allowed =
-        std::min(check.count.reached_host,
-                 MartiansAfterFlush(moment.per_second, check.count.late_in_all_milliseconds));
+    check.allowed = std::min(check.count.reached_host,
+                             MartiansAfterFlush(check.count.late_in_all_milliseconds));
     check.because = kFlushed;
   }
   if (moment.proxy_changed_mode) ExplainByModeChange(moment, question, check);
@@ -124,7 +123,7 @@ void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, St
     written.family = moment.after.family;
     KubeletSyncs(*moment.moved_kubelet, written);
     if (!written.mark_masq) return;
-    check.allowed = std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+    check.allowed = std::min(check.count.served, PacketsIn(kRepairAtMost));
     check.because = kMovedKubelet;
   }
 }
@@ -195,11 +194,10 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome) {
   return 0;
 }
 
-uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds) {
+uint64_t MartiansAfterFlush(uint64_t late_milliseconds) {
   const absl::Duration late = absl::Milliseconds(static_cast<int64_t>(late_milliseconds));
   // In a time of so many packets' distances there may be one packet more.
-  return std::min(PacketsIn(kRepairPromise + late, per_second) + 1,
-                  PacketsIn(kRepairAtMost, per_second));
+  return std::min(PacketsIn(kRepairPromise + late) + 1, PacketsIn(kRepairAtMost));
 }
 
 StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& question,

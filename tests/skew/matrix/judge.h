@@ -51,6 +51,9 @@ Check JudgeCheck(const FamilyFacts& facts, const Question& question, const Probe
 inline constexpr absl::Duration kRepairPromise = absl::Milliseconds(100);
 inline constexpr absl::Duration kRepairAtMost = absl::Milliseconds(250);
 
+// Of each stream.
+inline constexpr int kPacketsPerSecond = 200;
+
 // What happened while a stream's packets were sent.
 struct StreamMoment {
   // What was known of the stream's family when it began and when it ended.
@@ -64,7 +67,6 @@ struct StreamMoment {
   std::optional<KubeletVersion> moved_kubelet = {};
   // kube-proxy changed its mode: it removed one mode's rules before it wrote the other's.
   bool proxy_changed_mode = false;
-  int per_second = 0;
 };
 
 // A known failure explains only packets with the fate that the facts predict, at the time that they
@@ -77,7 +79,7 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
 
 // How many martian packets may come in after a flush: those of kRepairPromise, and of the time for
 // which this machine held up the harness itself, together kRepairAtMost.
-uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
+uint64_t MartiansAfterFlush(uint64_t late_milliseconds);
 
 struct KnownError {
   // Why iptables refuses a rule: the chain that it jumps to is not there. Empty: nothing must fail.
@@ -114,7 +116,7 @@ struct Comparison {
 // before, or stayed wrong, because when a step acts is the harness's doing; that it goes wrong is
 // compared before and after. Nor are packets that fared so because kube-proxy was changing its
 // mode.
-Comparison CompareSides(const std::vector<CellReport>& cells, int per_second);
+Comparison CompareSides(const std::vector<CellReport>& cells);
 
 inline constexpr double kShareTolerance = 0.01;
 inline constexpr absl::Duration kTimeTolerance = absl::Milliseconds(25);

@@ -161,12 +161,12 @@ CellReport ReportOf(const Cell& cell) {
   return report;
 }
 
-CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
+CellReport RunCell(const Cell& cell) {
   CellReport report = ReportOf(cell);
   const absl::Time started = absl::Now();
   {
     const Cell acting = Acting(cell);
-    CellRun run(acting, options, report.steps);
+    CellRun run(acting, report.steps);
     const absl::Status status = PathWalk(acting, run).Walk();
     if (!status.ok()) report.problem = status.ToString();
   }

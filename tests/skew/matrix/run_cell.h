@@ -16,21 +16,13 @@
 
 namespace kipt::skew {
 
-struct HarnessOptions {
-  // Absolute path of the agent that audits the node of a cell without an agent, before kube-proxy
-  // changes its mode. Empty: none does.
-  std::string audit_program = {};
-  // Packets per second of each stream.
-  int stream_rate = 200;
-};
-
 // Which cell it is, and nothing of what was found.
 CellReport ReportOf(const Cell& cell);
 
 // In the calling process, which must have one thread only and a mount namespace of its own with a
 // /run of its own (RunCells() sees to that). A cell that cannot be run is a report with a
 // `problem`.
-CellReport RunCell(const Cell& cell, const HarnessOptions& options);
+CellReport RunCell(const Cell& cell);
 
 // What cells run: asked for before the first of them, because each would fail in a way of its own.
 

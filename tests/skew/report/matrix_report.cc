@@ -167,21 +167,21 @@ std::vector<Finding> UnexpectedOf(const CellReport& cell) {
   return findings;
 }
 
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
-                    size_t columns) {
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text) {
+  constexpr size_t kColumns = 100;
   std::string wrapped;
   std::string line = first;
   bool empty = true;
   const std::vector<std::string> words =
       absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   for (std::string word : words) {
-    if (!empty && line.size() + 1 + word.size() > columns) {
+    if (!empty && line.size() + 1 + word.size() > kColumns) {
       absl::StrAppend(&wrapped, line, "\n");
       line = indent;
       empty = true;
     }
-    while (line.size() + word.size() > columns) {
-      const size_t fits = columns - line.size();
+    while (line.size() + word.size() > kColumns) {
+      const size_t fits = kColumns - line.size();
       absl::StrAppend(&wrapped, line, word.substr(0, fits), "\n");
       word.erase(0, fits);
       line = indent;

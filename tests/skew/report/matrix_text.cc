@@ -3,9 +3,7 @@
 // The matrix for a terminal of 100 columns.
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,9 +24,6 @@ std::string TerminalText(const std::string& text) {
       [](std::string* shown, absl::string_view line) { *shown += featuregates::Printable(line); });
 }
 
-constexpr size_t kWidth = 100;
-// Of a column's name: "nftables".
-constexpr size_t kName = 8;
 // Of one cell that is not as expected; the others are counted.
 constexpr size_t kFindings = 8;
 
@@ -45,95 +40,21 @@ std::string Half(const CellReport* cell) {
   return absl::StrCat(std::string(1, GlyphOf(verdict)), count == 0 ? "" : absl::StrCat(count));
 }
 
-std::string Padded(const std::string& text, size_t width) {
-  return absl::StrCat(text, std::string(width - std::min(width, text.size()), ' '));
+// Of each kubelet the kube-proxies that it met: "  kubelet 1.27: 1.24 (~1|!1), 1.27 ipvs .|#".
+std::string GridText(const Grid& grid) {
+  std::vector<std::string> rows;
+  for (const std::string& kubelet : grid.rows)
+    rows.push_back(absl::StrCat("kubelet ", kubelet, ":"));
+  for (const GridPair& pair : grid.pairs) {
+    std::string& row = rows[pair.row];
+    const bool allowed = pair.any().allowed;
+    absl::StrAppend(&row, row.back() == ':' ? " " : ", ", grid.columns[pair.column],
+                    allowed ? " " : " (", Half(pair.a), "|", Half(pair.b), allowed ? "" : ")");
+  }
+  std::string text = TerminalText(absl::StrCat(grid.Title(), ", iptables ", grid.mode)) + "\n";
+  for (const std::string& row : rows) text += Wrapped("  ", "      ", TerminalText(row));
+  return text;
 }
-
-// "(~12|~4)", or with blanks for the parentheses.
-size_t WidthOf(const GridPair& pair) { return Half(pair.a).size() + Half(pair.b).size() + 3; }
-
-std::string PairText(const GridPair* pair, size_t width) {
-  if (pair == nullptr) return Padded("  .", width);
-  const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", Half(pair->a), "|", Half(pair->b), allowed ? " " : ")",
-                      std::string(width - WidthOf(*pair), ' '));
-}
-
-void TrimRight(std::string& line) { line.erase(line.find_last_not_of(' ') + 1); }
-
-// A table as it is printed. Wider than a line, it goes on below, in blocks of columns.
-class GridPrinter {
- public:
-  explicit GridPrinter(const Grid& grid) : grid_(grid) {
-    for (const std::string& row : grid.rows) {
-      margin_ = std::max(margin_, std::min<size_t>(TerminalText(row).size() + 4, 40));
-    }
-    for (const std::string& column : grid.columns) {
-      const std::vector<std::string> name = NameOfColumn(column);
-      widths_.push_back(std::max(name[0].size(), name[1].size()) + 2);
-    }
-    for (const GridPair& pair : grid.pairs) {
-      at_[{pair.row, pair.column}] = &pair;
-      widths_[pair.column] = std::max(widths_[pair.column], WidthOf(pair));
-    }
-  }
-
-  std::string Text() const {
-    std::string text = TerminalText(absl::StrCat(grid_.Title(), ", iptables ", grid_.mode)) + "\n";
-    size_t from = 0;
-    while (from < widths_.size()) {
-      size_t to = from + 1;
-      size_t width = margin_ + widths_[from];
-      while (to < widths_.size() && width + widths_[to] <= kWidth) width += widths_[to++];
-      absl::StrAppend(&text, Header(from, to));
-      for (size_t row = 0; row < grid_.rows.size(); ++row)
-        absl::StrAppend(&text, Row(row, from, to));
-      from = to;
-    }
-    return text;
-  }
-
- private:
-  // "1.27" over "ipvs".
-  static std::vector<std::string> NameOfColumn(const std::string& column) {
-    std::vector<std::string> parts = absl::StrSplit(TerminalText(column), absl::MaxSplits(' ', 1));
-    parts.resize(2);
-    for (std::string& part : parts) part.resize(std::min(part.size(), kName));
-    return parts;
-  }
-
-  std::string Header(size_t from, size_t to) const {
-    std::string upper = Padded("  kubelet", margin_);
-    std::string lower(margin_, ' ');
-    for (size_t column = from; column < to; ++column) {
-      const std::vector<std::string> name = NameOfColumn(grid_.columns[column]);
-      absl::StrAppend(&upper, Padded(" " + name[0], widths_[column]));
-      absl::StrAppend(&lower, Padded(" " + name[1], widths_[column]));
-    }
-    TrimRight(upper);
-    TrimRight(lower);
-    return absl::StrCat(upper, "\n", lower.empty() ? "" : lower + "\n");
-  }
-
-  // Nothing, if none of these columns has anything in this row.
-  std::string Row(size_t row, size_t from, size_t to) const {
-    std::string line = Padded("  " + TerminalText(grid_.rows[row]).substr(0, 36), margin_);
-    bool any = false;
-    for (size_t column = from; column < to; ++column) {
-      const auto found = at_.find({row, column});
-      any = any || found != at_.end();
-      absl::StrAppend(&line,
-                      PairText(found == at_.end() ? nullptr : found->second, widths_[column]));
-    }
-    TrimRight(line);
-    return any ? line + "\n" : "";
-  }
-
-  const Grid& grid_;
-  size_t margin_ = 11;
-  std::vector<size_t> widths_;
-  std::map<std::pair<size_t, size_t>, const GridPair*> at_;
-};
 
 std::string FailingCell(const CellReport& cell) {
   const Verdict verdict = VerdictOf(cell);
@@ -161,7 +82,7 @@ std::string FailingCell(const CellReport& cell) {
 
 std::string Legend(const MatrixReport& report) {
   return TerminalText(absl::StrCat("Each cell is ", report.a.name, "|", report.b.name,
-                                   ": who keeps kubelet's chains. Columns are kube-proxy's "
+                                   ": who keeps kubelet's chains, next to kube-proxy's "
                                    "generations.")) +
          "\n"
          "  +  sound          every packet did what it does on a sound node\n"
@@ -204,7 +125,7 @@ std::string MatrixText(const MatrixReport& report) {
   std::string text =
       TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables)) + "\n" +
       SideText("A", report.a) + SideText("B", report.b);
-  for (const Grid& grid : GridsOf(report)) absl::StrAppend(&text, "\n", GridPrinter(grid).Text());
+  for (const Grid& grid : GridsOf(report)) absl::StrAppend(&text, "\n", GridText(grid));
   absl::StrAppend(&text, "\n", Legend(report));
   for (const CellReport& cell : report.cells) {
     if (VerdictOf(cell) >= Verdict::kUnexpected) {
@@ -224,8 +145,8 @@ std::string ProgressLine(const CellReport& cell, int done, int of) {
   const std::string where =
       TerminalText(absl::StrCat(cell.path, "  kubelet ", cell.kubelet, "  proxy ", cell.proxy, "  ",
                                 cell.mode, "  ", cell.actor));
-  return absl::StrFormat("[%*d/%d] %s  %s  %.1f s", width, done, of,
-                         Padded(NameOf(VerdictOf(cell)), 13), where, cell.seconds);
+  return absl::StrFormat("[%*d/%d] %-13s  %s  %.1f s", width, done, of, NameOf(VerdictOf(cell)),
+                         where, cell.seconds);
 }
 
 }  // namespace kipt::skew

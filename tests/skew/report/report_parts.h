@@ -65,11 +65,10 @@ struct Finding {
 // All in which the cell is not as expected, in order.
 std::vector<Finding> UnexpectedOf(const CellReport& cell);
 
-// `text` in lines of at most `columns` bytes, each ended by a newline: the first begins with
+// `text` in lines of at most 100 bytes, each ended by a newline: the first begins with
 // `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
 // within a word that is longer than a line.
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
-                    size_t columns = 100);
+std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text);
 
 // Enumerations in JSON: the names that people read.
 

@@ -15,8 +15,6 @@ namespace {
 
 using testing::IpFamily;
 
-constexpr int kPerSecond = 200;
-
 Question Asked(About about, Outcome sound, int balanced_over = 0) {
   Question question;
   question.probe.name = "a probe";
@@ -121,10 +119,10 @@ struct StreamRow {
 };
 
 StreamMoment During(const FamilyFacts& before, const FamilyFacts& after) {
-  return {.before = before, .after = after, .per_second = kPerSecond};
+  return {.before = before, .after = after};
 }
 StreamMoment After(const FamilyFacts& facts) {
-  return {.before = facts, .after = facts, .afterwards = true, .per_second = kPerSecond};
+  return {.before = facts, .after = facts, .afterwards = true};
 }
 StreamMoment RepairedFlush(IpFamily family = IpFamily::kIpv4) {
   StreamMoment moment = During(Sound(family), Sound(family));

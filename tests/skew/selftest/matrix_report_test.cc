@@ -210,12 +210,10 @@ A, kubelet: the kubelet of each cell
 B, agent: kube-iptables-agent 0.4.0
 
 fresh boot, iptables nft
-  kubelet   1.24   1.27
-                   ipvs
-  1.24      +|+     .
-  1.27     (~1|!1) .|#
+  kubelet 1.24: 1.24 +|+
+  kubelet 1.27: 1.24 (~1|!1), 1.27 ipvs .|#
 
-Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's generations.
+Each cell is kubelet|agent: who keeps kubelet's chains, next to kube-proxy's generations.
   +  sound          every packet did what it does on a sound node
   ~  known failure  something failed that is known to fail in these versions
   !  unexpected     something differs from what is expected
