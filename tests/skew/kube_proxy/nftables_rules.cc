@@ -193,8 +193,8 @@ class PortRules {
         has_endpoint_chains_(!marks_inline_ || port.affinity_seconds != 0),
         out_(out),
         base_(absl::StrCat(port.service, "/", NameOf(port.protocol), "/", port.port_name)),
-        all_(PortWords(settings, port).Endpoints()),
-        local_(PortWords::LocalOf(all_)) {
+        all_(EndpointsOf(settings.version, port)),
+        local_(LocalOf(all_)) {
     for (const char* chain : {"service", "local", "external", "firewall"}) {
       words_.emplace_back(absl::StrCat("$", chain), absl::StrCat(chain, "-", HashedName(base_)));
     }

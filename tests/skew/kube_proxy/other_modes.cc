@@ -92,7 +92,7 @@ std::string IpvsSync(const ProxySettings& settings) {
                               const std::vector<std::string>& rules) {
     table.Chain(chain);
     for (const std::string& rule : rules) {
-      if (!rule.empty()) table.Rule(chain, {absl::StrReplaceAll(rule, matches)});
+      if (!rule.empty()) table.Rule(chain, absl::StrReplaceAll(rule, matches));
     }
   };
   SyncTables tables;

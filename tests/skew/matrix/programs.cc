@@ -35,69 +35,47 @@ Paths IptablesPrograms(IptablesMode mode) {
   return paths;
 }
 
-std::vector<IptablesMode> ModesOf(const Cell& cell) {
-  if (cell.path == Path::kToNft) return {IptablesMode::kNft, IptablesMode::kLegacy};
-  return {cell.mode};
-}
+}  // namespace
 
-// Each is there where one of its paths is. By what is missing, where it is to be had.
-class Search {
- public:
-  explicit Search(const std::function<bool(const std::string&)>& can_run) : can_run_(can_run) {}
-
-  void OfCell(const Cell& cell) {
-    OneOf({"ip"}, Package("iproute2"));
-    if (cell.actor == Actor::kAgent) OneOf({cell.program}, "name it with --agent, --a or --b");
-    for (const IptablesMode mode : ModesOf(cell)) {
-      for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, Package("iptables"));
+absl::Status HasPrograms(const std::vector<Cell>& cells,
+                         const std::function<bool(const std::string& path)>& can_run) {
+  std::set<std::string> asked;
+  // By where it is to be had.
+  std::map<std::string, std::vector<std::string>> missing;
+  // It is there where one of its paths is.
+  const auto need = [&](const Paths& paths, const std::string& source) {
+    if (!asked.insert(paths.front()).second) return;
+    if (std::any_of(paths.begin(), paths.end(), can_run)) return;
+    missing[source].push_back(absl::StrJoin(paths, " or "));
+  };
+  for (const Cell& cell : cells) {
+    need({"ip"}, "Debian package iproute2");
+    if (cell.actor == Actor::kAgent) need({cell.program}, "name it with --agent, --a or --b");
+    for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
+      if (mode != cell.mode && cell.path != Path::kToNft) continue;
+      for (const std::string& path : IptablesPrograms(mode))
+        need({path}, "Debian package iptables");
     }
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
-      OneOf({kIpset}, Package("ipset"));
+      need({kIpset}, "Debian package ipset");
     }
-    if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
+    if (UsesNftables(cell)) need({kNft}, "Debian package nftables");
     if (cell.company == Company::kThirdParties) {
       Paths paths;
       for (const char* directory : kPluginDirectories) {
         paths.push_back(absl::StrCat(directory, "/portmap"));
       }
-      OneOf(paths, Package("containernetworking-plugins"));
+      need(paths, "Debian package containernetworking-plugins");
     }
   }
-
-  absl::Status Result() const {
-    if (missing_.empty()) return absl::OkStatus();
-    std::vector<std::string> sentences;
-    for (const auto& [source, programs] : missing_) {
-      sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
-    }
-    return absl::NotFoundError(absl::StrCat(
-        "the chosen cells run programs that are missing: ", absl::StrJoin(sentences, "; "),
-        ". Install them, or choose other cells with --cells"));
+  if (missing.empty()) return absl::OkStatus();
+  std::vector<std::string> sentences;
+  for (const auto& [source, programs] : missing) {
+    sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
   }
-
- private:
-  static std::string Package(const std::string& name) {
-    return absl::StrCat("Debian package ", name);
-  }
-
-  void OneOf(const Paths& paths, const std::string& source) {
-    if (!asked_.insert(paths.front()).second) return;
-    if (std::any_of(paths.begin(), paths.end(), can_run_)) return;
-    missing_[source].push_back(absl::StrJoin(paths, " or "));
-  }
-
-  const std::function<bool(const std::string&)>& can_run_;
-  std::set<std::string> asked_;
-  std::map<std::string, std::vector<std::string>> missing_;
-};
-
-}  // namespace
-
-absl::Status HasPrograms(const std::vector<Cell>& cells,
-                         const std::function<bool(const std::string& path)>& can_run) {
-  Search search(can_run);
-  for (const Cell& cell : cells) search.OfCell(cell);
-  return search.Result();
+  return absl::NotFoundError(absl::StrCat(
+      "the chosen cells run programs that are missing: ", absl::StrJoin(sentences, "; "),
+      ". Install them, or choose other cells with --cells"));
 }
 
 bool CanRunHere(const std::string& path) {
