@@ -38,7 +38,6 @@ const PathName& RowOf(Path path) {
 }
 
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
-constexpr Actor kBothActors[] = {Actor::kKubelet, Actor::kAgent};
 
 constexpr ProxyVersion Ipvs(int minor) { return {{1, minor}, ProxyMode::kIpvs}; }
 constexpr ProxyVersion Nftables(int minor) { return {{1, minor}, ProxyMode::kNftables}; }
@@ -201,15 +200,12 @@ class Cells {
   void Add(const Row& row, Path path) {
     for (const IptablesMode mode : kBothModes) {
       if (mode == IptablesMode::kLegacy && path == Path::kToNft) continue;
-      for (const Actor actor : kBothActors) {
-        cells_.push_back({.path = path,
-                          .pair = row.pair,
-                          .from = row.from,
-                          .mode = mode,
-                          .actor = actor,
-                          .company = row.company,
-                          .about = row.about});
-      }
+      cells_.push_back({.path = path,
+                        .pair = row.pair,
+                        .from = row.from,
+                        .mode = mode,
+                        .company = row.company,
+                        .about = row.about});
     }
   }
 
@@ -259,10 +255,7 @@ std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides) {
   const bool both_have_versions = sides.a.version.has_value() && sides.b.version.has_value();
   std::set<std::string> seen;
   std::vector<Cell> result;
-  // Each pair has a cell of the agent.
-  for (const Cell& cell : cells) {
-    if (cell.actor != Actor::kAgent) continue;
-    Cell same = cell;
+  for (Cell same : cells) {
     if (both_have_versions) same.pair.kubelet = *sides.a.version;
     if (!seen.insert(CellId(same)).second) continue;
     for (const bool is_b : {false, true}) {

@@ -115,12 +115,11 @@ bool UsesNftables(const Cell& cell);
 // "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
 std::string CellId(const Cell& cell);
 
-// Of each pair of cells, kubelet's and the agent's, one cell for each side. Where both sides have a
-// version of their own, A's stands in the names, and each kube-proxy is met once.
+// Of each cell one for each side. Where both sides have a version of their own, A's stands in the
+// names, and each kube-proxy is met once.
 std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides);
 
-// Pairs of generations on `paths`, in both modes, for both actors. On paths with cells of their
-// own, these.
+// Pairs of generations on `paths`, in both modes. On paths with cells of their own, these.
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();

@@ -181,10 +181,9 @@ class Reader {
     if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
       json.get_to(value);
     } else if constexpr (std::is_enum_v<T>) {
-      for (const T candidate : AllOf(T{})) {
-        if (json != WireName(candidate)) continue;
-        value = candidate;
-        return;
+      for (size_t i = 0; i < CountOf(T{}); ++i) {
+        value = static_cast<T>(i);
+        if (json == WireName(value)) return;
       }
       throw std::invalid_argument(absl::StrCat("nothing is called ", json.dump()));
     } else {
