@@ -117,18 +117,8 @@ void RemoveNftablesTables();
 
 // Others on the node that meet kubelet's chains. All act in both families unless said.
 
-// The real CNI plugin portmap, of /usr/lib/cni or /opt/cni/bin, maps a port of the node to a pod's
-// for TCP and UDP: IPv4 alone, with `externalSetMarkChain: KUBE-MARK-MASQ`.
-struct PortMapping {
-  int host_port = 0;
-  std::string pod_address;
-  int pod_port = 0;
-};
-inline constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
-// `pod_netns` is a path to the pod's namespace. The plugin runs this iptables.
-Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
-               const std::string& pod_netns);
-// Writes the conflist that names the chain into `directory`, as an administrator has it.
+// Writes a conflist whose plugin portmap has `externalSetMarkChain: KUBE-MARK-MASQ` into
+// `directory`, as an administrator has it.
 Act WriteCniConfig(const std::string& directory);
 
 // A chain of somebody's own that leads packets to `port` of the node, TCP and UDP, to

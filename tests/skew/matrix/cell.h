@@ -75,7 +75,7 @@ std::pair<std::string, std::string> NamesOf(const Sides& sides);
 enum class Company {
   kNobody,
   // Once the node has booted: a chain that leads to KUBE-MARK-DROP, one that leads to
-  // KUBE-MARK-MASQ, and the CNI plugin portmap with externalSetMarkChain.
+  // KUBE-MARK-MASQ, and a CNI configuration that names the latter.
   kThirdParties,
   // kube-proxy masquerades by bit 20, kubelet by 14.
   kOtherBit,

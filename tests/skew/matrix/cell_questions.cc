@@ -139,7 +139,7 @@ std::set<std::string> CellRun::ExpectedFindings() const {
   for (const FamilyFacts& facts : facts_) {
     const std::string family = facts.family == IpFamily::kIpv4 ? "ip" : "ip6";
     if (facts.user_drop) expected.insert(Finding(users, "ChainUser", family, "nat/KUBE-MARK-DROP"));
-    if (!facts.user_masq && !facts.host_port) continue;
+    if (!facts.user_masq) continue;
     expected.insert(Finding(users, "ChainUser", family, kMarkMasq));
     expected.insert(Finding("warning", "CleanupBlocked", family, kMarkMasq));
   }

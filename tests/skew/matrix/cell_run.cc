@@ -282,22 +282,16 @@ absl::Status CellRun::ThirdPartiesAdd() {
         "kubelet's chain that it names does not exist, so iptables refuses it";
     KnownError no_drop = {.because = kMissing, .missing_chain = "KUBE-MARK-DROP"};
     KnownError no_masq = {.because = kMissing, .missing_chain = "KUBE-MARK-MASQ"};
-    KnownError no_portmap = no_masq;
     for (size_t family = 0; family < facts_.size(); ++family) {
       const UsersAdded now = UsersAdd(facts_[family]);
       JudgePrediction(facts_[family], now.masq, done);
       no_drop.families[family] = !now.drop;
       no_masq.families[family] = !now.masq;
-      // portmap is asked for IPv4 alone.
-      no_portmap.families[family] = family == 0 && !now.host_port;
     }
     const IptablesChoice iptables = {mode_, ""};
     done.Take(AddUserOfMarkDrop(iptables, kUserDropPort), no_drop);
     done.Take(AddUserOfMarkMasq(iptables, kUserMasqPort), no_masq);
     done.Take(WriteCniConfig(kCniConfDir));
-    const PortMapping mapping = {kHostPort, AddressOf(Place::kPodA, IpFamily::kIpv4),
-                                 kHostPortTarget};
-    done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()), no_portmap);
   });
 }
 

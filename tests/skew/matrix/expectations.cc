@@ -172,19 +172,8 @@ const Row kRows[] = {
         {About::kUserMasq}, [](Facts facts, Asked) { return facts.user_masq && !facts.mark_masq; },
         Outcome::kServed, kNoPostrouting),
     Known(
-        {About::kHostPort},
-        [](Facts facts, Asked question) {
-          return question.sound == Outcome::kServedMasqueraded && facts.host_port &&
-                 !facts.mark_masq;
-        },
-        Outcome::kLost, kNoPostrouting),
-    Known(
         {About::kUserMasq}, [](Facts facts, Asked) { return !facts.user_masq || !facts.mark_masq; },
         Outcome::kServed, "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"),
-    Known(
-        {About::kHostPort}, [](Facts facts, Asked) { return !facts.host_port; },
-        Outcome::kReachedHost,
-        "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"),
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
     facts.mark_drop_sets = false;
     facts.drop_rule = false;
   }
-  if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
+  if (!facts.proxy_nat.has_value() && !facts.user_masq) facts.mark_masq = false;
 }
 
 namespace {
@@ -63,7 +63,7 @@ bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
   facts.nat_has_services = false;
   facts.proxy_firewall = false;
   facts.mark_masq = false;
-  const bool used = facts.user_masq || facts.host_port;
+  const bool used = facts.user_masq;
   facts.nat_chains_left =
       Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
   return !facts.nat_chains_left;
@@ -83,7 +83,7 @@ bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
     RemoveNftablesMode(facts);
     return true;
   }
-  const bool used = facts.user_masq || facts.host_port;
+  const bool used = facts.user_masq;
   const bool removed = RemoveIptablesMode(proxy.version, facts);
   // A KUBE-MARK-MASQ that stays marks what the new table masquerades.
   facts.mark_masq = used;
@@ -150,8 +150,6 @@ UsersAdded UsersAdd(FamilyFacts& facts) {
   UsersAdded added;
   added.drop = facts.user_drop = facts.mark_drop_exists;
   added.masq = facts.user_masq = facts.mark_masq;
-  // portmap is asked for IPv4 alone.
-  added.host_port = facts.host_port = facts.family == IpFamily::kIpv4 && facts.mark_masq;
   return added;
 }
 

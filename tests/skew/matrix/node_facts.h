@@ -50,7 +50,6 @@ struct FamilyFacts {
   // Third parties' rules.
   bool user_drop = false;
   bool user_masq = false;
-  bool host_port = false;
 
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };
@@ -80,7 +79,6 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
 struct UsersAdded {
   bool drop = false;
   bool masq = false;
-  bool host_port = false;
 };
 UsersAdded UsersAdd(FamilyFacts& facts);
 

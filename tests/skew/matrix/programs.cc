@@ -42,31 +42,20 @@ absl::Status HasPrograms(const std::vector<Cell>& cells,
   std::set<std::string> asked;
   // By where it is to be had.
   std::map<std::string, std::vector<std::string>> missing;
-  // It is there where one of its paths is.
-  const auto need = [&](const Paths& paths, const std::string& source) {
-    if (!asked.insert(paths.front()).second) return;
-    if (std::any_of(paths.begin(), paths.end(), can_run)) return;
-    missing[source].push_back(absl::StrJoin(paths, " or "));
+  const auto need = [&](const std::string& path, const std::string& source) {
+    if (asked.insert(path).second && !can_run(path)) missing[source].push_back(path);
   };
   for (const Cell& cell : cells) {
-    need({"ip"}, "Debian package iproute2");
-    if (cell.actor == Actor::kAgent) need({cell.program}, "name it with --agent, --a or --b");
+    need("ip", "Debian package iproute2");
+    if (cell.actor == Actor::kAgent) need(cell.program, "name it with --agent, --a or --b");
     for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
       if (mode != cell.mode && cell.path != Path::kToNft) continue;
-      for (const std::string& path : IptablesPrograms(mode))
-        need({path}, "Debian package iptables");
+      for (const std::string& path : IptablesPrograms(mode)) need(path, "Debian package iptables");
     }
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
-      need({kIpset}, "Debian package ipset");
+      need(kIpset, "Debian package ipset");
     }
-    if (UsesNftables(cell)) need({kNft}, "Debian package nftables");
-    if (cell.company == Company::kThirdParties) {
-      Paths paths;
-      for (const char* directory : kPluginDirectories) {
-        paths.push_back(absl::StrCat(directory, "/portmap"));
-      }
-      need(paths, "Debian package containernetworking-plugins");
-    }
+    if (UsesNftables(cell)) need(kNft, "Debian package nftables");
   }
   if (missing.empty()) return absl::OkStatus();
   std::vector<std::string> sentences;

@@ -219,19 +219,11 @@ std::vector<Question> MartianQuestions() {
 
 std::vector<Question> UserQuestions(IpFamily family) {
   const std::string node = AddressOf(Place::kNode, family);
-  std::vector<Row> rows = {
-      {"user-of-mark-drop", Place::kRefusedClient, node, kUserDropPort, About::kUserDrop,
-       Outcome::kDropped},
-      {"user-of-mark-masq", Place::kRefusedClient, AddressOf(Place::kPodA, family), kUserMasqPort,
-       About::kUserMasq, Outcome::kServedMasqueraded},
-  };
-  if (family == IpFamily::kIpv4) {
-    rows.push_back(
-        {"host-port", Place::kRefusedClient, node, kHostPort, About::kHostPort, Outcome::kServed});
-    rows.push_back({"host-port-hairpin", Place::kPodA, node, kHostPort, About::kHostPort,
-                    Outcome::kServedMasqueraded});
-  }
-  return Questions(rows, family);
+  return Questions({{"user-of-mark-drop", Place::kRefusedClient, node, kUserDropPort,
+                     About::kUserDrop, Outcome::kDropped},
+                    {"user-of-mark-masq", Place::kRefusedClient, AddressOf(Place::kPodA, family),
+                     kUserMasqPort, About::kUserMasq, Outcome::kServedMasqueraded}},
+                   family);
 }
 
 std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
@@ -265,8 +257,7 @@ std::vector<ListenerPorts> TestListeners() {
     listeners.push_back({place, endpoints});
   }
   listeners[0].ports.push_back(kUserMasqPort);
-  listeners[0].ports.push_back(kHostPortTarget);
-  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort}};
+  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort}};
   for (const Service& service : Table()) {
     if (service.node_port != 0) node.ports.push_back(service.node_port);
   }

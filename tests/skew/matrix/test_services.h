@@ -37,7 +37,6 @@ enum class About {
   // Through chains of third parties.
   kUserDrop,
   kUserMasq,
-  kHostPort,
 };
 
 struct Question {
@@ -62,14 +61,12 @@ std::vector<Question> HairpinQuestions(testing::IpFamily family);
 std::string HairpinSetElements(testing::IpFamily family);
 // To 127.0.0.1: IPv4.
 std::vector<Question> MartianQuestions();
-// Beside third parties; in IPv4 of portmap's host port too.
+// Next to third parties.
 std::vector<Question> UserQuestions(testing::IpFamily family);
 
-// Ports of the third parties' rules and mappings.
+// Ports of the third parties' rules.
 inline constexpr int kUserDropPort = 9100;
 inline constexpr int kUserMasqPort = 9101;
-inline constexpr int kHostPort = 9102;
-inline constexpr int kHostPortTarget = 9103;
 
 // For streams: services of their own.
 struct StreamQuestion {

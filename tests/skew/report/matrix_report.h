@@ -145,7 +145,7 @@ std::string CellJson(const CellReport& cell);
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
-// For a terminal, 100 columns: one table per path and mode, then every cell that is not as
+// For a terminal: one table per path and mode, then every cell that is not as
 // expected, with its checks.
 std::string MatrixText(const MatrixReport& report);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".

@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix for a terminal of 100 columns.
-#include <algorithm>
+// The matrix for a terminal.
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "featuregates/go_text.h"
 #include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
 namespace {
 
-// For a terminal: featuregates::Printable, but line ends stay.
-std::string TerminalText(const std::string& text) {
-  return absl::StrJoin(
-      absl::StrSplit(text, '\n'), "\n",
-      [](std::string* shown, absl::string_view line) { *shown += featuregates::Printable(line); });
-}
+using featuregates::Printable;
 
 // Of one cell that is not as expected; the others are counted.
 constexpr size_t kFindings = 8;
@@ -51,39 +42,51 @@ std::string GridText(const Grid& grid) {
     absl::StrAppend(&row, row.back() == ':' ? " " : ", ", grid.columns[pair.column],
                     allowed ? " " : " (", Half(pair.a), "|", Half(pair.b), allowed ? "" : ")");
   }
-  std::string text = TerminalText(absl::StrCat(grid.Title(), ", iptables ", grid.mode)) + "\n";
-  for (const std::string& row : rows) text += Wrapped("  ", "      ", TerminalText(row));
+  std::string text = Printable(absl::StrCat(grid.Title(), ", iptables ", grid.mode)) + "\n";
+  for (const std::string& row : rows) absl::StrAppend(&text, "  ", Printable(row), "\n");
   return text;
 }
 
+// What of a step is not as expected.
+std::vector<std::string> UnexpectedOf(const StepReport& step) {
+  std::vector<std::string> found;
+  if (!step.error.empty() && !step.error_expected) {
+    found.push_back(absl::StrCat("error: ", step.error));
+  }
+  for (const Check& check : step.checks) {
+    if (!check.AsExpected()) found.push_back(Sentence(check));
+  }
+  for (const StreamCheck& stream : step.streams) {
+    if (!stream.AsExpected()) found.push_back(Sentence(stream));
+  }
+  return found;
+}
+
 std::string FailingCell(const CellReport& cell) {
-  const Verdict verdict = VerdictOf(cell);
-  std::string text = absl::StrCat(NameOf(verdict), "  ", TerminalText(cell.id), "\n");
-  if (!cell.about.empty()) absl::StrAppend(&text, Wrapped("  ", "  ", TerminalText(cell.about)));
-  if (verdict == Verdict::kBroken) {
-    const std::string problem =
-        cell.problem.empty() ? "it has no checks and no streams" : cell.problem;
-    absl::StrAppend(&text, Wrapped("  could not be run: ", "    ", TerminalText(problem)));
+  std::string text = absl::StrCat(NameOf(VerdictOf(cell)), "  ", Printable(cell.id), "\n");
+  if (!cell.about.empty()) absl::StrAppend(&text, "  ", Printable(cell.about), "\n");
+  if (VerdictOf(cell) == Verdict::kBroken) {
+    absl::StrAppend(
+        &text, "  could not be run: ",
+        cell.problem.empty() ? "it has no checks and no streams" : Printable(cell.problem), "\n");
   }
-  const std::vector<Finding> findings = UnexpectedOf(cell);
-  std::string step;
-  for (size_t i = 0; i < std::min(findings.size(), kFindings); ++i) {
-    if (i == 0 || findings[i].step != step) {
-      step = findings[i].step;
-      absl::StrAppend(&text, Wrapped("  at: ", "      ", TerminalText(step)));
+  size_t count = 0;
+  for (const StepReport& step : cell.steps) {
+    const std::vector<std::string> unexpected = UnexpectedOf(step);
+    if (!unexpected.empty() && count < kFindings)
+      absl::StrAppend(&text, "  at: ", Printable(step.name), "\n");
+    for (const std::string& finding : unexpected) {
+      if (++count <= kFindings) absl::StrAppend(&text, "    - ", Printable(finding), "\n");
     }
-    absl::StrAppend(&text, Wrapped("    - ", "      ", TerminalText(findings[i].text)));
   }
-  if (findings.size() > kFindings) {
-    absl::StrAppend(&text, "    and ", findings.size() - kFindings, " more\n");
-  }
+  if (count > kFindings) absl::StrAppend(&text, "    and ", count - kFindings, " more\n");
   return text;
 }
 
 std::string Legend(const MatrixReport& report) {
-  return TerminalText(absl::StrCat("Each cell is ", report.a.name, "|", report.b.name,
-                                   ": who keeps kubelet's chains, next to kube-proxy's "
-                                   "generations.")) +
+  return Printable(absl::StrCat("Each cell is ", report.a.name, "|", report.b.name,
+                                ": who keeps kubelet's chains, next to kube-proxy's "
+                                "generations.")) +
          "\n"
          "  +  sound          every packet did what it does on a sound node\n"
          "  ~  known failure  something failed that is known to fail in these versions\n"
@@ -112,18 +115,18 @@ std::string ComparedText(const MatrixReport& report) {
   const std::string sides =
       absl::StrCat("B (", report.b.name, ") is ", report.problems.empty() ? "in no cell " : "",
                    "worse than A (", report.a.name, "): ");
-  return TerminalText(sides) + what;
+  return Printable(sides) + what;
 }
 
 std::string SideText(const char* letter, const SideReport& side) {
-  return TerminalText(absl::StrCat(letter, ", ", side.name, ": ", side.what)) + "\n";
+  return Printable(absl::StrCat(letter, ", ", side.name, ": ", side.what)) + "\n";
 }
 
 }  // namespace
 
 std::string MatrixText(const MatrixReport& report) {
   std::string text =
-      TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables)) + "\n" +
+      Printable(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables)) + "\n" +
       SideText("A", report.a) + SideText("B", report.b);
   for (const Grid& grid : GridsOf(report)) absl::StrAppend(&text, "\n", GridText(grid));
   absl::StrAppend(&text, "\n", Legend(report));
@@ -134,7 +137,7 @@ std::string MatrixText(const MatrixReport& report) {
   }
   if (!report.problems.empty()) absl::StrAppend(&text, "\nThe matrix as a whole:\n");
   for (const std::string& problem : report.problems) {
-    absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
+    absl::StrAppend(&text, "  - ", Printable(problem), "\n");
   }
   absl::StrAppend(&text, "\n", ComparedText(report), Totals(report));
   return text;
@@ -143,8 +146,8 @@ std::string MatrixText(const MatrixReport& report) {
 std::string ProgressLine(const CellReport& cell, int done, int of) {
   const int width = static_cast<int>(absl::StrCat(of).size());
   const std::string where =
-      TerminalText(absl::StrCat(cell.path, "  kubelet ", cell.kubelet, "  proxy ", cell.proxy, "  ",
-                                cell.mode, "  ", cell.actor));
+      Printable(absl::StrCat(cell.path, "  kubelet ", cell.kubelet, "  proxy ", cell.proxy, "  ",
+                             cell.mode, "  ", cell.actor));
   return absl::StrFormat("[%*d/%d] %-13s  %s  %.1f s", width, done, of, NameOf(VerdictOf(cell)),
                          where, cell.seconds);
 }

@@ -57,19 +57,6 @@ std::string ReceiversText(const ProbeResult& result);
 // "1.9 s", "2 min 5 s".
 std::string Duration(double seconds);
 
-struct Finding {
-  // The step's name.
-  std::string step;
-  std::string text;
-};
-// All in which the cell is not as expected, in order.
-std::vector<Finding> UnexpectedOf(const CellReport& cell);
-
-// `text` in lines of at most 100 bytes, each ended by a newline: the first begins with
-// `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
-// within a word that is longer than a line.
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text);
-
 // Enumerations in JSON: the names that people read.
 
 inline const char* WireName(Outcome outcome) { return NameOf(outcome); }

@@ -97,7 +97,6 @@ ProgramRow Missing(const char* name, const char* missing, const Cell& cell,
   return {name, missing, cell, message};
 }
 Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
-Cell With(Company company) { return {.company = company}; }
 Cell With(Actor actor) { return {.actor = actor, .program = "/opt/agent"}; }
 
 const ProgramRow kPrograms[] = {
@@ -117,11 +116,6 @@ const ProgramRow kPrograms[] = {
     Missing("nft", "sbin/nft", WithProxy(ProxyMode::kNftables),
             "/usr/sbin/nft (Debian package nftables)"),
     Missing("ipset where nobody names sets", "ipset", {}),
-    Missing("portmap", "portmap", With(Company::kThirdParties),
-            "/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
-            "containernetworking-plugins)"),
-    Missing("portmap in its first place", "/opt/cni", With(Company::kThirdParties)),
-    Missing("portmap in its second", "/usr/lib/cni", With(Company::kThirdParties)),
     Missing("the agent", "/opt/agent", With(Actor::kAgent),
             "/opt/agent (name it with --agent, --a or --b)"),
     Missing("the agent where kubelet runs", "/opt/agent", With(Actor::kKubelet)),
