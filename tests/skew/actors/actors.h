@@ -128,11 +128,11 @@ Act WriteCniConfig(const std::string& directory);
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
-// A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then
+// A firewall that starts over: these tables of this mode are emptied of rules (-F), then
 // of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the
 // chains that these lead to; the script goes on, as such scripts do, and `done` says so.
-Act FlushEverything(const IptablesChoice& iptables);
-Act FlushTable(const IptablesChoice& iptables, const std::string& table);
+Act Flush(const IptablesChoice& iptables,
+          const std::vector<std::string>& tables = {"mangle", "nat", "filter"});
 
 }  // namespace kipt::skew
 

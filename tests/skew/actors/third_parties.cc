@@ -20,7 +20,6 @@ using testing::Iptables;
 using testing::KubeletStep;
 using testing::ProgramResult;
 
-constexpr const char* kTables[] = {"mangle", "nat", "filter"};
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
 
 // `chain` of nat, to which packets with this destination type come, leads those to `port` to
@@ -42,28 +41,6 @@ Act AddUser(const IptablesChoice& iptables, const char* chain, std::vector<std::
     const testing::KubeletRun run = testing::RunKubelet(iptables.Of(family), steps);
     notes.Done(absl::StrCat(chain, ": ", run.rules_added, " rules added"));
     if (!run.error.empty()) notes.Failed(run.error);
-  }
-  return act;
-}
-
-Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
-  Act act;
-  for (const IpFamily family : testing::kBothFamilies) {
-    FamilyNotes notes(family, act);
-    const Iptables iptables = choice.Of(family);
-    for (const char* what : {"-F", "-X"}) {
-      for (const std::string& table : tables) {
-        const ProgramResult result = iptables.Run({"-w", "-t", table, what});
-        const std::string command = absl::StrCat("iptables -t ", table, " ", what);
-        if (result.exit_code == 0) {
-          notes.Done(command);
-        } else if (what == absl::string_view("-X")) {
-          notes.Done(absl::StrCat(command, " was refused: ", WhatFailed(result)));
-        } else {
-          notes.Failed(absl::StrCat(command, ": ", WhatFailed(result)));
-        }
-      }
-    }
   }
   return act;
 }
@@ -95,12 +72,26 @@ Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
                  kMarkMasq);
 }
 
-Act FlushEverything(const IptablesChoice& iptables) {
-  return Flush(iptables, {std::begin(kTables), std::end(kTables)});
-}
-
-Act FlushTable(const IptablesChoice& iptables, const std::string& table) {
-  return Flush(iptables, {table});
+Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
+  Act act;
+  for (const IpFamily family : testing::kBothFamilies) {
+    FamilyNotes notes(family, act);
+    const Iptables iptables = choice.Of(family);
+    for (const char* what : {"-F", "-X"}) {
+      for (const std::string& table : tables) {
+        const ProgramResult result = iptables.Run({"-w", "-t", table, what});
+        const std::string command = absl::StrCat("iptables -t ", table, " ", what);
+        if (result.exit_code == 0) {
+          notes.Done(command);
+        } else if (what == absl::string_view("-X")) {
+          notes.Done(absl::StrCat(command, " was refused: ", WhatFailed(result)));
+        } else {
+          notes.Failed(absl::StrCat(command, ": ", WhatFailed(result)));
+        }
+      }
+    }
+  }
+  return act;
 }
 
 }  // namespace kipt::skew

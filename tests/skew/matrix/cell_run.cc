@@ -261,7 +261,7 @@ absl::Status CellRun::FlushEverything() {
     flushed_in_this_step_ = true;
     kubelet_canary_gone_ = true;
     proxy_must_start_over_ = true;
-    done.Take(skew::FlushEverything({mode_, ""}));
+    done.Take(Flush({mode_, ""}));
   });
 }
 

@@ -6,6 +6,26 @@ namespace {
 
 using testing::IpFamily;
 
+// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
+// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
+bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
+  facts.proxy_filter.reset();
+  facts.proxy_nat.reset();
+  facts.ipvs_hairpin = false;
+  facts.nat_has_services = false;
+  facts.proxy_firewall = false;
+  facts.mark_masq = false;
+  const bool used = facts.user_masq;
+  facts.nat_chains_left =
+      Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
+  return !facts.nat_chains_left;
+}
+
+void RemoveNftablesMode(FamilyFacts& facts) {
+  facts.nftables = false;
+  facts.nftables_has_services = false;
+}
+
 }  // namespace
 
 void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts) {
@@ -51,30 +71,6 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
   }
   if (!facts.proxy_nat.has_value() && !facts.user_masq) facts.mark_masq = false;
 }
-
-namespace {
-
-// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
-// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
-bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
-  facts.proxy_filter.reset();
-  facts.proxy_nat.reset();
-  facts.ipvs_hairpin = false;
-  facts.nat_has_services = false;
-  facts.proxy_firewall = false;
-  facts.mark_masq = false;
-  const bool used = facts.user_masq;
-  facts.nat_chains_left =
-      Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
-  return !facts.nat_chains_left;
-}
-
-void RemoveNftablesMode(FamilyFacts& facts) {
-  facts.nftables = false;
-  facts.nftables_has_services = false;
-}
-
-}  // namespace
 
 bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
   facts.proxy_removed = false;

@@ -79,36 +79,30 @@ std::string ClusterIp(IpFamily family, int number) {
                                    : absl::StrCat("fd00:30::", absl::Hex(number));
 }
 
-std::vector<ServicePort> PortsOf(const Service& service, IpFamily family) {
-  std::vector<ServicePort> ports;
-  for (const Protocol protocol : kBothProtocols) {
-    ServicePort port = {.service = absl::StrCat("skew/", service.name),
-                        .port_name = NameOf(protocol),
-                        .protocol = protocol,
-                        .cluster_ip = ClusterIp(family, service.number),
-                        .port = service.port,
-                        .node_port = service.node_port,
-                        .external_local = service.external_local,
-                        .internal_local = service.internal_local,
-                        .affinity_seconds = service.affinity_seconds};
-    if (service.vip != Service::Vip::kNone) {
-      port.load_balancer_ips = {service.vip == Service::Vip::kBound ? BoundVip(family)
-                                                                    : RoutedVip(family)};
-      port.source_ranges = {AllowedRange(family)};
-    }
-    for (const Place place : service.endpoints) {
-      port.endpoints.push_back(
-          {AddressOf(place, family), 8000 + service.number, place != Place::kRemotePod});
-    }
-    ports.push_back(std::move(port));
-  }
-  return ports;
-}
-
 std::vector<ServicePort> PortsOf(const std::vector<Service>& services, IpFamily family) {
   std::vector<ServicePort> ports;
   for (const Service& service : services) {
-    for (ServicePort& port : PortsOf(service, family)) ports.push_back(std::move(port));
+    for (const Protocol protocol : kBothProtocols) {
+      ports.push_back({.service = absl::StrCat("skew/", service.name),
+                       .port_name = NameOf(protocol),
+                       .protocol = protocol,
+                       .cluster_ip = ClusterIp(family, service.number),
+                       .port = service.port,
+                       .node_port = service.node_port,
+                       .external_local = service.external_local,
+                       .internal_local = service.internal_local,
+                       .affinity_seconds = service.affinity_seconds});
+      ServicePort& port = ports.back();
+      if (service.vip != Service::Vip::kNone) {
+        const bool bound = service.vip == Service::Vip::kBound;
+        port.load_balancer_ips = {bound ? BoundVip(family) : RoutedVip(family)};
+        port.source_ranges = {AllowedRange(family)};
+      }
+      for (const Place place : service.endpoints) {
+        port.endpoints.push_back(
+            {AddressOf(place, family), 8000 + service.number, place != Place::kRemotePod});
+      }
+    }
   }
   return ports;
 }
