@@ -36,11 +36,8 @@ using testing::WaitUntil;
 // The node's network namespace is its own, and so are its ports.
 constexpr int kHealthPort = 10270;
 
-constexpr absl::Duration kStartPatience = absl::Seconds(10);
-// Longer than the agent waits for a `kube-proxy --cleanup` (kCleanupWait of agent/loop/round.h).
-constexpr absl::Duration kSettlePatience = absl::Seconds(10);
-constexpr absl::Duration kTickPatience = absl::Seconds(10);
-constexpr absl::Duration kStopPatience = absl::Seconds(10);
+// Longer than the agent waits for a `kube-proxy --cleanup` (kCleanupWait of agent/loop/damping.h).
+constexpr absl::Duration kPatience = absl::Seconds(10);
 
 // `plan` opens the lock of legacy iptables, which wakes the daemon: not more often than is needed.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
@@ -95,8 +92,7 @@ class AgentDaemon : public NodeAgent {
                                    "--stale-chains=retire", "--vmodule=round_log=2"});
     reported_ = 0;
     daemon_ = std::make_unique<BackgroundProgram>(std::move(command));
-    const bool over =
-        WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kStartPatience);
+    const bool over = WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kPatience);
     if (over && daemon_->Running()) return Finish({.done = {"ready"}});
     const std::string body = AskHealth("/readyz?verbose").body;
     return Finish({.ok = false,
@@ -110,7 +106,7 @@ class AgentDaemon : public NodeAgent {
     if (!Runs(act)) return act;
     ProgramResult plan;
     absl::Duration pause = kFirstPause;
-    const absl::Time end = absl::Now() + kSettlePatience;
+    const absl::Time end = absl::Now() + kPatience;
     while (!NothingToDo(plan = Plan())) {
       if (absl::Now() >= end) {
         act = {.ok = false, .error = "not settled: " + LastLines(plan.out + plan.err, 12)};
@@ -141,7 +137,7 @@ class AgentDaemon : public NodeAgent {
     Act act;
     if (!Runs(act)) return act;
     daemon_->Signal(SIGTERM);
-    const int code = daemon_->Wait(kStopPatience);
+    const int code = daemon_->Wait(kPatience);
     if (code != 0) {
       act = {.ok = false,
              .error = absl::StrCat("ended with ", code, ": ", LastLines(daemon_->Output()))};
@@ -192,7 +188,7 @@ class AgentDaemon : public NodeAgent {
 
   int TimerRounds() const { return testing::CountOf(kTimerRound, daemon_->Output()); }
   bool WaitForTimerRounds(int count) const {
-    return daemon_->Prints(kTimerRound, count, kTickPatience);
+    return daemon_->Prints(kTimerRound, count, kPatience);
   }
 
   // With what it has logged since the last act.

@@ -38,15 +38,7 @@ bool ProxyBefore(const std::string& a, const std::string& b) {
 // Of "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet": "other-bit".
 std::string CompanyOf(const CellReport& cell) {
   const std::vector<std::string> parts = absl::StrSplit(cell.id, '/');
-  const auto proxy = std::find_if(parts.begin(), parts.end(), [](const std::string& part) {
-    return part.compare(0, 6, "proxy-") == 0;
-  });
-  if (parts.end() - proxy < 4) return "";
-  std::string company;
-  for (auto part = proxy + 1; part != parts.end() - 2; ++part) {
-    absl::StrAppend(&company, company.empty() ? "" : "/", *part);
-  }
-  return company;
+  return parts.size() == 6 ? parts[3] : "";
 }
 
 template <typename Less>

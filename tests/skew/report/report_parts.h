@@ -59,11 +59,9 @@ std::string Duration(double seconds);
 
 // Enumerations in JSON: the names that people read.
 
-inline const char* WireName(Outcome outcome) { return NameOf(outcome); }
-inline const char* WireName(Place place) { return NameOf(place); }
-inline const char* WireName(Protocol protocol) { return NameOf(protocol); }
-inline const char* WireName(testing::IpFamily family) {
-  return family == testing::IpFamily::kIpv4 ? "ipv4" : "ipv6";
+template <typename Enumeration>
+const char* WireName(Enumeration value) {
+  return NameOf(value);
 }
 inline const char* WireName(ProbeKind kind) {
   return kind == ProbeKind::kConnect ? "connect" : "martian";

@@ -3,13 +3,9 @@
 // The program as a user runs it: a sample of the matrix, and all of it (long).
 #include <signal.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
