@@ -224,7 +224,7 @@ set(CPACK_DEBIAN_SKEW_PACKAGE_SHLIBDEPS ON)
 # Without iptables and ip it makes no node; the others are companions of some cells.
 set(CPACK_DEBIAN_SKEW_PACKAGE_DEPENDS "iptables, iproute2")
 set(CPACK_DEBIAN_SKEW_PACKAGE_RECOMMENDS
-    "kube-iptables-agent, nftables, ipset, containernetworking-plugins")
+    "kube-iptables-agent, nftables, ipset")
 set(CPACK_COMPONENT_SKEW_DESCRIPTION "upgrade and version-skew harness for kubelet's iptables chains
 Sends real packets through a node made of network namespaces, for every pair
 of kubelet and kube-proxy versions. Each pair runs with kubelet, and with

@@ -97,11 +97,11 @@ class Api:
         self.context = ssl.create_default_context()
         self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
 
-    def ask(self, method, path, body=None, kind="application/json"):
+    def ask(self, method, path, body=None):
         request = urllib.request.Request(f"https://127.0.0.1:6443{path}", method=method,
                                          data=None if body is None else json.dumps(body).encode())
         request.add_header("Authorization", f"Bearer {self.token}")
-        request.add_header("Content-Type", kind)
+        request.add_header("Content-Type", "application/json")
         try:
             with urllib.request.urlopen(request, context=self.context, timeout=10) as answer:
                 text = answer.read()

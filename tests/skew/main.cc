@@ -83,7 +83,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces and changes nothing outside them");
   }
-  absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
+  absl::Status programs = HasPrograms(cells, CanRunHere);
   if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
@@ -91,12 +91,10 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   return absl::OkStatus();
 }
 
-int Run(const Options& options, const Choice& choice) {
-  const std::vector<Cell>& cells = choice.cells;
+int Run(const Options& options, const std::vector<Cell>& cells) {
   absl::Status status = CanRun(options, cells);
   if (!status.ok()) return Fail(status, kFailed);
   MatrixReport report;
-  report.left_out = choice.left_out;
   utsname kernel = {};
   uname(&kernel);
   report.kernel = kernel.release;
@@ -106,19 +104,15 @@ int Run(const Options& options, const Choice& choice) {
   std::tie(report.a.name, report.b.name) = NamesOf(options.sides);
   const absl::Time started = absl::Now();
   int finished = 0;
-  report.cells = RunCells(
-      cells, options.jobs, kCellDeadline,
-      [&options](const Cell& cell) { return RunCell(cell, options.harness); },
-      [&](const CellReport& cell) {
-        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.color)
-                  << "\n"
-                  << std::flush;
-      });
+  report.cells = RunCells(cells, options.jobs, kCellDeadline, RunCell, [&](const CellReport& cell) {
+    std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size())) << "\n"
+              << std::flush;
+  });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
-  Comparison comparison = CompareSides(report.cells, options.harness.stream_rate);
+  Comparison comparison = CompareSides(report.cells);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
-  std::cout << "\n" << MatrixText(report, options.color);
+  std::cout << "\n" << MatrixText(report);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));
   if (!status.ok()) return Fail(status, kFailed);
@@ -139,9 +133,9 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     case Options::Command::kRun:
       break;
   }
-  const absl::StatusOr<Choice> choice = ChosenCells(*options);
-  if (!choice.ok()) return Fail(choice.status(), kUsage);
-  return options->command == Options::Command::kList ? List(choice->cells) : Run(*options, *choice);
+  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(*options);
+  if (!cells.ok()) return Fail(cells.status(), kUsage);
+  return options->command == Options::Command::kList ? List(*cells) : Run(*options, *cells);
 }
 
 }  // namespace

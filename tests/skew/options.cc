@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <regex>
 #include <thread>
@@ -19,10 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/report/colors.h"
 #include "featuregates/known_features.h"
-#include "tests/skew/report/report_parts.h"
-#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -33,27 +29,8 @@ constexpr char kAgentName[] = "kube-iptables-agent";
 struct Words {
   std::string paths;
   std::string agent;
-  std::string proxy_version;
-  std::string kubelet_version;
   std::string a = "kubelet";
   std::string b = "agent";
-  std::string stale_chains = "retire";
-  std::string color = "auto";
-};
-
-// CLI11 2.3 leaves lines as long as they are.
-class WrappingFormatter : public CLI::Formatter {
- public:
-  WrappingFormatter() { column_width(kNames); }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    std::string text = Wrapped("", "", CLI::Formatter::make_option_desc(option), kColumns - kNames);
-    text.pop_back();
-    return text;
-  }
-
- private:
-  static constexpr size_t kColumns = 100;
-  static constexpr size_t kNames = 30;
 };
 
 std::string IdsOf(const std::vector<Path>& paths) {
@@ -135,14 +112,11 @@ struct TextOption {
   std::string* value;
   const char* type;
   std::string help;
-  std::vector<std::string> words = {};
 };
 
 void Add(CLI::App& app, const std::vector<TextOption>& options) {
   for (const TextOption& option : options) {
-    CLI::Option* added = app.add_option(option.name, *option.value, option.help);
-    if (!option.words.empty()) added->check(CLI::IsMember(option.words));
-    added->type_name(option.type);
+    app.add_option(option.name, *option.value, option.help)->type_name(option.type);
   }
 }
 
@@ -163,52 +137,21 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
         "Who keeps kubelet's chains on side A of each cell. kubelet is the cell's own, agent that "
         "of --agent. Also kubelet:VERSION and agent:FILE. (default kubelet)"},
        {"--b", &words.b, "side",
-        "The same of side B, which must in no cell be worse than A. (default agent)"},
-       {"--kubelet-program", &options.harness.kubelet_program, "file",
-        "A program to run as kubelet, without arguments: a script that starts a kubelet and its "
-        "container runtime. It runs in the cells with a kubelet that writes the same rules, and "
-        "only these cells run."},
-       {"--kubelet-version", &words.kubelet_version, "version",
-        "As which version --kubelet-program is judged, such as 1.20 or 1.27-gate-off."},
-       {"--proxy-program", &options.harness.proxy_program, "file",
-        "A kube-proxy to run, against an API server of the harness. It runs in the cells with a "
-        "kube-proxy that writes the same rules in iptables or nftables mode, and only these cells "
-        "run."},
-       {"--proxy-version", &words.proxy_version, "version",
-        "As which version --proxy-program is judged, such as 1.20. (default: what its --version "
-        "prints)"}});
+        "The same of side B, which must in no cell be worse than A. (default agent)"}});
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
   Add(app,
       {{"--agent", &words.agent, "file",
         "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the directory "
-        "of this program, then /usr/sbin/kube-iptables-agent)"},
-       {"--stale-chains",
-        &words.stale_chains,
-        "string",
-        "keep or retire: the agent's --stale-chains. (default retire)",
-        {"keep", "retire"}},
-       {"--iptables-chroots", &options.harness.chroot_dir, "directory",
-        "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
-        "Without it, cells that need them are skipped and counted as left out."}});
+        "of this program, then /usr/sbin/kube-iptables-agent)"}});
   app.add_option("--jobs", options.jobs,
                  "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
       ->type_name("int");
-  app.add_option("--stream-rate", options.harness.stream_rate,
-                 "Packets per second of each stream that runs during the steps. (default 200)")
-      ->check(CLI::Range(10, 2000))
-      ->type_name("int");
   Add(app,
       {{"--json", &options.json_file, "file", "Write the report to this file, as JSON."},
-       {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."},
-       {"--color,--colour",
-        &words.color,
-        "string",
-        "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or TERM is "
-        "dumb. (default auto)",
-        {"auto", "always", "never"}}});
+       {"--html", &options.html_file, "file", "Write the report to this file, as one HTML page."}});
 }
 
 constexpr char kAbout[] =
@@ -225,21 +168,6 @@ std::string DefaultAgent(const std::string& program) {
   return absl::StrCat("/usr/sbin/", kAgentName);
 }
 
-// "Kubernetes v1.36.3" prints a release; what was built by hand may print anything.
-absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::string& program) {
-  if (!given.empty()) return ParseMinor("--proxy-version", given);
-  const testing::ProgramResult asked = testing::RunProgram({program, "--version"});
-  std::smatch found;
-  const std::regex release(R"(v(1\.[0-9]+)\.)");
-  if (!std::regex_search(asked.out, found, release)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(program,
-                     " --version does not print a release of Kubernetes; give "
-                     "--proxy-version the version as which to judge it"));
-  }
-  return ParseMinor("--proxy-version", found[1].str());
-}
-
 // Into `value`, unless something was wrong before.
 template <typename Value>
 void Take(absl::StatusOr<Value> parsed, Value& value, absl::Status& status) {
@@ -249,32 +177,18 @@ void Take(absl::StatusOr<Value> parsed, Value& value, absl::Status& status) {
 
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
   absl::Status status;
-  HarnessOptions& harness = options.harness;
   Take(ParsePaths(words.paths, options.full), options.paths, status);
-  harness.retire = words.stale_chains == "retire";
-  options.color = agent::UsesColors(words.color);
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
   const std::string agent = words.agent.empty() ? DefaultAgent(program) : words.agent;
   Take(ParseSide("--a", words.a, agent), options.sides.a, status);
   Take(ParseSide("--b", words.b, agent), options.sides.b, status);
+  // A kubelet's cells run without one, too.
   std::error_code error;
-  // kubelet's cells run without one, too.
-  if (std::filesystem::exists(agent, error)) {
-    harness.audit_program = std::filesystem::absolute(agent, error).string();
-  }
-  // The workers' working directory is another.
-  for (std::string* path :
-       {&harness.kubelet_program, &harness.proxy_program, &harness.chroot_dir}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path, error).string();
-  }
-  if (!harness.kubelet_program.empty()) {
-    Take(ParseKubelet("--kubelet-version", words.kubelet_version), harness.kubelet_version, status);
-  }
-  if (!harness.proxy_program.empty()) {
-    Take(ParseProxyVersion(words.proxy_version, harness.proxy_program), harness.proxy_version,
-         status);
+  for (Side* side : {&options.sides.a, &options.sides.b}) {
+    if (!side->program.empty() || !std::filesystem::exists(agent, error)) continue;
+    side->program = std::filesystem::absolute(agent, error).string();
   }
   return status;
 }
@@ -287,7 +201,6 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   Words words;
   try {
     CLI::App app(kAbout, "kube-iptables-skew");
-    app.formatter(std::make_shared<WrappingFormatter>());
     app.require_subcommand(0, 1);
     CLI::App* run = app.add_subcommand("run", "Run the matrix (the default).");
     CLI::App* list =
@@ -313,7 +226,7 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   return options;
 }
 
-absl::StatusOr<Choice> ChosenCells(const Options& options) {
+absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
   std::vector<Cell> cells =
       OnSides(options.full ? AllCells(options.paths) : DefaultCells(options.paths), options.sides);
   if (!options.cells.empty()) {
@@ -326,44 +239,9 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
     std::erase_if(
         cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
   }
-  if (!options.harness.proxy_program.empty()) {
-    std::erase_if(
-        cells, [&options](const Cell& cell) { return !RunsProxyProgram(options.harness, cell); });
-  }
-  if (!options.harness.kubelet_program.empty()) {
-    std::erase_if(
-        cells, [&options](const Cell& cell) { return !RunsKubeletProgram(options.harness, cell); });
-  }
-  Choice choice;
-  const bool no_chroots =
-      options.harness.chroot_dir.empty() && options.command == Options::Command::kRun;
-  for (Cell& cell : cells) {
-    const std::string release = ChrootOf(cell.company);
-    if (!no_chroots || release.empty()) {
-      choice.cells.push_back(std::move(cell));
-      continue;
-    }
-    choice.left_out.push_back(
-        {.id = CellId(cell),
-         .path = NameOf(cell.path),
-         .why = absl::StrCat("no iptables of Debian's release ", release,
-                             ": --iptables-chroots=DIRECTORY names where it is unpacked")});
-  }
-  if (!choice.cells.empty()) return choice;
-  return absl::InvalidArgumentError(
-      choice.left_out.empty()
-          ? absl::StrCat("--cells=", options.cells, " finds no cell",
-                         options.harness.kubelet_program.empty()
-                             ? ""
-                             : absl::StrCat(" with a kubelet like ",
-                                            ToString(options.harness.kubelet_version)),
-                         options.harness.proxy_program.empty()
-                             ? ""
-                             : absl::StrCat(" with a kube-proxy like ",
-                                            featuregates::ToString(options.harness.proxy_version)),
-                         "; kube-iptables-skew list shows their names")
-          : absl::StrCat("--cells=", options.cells, " finds ", choice.left_out.size(),
-                         " cells, and none can be run: ", choice.left_out.front().why));
+  if (!cells.empty()) return cells;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--cells=", options.cells, " finds no cell; kube-iptables-skew list shows their names"));
 }
 
 }  // namespace kipt::skew

@@ -27,12 +27,10 @@ struct Options {
   std::string cells = {};
   // Who keeps kubelet's chains in these cells: what is compared.
   Sides sides = {};
-  // Of kRun; of kList too, which kube-proxy runs.
-  HarnessOptions harness = {};
+  // Of kRun.
   int jobs = 0;
   std::string json_file = {};
   std::string html_file = {};
-  bool color = false;
 };
 
 // `arguments` without the program's name; `program` is its path, next to which the agent is looked
@@ -40,15 +38,8 @@ struct Options {
 absl::StatusOr<Options> ParseOptions(const std::string& program,
                                      const std::vector<std::string>& arguments);
 
-// Cells of the matrix.
-struct Choice {
-  std::vector<Cell> cells;
-  // Chosen too, but this machine lacks what they need.
-  std::vector<LeftOut> left_out;
-};
-// Those that `options` chooses. InvalidArgument: the expression is none, or chooses nothing that
-// can be run.
-absl::StatusOr<Choice> ChosenCells(const Options& options);
+// The cells that `options` chooses. InvalidArgument: the expression is none, or chooses nothing.
+absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options);
 
 }  // namespace kipt::skew
 

@@ -36,10 +36,6 @@ class NodeAgent {
   virtual Act Tick() = 0;
   // Waits until it has reacted to what others did since. kubelet does not watch.
   virtual Act Settle() { return {}; }
-  // Its gate ConnLabelMarking is turned on or off while it runs, and it has done what follows.
-  virtual Act SetConnLabels(bool /*on*/) {
-    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
-  }
   // It ends, as an upgrade makes it; its rules stay.
   virtual Act Stop() = 0;
 };
@@ -72,18 +68,11 @@ struct KubeletSettings {
 // the monitor that starts over where its canary is gone from mangle.
 std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
 
-// A kubelet program, judged as that version: a script without arguments that starts it and its
-// container runtime. It is stopped between acts, and has synced when its canaries are in all three
-// tables again: it checks once a minute, so Tick() takes up to that long.
-std::unique_ptr<NodeAgent> NewProgramKubelet(const std::string& program,
-                                             const KubeletSettings& settings);
-
 struct AgentDaemonSettings {
   std::string program;
   // Versions before 1.24 cannot be emulated: 1.24 stands for them.
   KubeletVersion version;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
-  bool retire = true;
   std::string cni_conf_dir = {};
 };
 
@@ -126,29 +115,10 @@ Act CleanUpKubeProxy(const ProxyActorSettings& settings);
 Act RemoveIptablesRules(const ProxyActorSettings& settings);
 void RemoveNftablesTables();
 
-// A kube-proxy program (of 1.20 or later) in its iptables or nftables mode, judged as that version,
-// against a stand-in API server on the node's loopback interface. It is stopped between acts, so it
-// does in each what it would have done since the one before.
-std::unique_ptr<ServiceProxy> NewProgramProxy(const std::string& program,
-                                              const ProxyActorSettings& settings);
-Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& settings);
-// What such a program runs too, up to 1.31.
-inline constexpr char kConntrack[] = "conntrack";
-
 // Others on the node that meet kubelet's chains. All act in both families unless said.
 
-// The real CNI plugin portmap, of /usr/lib/cni or /opt/cni/bin, maps a port of the node to a pod's
-// for TCP and UDP: IPv4 alone, with `externalSetMarkChain: KUBE-MARK-MASQ`.
-struct PortMapping {
-  int host_port = 0;
-  std::string pod_address;
-  int pod_port = 0;
-};
-inline constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
-// `pod_netns` is a path to the pod's namespace. The plugin runs this iptables.
-Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
-               const std::string& pod_netns);
-// Writes the conflist that names the chain into `directory`, as an administrator has it.
+// Writes a conflist whose plugin portmap has `externalSetMarkChain: KUBE-MARK-MASQ` into
+// `directory`, as an administrator has it.
 Act WriteCniConfig(const std::string& directory);
 
 // A chain of somebody's own that leads packets to `port` of the node, TCP and UDP, to
@@ -158,20 +128,11 @@ Act WriteCniConfig(const std::string& directory);
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
-// A chain of somebody's own ("USER-LABELS") that leads packets to these ports and the next ones,
-// TCP and UDP, from any host to any host, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused
-// where these do not exist.
-Act AddUserOfLabels(const IptablesChoice& iptables, int drop_port, int masq_port);
-Act RemoveUserOfLabels(const IptablesChoice& iptables);
-
-// A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then
+// A firewall that starts over: these tables of this mode are emptied of rules (-F), then
 // of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the
 // chains that these lead to; the script goes on, as such scripts do, and `done` says so.
-Act FlushEverything(const IptablesChoice& iptables);
-Act FlushTable(const IptablesChoice& iptables, const std::string& table);
-
-// `iptables-save | iptables-restore` by this iptables: what a firewall's "save" and "reload" do.
-Act SaveAndRestore(const IptablesChoice& iptables);
+Act Flush(const IptablesChoice& iptables,
+          const std::vector<std::string>& tables = {"mangle", "nat", "filter"});
 
 }  // namespace kipt::skew
 

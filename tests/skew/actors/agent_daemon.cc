@@ -7,13 +7,10 @@
 //   * That a minute has passed for it: its period is a second here (the shortest there is), and its
 //     log, with --vmodule=round_log=2, has a line "Round (timer)" when one of its periodic rounds
 //     is over; retiring what is stale is part of that round.
-//   * That it has done what a new configuration asks for: "Round (config)", which retires too.
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,11 +36,8 @@ using testing::WaitUntil;
 // The node's network namespace is its own, and so are its ports.
 constexpr int kHealthPort = 10270;
 
-constexpr absl::Duration kStartPatience = absl::Seconds(10);
-// Longer than the agent waits for a `kube-proxy --cleanup` (kCleanupWait of agent/loop/round.h).
-constexpr absl::Duration kSettlePatience = absl::Seconds(10);
-constexpr absl::Duration kTickPatience = absl::Seconds(10);
-constexpr absl::Duration kStopPatience = absl::Seconds(10);
+// Longer than the agent waits for a `kube-proxy --cleanup` (kCleanupWait of agent/loop/damping.h).
+constexpr absl::Duration kPatience = absl::Seconds(10);
 
 // `plan` opens the lock of legacy iptables, which wakes the daemon: not more often than is needed.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
@@ -52,14 +46,12 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
 // Longer than any round takes on a test node: a round that ends later than this has begun since.
 constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
 constexpr char kTimerRound[] = "Round (timer)";
-constexpr char kConfigRound[] = "Round (config)";
 
 constexpr Version kOldestEmulated = {1, 24};
 
 // Nothing of /etc/kube-iptables-agent counts.
 constexpr char kConfig[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n"
-    "featureGates: {ConnLabelMarking: ";
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 constexpr char kConfigFile[] = "config.yaml";
 
 // A finding that needs attention ends `plan` with 2 too.
@@ -89,20 +81,18 @@ class AgentDaemon : public NodeAgent {
   }
 
   Act Start() override {
-    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") || !WriteConfig()) {
+    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") ||
+        !directory_.WriteFile(kConfigFile, kConfig)) {
       return {.ok = false, .error = "no directory of its own to be had in /run"};
     }
     std::vector<std::string> command = {settings_.program, "run"};
     for (std::string& flag : Flags()) command.push_back(std::move(flag));
-    command.insert(command.end(),
-                   {absl::StrCat("--healthz-bind-address=127.0.0.1:", kHealthPort),
-                    "--metrics-bind-address=", "--iptables-sync-period=1s",
-                    absl::StrCat("--stale-chains=", settings_.retire ? "retire" : "keep"),
-                    "--vmodule=round_log=2"});
+    command.insert(command.end(), {absl::StrCat("--healthz-bind-address=127.0.0.1:", kHealthPort),
+                                   "--metrics-bind-address=", "--iptables-sync-period=1s",
+                                   "--stale-chains=retire", "--vmodule=round_log=2"});
     reported_ = 0;
     daemon_ = std::make_unique<BackgroundProgram>(std::move(command));
-    const bool over =
-        WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kStartPatience);
+    const bool over = WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kPatience);
     if (over && daemon_->Running()) return Finish({.done = {"ready"}});
     const std::string body = AskHealth("/readyz?verbose").body;
     return Finish({.ok = false,
@@ -116,7 +106,7 @@ class AgentDaemon : public NodeAgent {
     if (!Runs(act)) return act;
     ProgramResult plan;
     absl::Duration pause = kFirstPause;
-    const absl::Time end = absl::Now() + kSettlePatience;
+    const absl::Time end = absl::Now() + kPatience;
     while (!NothingToDo(plan = Plan())) {
       if (absl::Now() >= end) {
         act = {.ok = false, .error = "not settled: " + LastLines(plan.out + plan.err, 12)};
@@ -143,25 +133,11 @@ class AgentDaemon : public NodeAgent {
     return Settle();
   }
 
-  Act SetConnLabels(bool on) override {
-    Act act;
-    if (!Runs(act)) return act;
-    const int rounds = testing::CountOf(kConfigRound, daemon_->Output());
-    conn_labels_ = on;
-    if (!WriteConfig()) return Finish({.ok = false, .error = "the configuration is not written"});
-    daemon_->Signal(SIGHUP);
-    if (!daemon_->Prints(kConfigRound, rounds + 1, kTickPatience)) {
-      act = {.ok = false, .error = "not reloaded: " + LastLines(daemon_->Output())};
-      return Finish(std::move(act));
-    }
-    return Settle();
-  }
-
   Act Stop() override {
     Act act;
     if (!Runs(act)) return act;
     daemon_->Signal(SIGTERM);
-    const int code = daemon_->Wait(kStopPatience);
+    const int code = daemon_->Wait(kPatience);
     if (code != 0) {
       act = {.ok = false,
              .error = absl::StrCat("ended with ", code, ": ", LastLines(daemon_->Output()))};
@@ -170,18 +146,6 @@ class AgentDaemon : public NodeAgent {
   }
 
  private:
-  // The daemon, which watches it, must not read half of it.
-  bool WriteConfig() const {
-    const std::string fresh = absl::StrCat(kConfigFile, ".new");
-    std::error_code error;
-    if (!directory_.WriteFile(fresh,
-                              absl::StrCat(kConfig, conn_labels_ ? "true" : "false", "}\n"))) {
-      return false;
-    }
-    std::filesystem::rename(directory_.Path(fresh), directory_.Path(kConfigFile), error);
-    return !error;
-  }
-
   // What decides which rules are wanted: the same for `run` and `plan`.
   std::vector<std::string> Flags() const {
     std::vector<std::string> flags = {
@@ -224,7 +188,7 @@ class AgentDaemon : public NodeAgent {
 
   int TimerRounds() const { return testing::CountOf(kTimerRound, daemon_->Output()); }
   bool WaitForTimerRounds(int count) const {
-    return daemon_->Prints(kTimerRound, count, kTickPatience);
+    return daemon_->Prints(kTimerRound, count, kPatience);
   }
 
   // With what it has logged since the last act.
@@ -244,7 +208,6 @@ class AgentDaemon : public NodeAgent {
   const AgentDaemonSettings settings_;
   // The version of settings_, or the oldest there is.
   KubeletVersion emulated_;
-  bool conn_labels_ = false;
   // Outlives the daemon.
   const ScratchDirectory directory_;
   std::unique_ptr<BackgroundProgram> daemon_;

@@ -40,11 +40,11 @@ bool SetsRouteLocalnet(const ProxyActorSettings& settings) {
 class Proxier {
  public:
   Proxier(const ProxyActorSettings& settings, IpFamily family)
-      : family_(family),
-        sets_route_localnet_(family == IpFamily::kIpv4 && SetsRouteLocalnet(settings)),
-        wait_(testing::WaitFlags(Does(settings.version.version, Trait::kProxySleepFlag))),
+      : wait_(testing::WaitFlags(Does(settings.version.version, Trait::kProxySleepFlag))),
         iptables_(settings.iptables.Of(family)),
-        rules_(settings.RulesOf(family)) {}
+        rules_(settings.RulesOf(family)),
+        family_(family),
+        sets_route_localnet_(family == IpFamily::kIpv4 && SetsRouteLocalnet(settings)) {}
   virtual ~Proxier() = default;
   Proxier(const Proxier&) = delete;
   Proxier& operator=(const Proxier&) = delete;
@@ -77,12 +77,6 @@ class Proxier {
   virtual void OnTick(FamilyNotes& notes) = 0;
   virtual void SyncRules(FamilyNotes& notes) = 0;
 
-  const testing::Iptables& iptables() const { return iptables_; }
-  const ProxySettings& rules() const { return rules_; }
-  const std::vector<std::string>& wait() const { return wait_; }
-  void set_nfacct(bool nfacct) { rules_.nfacct = nfacct; }
-  const std::vector<ServicePort>& services() const { return services_; }
-
   bool Ensure(const std::vector<KubeletStep>& steps, FamilyNotes& notes) const {
     const testing::KubeletRun run = testing::RunKubelet(iptables_, steps, wait_);
     notes.Called(run);
@@ -102,6 +96,11 @@ class Proxier {
     return false;
   }
 
+  const std::vector<std::string> wait_;
+  const testing::Iptables iptables_;
+  ProxySettings rules_;
+  std::vector<ServicePort> services_;
+
  private:
   // What is 1 stays: nobody ever sets it back.
   static bool SetRouteLocalnet(FamilyNotes& notes) {
@@ -116,10 +115,6 @@ class Proxier {
 
   const IpFamily family_;
   const bool sets_route_localnet_;
-  const std::vector<std::string> wait_;
-  const testing::Iptables iptables_;
-  ProxySettings rules_;
-  std::vector<ServicePort> services_;
   bool running_ = false;
 };
 
@@ -127,7 +122,7 @@ class IptablesProxier : public Proxier {
  public:
   IptablesProxier(const ProxyActorSettings& settings, IpFamily family)
       : Proxier(settings, family),
-        canary_(iptables(), "KUBE-PROXY-CANARY", wait(),
+        canary_(iptables_, "KUBE-PROXY-CANARY", wait_,
                 Does(settings.version.version, Trait::kProxyLockIsLostCanary)) {}
 
  private:
@@ -146,28 +141,28 @@ class IptablesProxier : public Proxier {
     if (failed_) SyncRules(notes);
   }
 
-  bool HasCounters() const { return Does(rules().version, Trait::kNfacct) && EnsureCounters(); }
+  bool HasCounters() const { return Does(rules_.version, Trait::kNfacct) && EnsureCounters(); }
 
   void SyncRules(FamilyNotes& notes) override {
-    const bool partial = Does(rules().version, Trait::kPartialSyncs) && !needs_full_sync_;
+    const bool partial = Does(rules_.version, Trait::kPartialSyncs) && !needs_full_sync_;
     // Until it has succeeded: what a failed one was to change is not known any more.
     failed_ = true;
     needs_full_sync_ = true;
     if (!partial && !Ensure(Jumps(), notes)) return;
-    if (!partial) set_nfacct(HasCounters());
+    if (!partial) rules_.nfacct = HasCounters();
     const bool restored =
-        partial ? Restore("partial sync", PartialSync(rules(), services(), synced_), notes)
-                : Restore("full sync", FullSync(rules(), services(), ChainsOf(iptables(), "nat")),
-                          notes);
+        partial
+            ? Restore("partial sync", PartialSync(rules_, services_, synced_), notes)
+            : Restore("full sync", FullSync(rules_, services_, ChainsOf(iptables_, "nat")), notes);
     if (!restored) return;
     failed_ = false;
     needs_full_sync_ = false;
-    synced_ = services();
+    synced_ = services_;
   }
 
   std::vector<KubeletStep> Jumps() const {
-    std::vector<KubeletStep> steps = StepsOf(JumpsOf(rules()));
-    if (Does(rules().version, Trait::kMakesMarkDrop))
+    std::vector<KubeletStep> steps = StepsOf(JumpsOf(rules_));
+    if (Does(rules_.version, Trait::kMakesMarkDrop))
       steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     return steps;
   }
@@ -190,15 +185,15 @@ class IpvsProxier : public Proxier {
   void SyncRules(FamilyNotes& notes) override {
     if (!MakeSets(notes)) return;
     std::vector<KubeletStep> steps;
-    if (Does(rules().version, Trait::kIpvsDropsByMarkDrop)) {
+    if (Does(rules_.version, Trait::kIpvsDropsByMarkDrop)) {
       steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     }
-    for (KubeletStep& step : StepsOf(IpvsJumps(rules()))) steps.push_back(std::move(step));
-    if (Ensure(steps, notes)) Restore("sync", IpvsSync(rules()), notes);
+    for (KubeletStep& step : StepsOf(IpvsJumps(rules_))) steps.push_back(std::move(step));
+    if (Ensure(steps, notes)) Restore("sync", IpvsSync(rules_), notes);
   }
 
   bool MakeSets(FamilyNotes& notes) const {
-    const std::string sets = IpvsSets(rules());
+    const std::string sets = IpvsSets(rules_);
     const ProgramResult made = testing::RunProgram({kIpset, "-exist", "restore"}, sets);
     notes.Done(absl::StrCat(std::count(sets.begin(), sets.end(), '\n'), " IP sets ensured"));
     if (made.exit_code == 0) return true;
@@ -219,14 +214,14 @@ class NftablesProxier : public Proxier {
   }
 
   void SyncRules(FamilyNotes& notes) override {
-    const std::string text = needs_full_sync_ ? NftablesSync(rules(), services())
-                                              : NftablesPartialSync(rules(), services(), synced_);
+    const std::string text = needs_full_sync_ ? NftablesSync(rules_, services_)
+                                              : NftablesPartialSync(rules_, services_, synced_);
     notes.Done(absl::StrCat(needs_full_sync_ ? "full" : "partial", " sync: nft -f with ",
                             std::count(text.begin(), text.end(), '\n'), " lines"));
     const ProgramResult result = testing::RunProgram({kNft, "-f", "-"}, text);
     needs_full_sync_ = result.exit_code != 0;
     if (needs_full_sync_) return notes.Failed("nft -f: " + WhatFailed(result));
-    synced_ = services();
+    synced_ = services_;
   }
 
   std::vector<ServicePort> synced_;

@@ -11,325 +11,222 @@
 namespace kipt::skew {
 namespace {
 
-class ServiceTo123 {
- public:
-  ServiceTo123(const ProxySettings& settings, const ServicePort& port, SyncTables* tables)
-      : version_(settings.version),
-        six_(settings.family == testing::IpFamily::kIpv6),
-        port_(port),
-        words_(settings, port),
-        filter_(tables->filter),
-        nat_(tables->nat),
-        svc_(words_.Chain("KUBE-SVC-")),
-        xlb_(words_.Chain("KUBE-XLB-")),
-        fw_(words_.Chain("KUBE-FW-")),
-        endpoints_(words_.Endpoints()) {
-    // The gate ServiceInternalTrafficPolicy is on from 1.22 on; external policy Local wins.
-    if (Does(version_, Trait::kInternalPolicy) && port.internal_local && !port.external_local) {
-      endpoints_ = PortWords::LocalOf(endpoints_);
-    }
-  }
-
-  void Write() {
-    if (!endpoints_.empty()) nat_.Chain(svc_);
-    // Empty where the service has no endpoint at all.
-    if (port_.external_local) nat_.Chain(xlb_);
-    ClusterIp();
-    for (const std::string& address : port_.external_ips) ExternalIp(address);
-    for (const std::string& address : port_.load_balancer_ips) LoadBalancer(address);
-    if (port_.node_port != 0) NodePort();
-    WriteHealthCheck(words_, &filter_);
-    if (endpoints_.empty()) return;
-    for (const Endpoint& endpoint : endpoints_) WriteEndpoint(words_, endpoint, &nat_);
-    WriteBalancing(words_, svc_, endpoints_, &nat_);
-    if (port_.external_local) LocalChain();
-  }
-
- private:
-  // Where rules stand that masquerade what else would stand in `common`.
-  const std::string& MasqueradesIn(const std::string& common) const {
-    return Does(version_, Trait::kMasqueradesInServiceChain) ? svc_ : common;
-  }
-
-  void Reject(const std::string& chain, const std::string& match) {
-    filter_.Rule(chain, {words_.Named(" has no endpoints"), match, Jump("REJECT")});
-  }
-
-  void ClusterIp() {
-    const std::string to = words_.To(port_.cluster_ip);
-    if (endpoints_.empty()) return Reject("KUBE-SERVICES", to);
-    const std::string comment = words_.Named(" cluster IP");
-    if (!words_.NotFromPod().empty()) {
-      nat_.Rule(MasqueradesIn("KUBE-SERVICES"),
-                {comment, to, words_.NotFromPod(), Jump("KUBE-MARK-MASQ")});
-    }
-    nat_.Rule("KUBE-SERVICES", {comment, to, Jump(svc_)});
-  }
-
-  void ExternalIp(const std::string& address) {
-    const std::string to = words_.To(address);
-    if (endpoints_.empty()) return Reject("KUBE-EXTERNAL-SERVICES", to);
-    const std::string comment = words_.Named(" external IP");
-    // Up to 1.18 the policy Local does not hold for external addresses: the gate
-    // ExternalPolicyForExternalIP is off. 1.19 was not seen, and is taken to be as 1.18.6.
-    const bool local = port_.external_local && Does(version_, Trait::kLocalPolicyForExternalIps);
-    const std::string& target = local ? xlb_ : svc_;
-    if (Does(version_, Trait::kHealthCheckChain)) {
-      if (!local) {
-        nat_.Rule(MasqueradesIn("KUBE-SERVICES"),
-                  {comment, to, words_.NotFromPod(), Jump("KUBE-MARK-MASQ")});
-      }
-      nat_.Rule("KUBE-SERVICES", {comment, to, Jump(target)});
-      return;
-    }
-    if (!local) nat_.Rule("KUBE-SERVICES", {comment, to, Jump("KUBE-MARK-MASQ")});
-    // From outside the node, that is not from a container behind a bridge nor from the node itself.
-    nat_.Rule("KUBE-SERVICES", {comment, to, "-m physdev ! --physdev-is-in",
-                                "-m addrtype ! --src-type LOCAL", Jump(target)});
-    nat_.Rule("KUBE-SERVICES", {comment, to, "-m addrtype --dst-type LOCAL", Jump(target)});
-  }
-
-  void LoadBalancer(const std::string& address) {
-    const std::string to = words_.To(address);
-    if (endpoints_.empty()) {
-      return Reject(Does(version_, Trait::kExternalServicesInForward) ? "KUBE-EXTERNAL-SERVICES"
-                                                                      : "KUBE-SERVICES",
-                    to);
-    }
-    const std::string comment = words_.Named(" loadbalancer IP");
-    const std::string& target = port_.external_local ? xlb_ : svc_;
-    nat_.Chain(fw_);
-    nat_.Rule("KUBE-SERVICES", {comment, to, Jump(fw_)});
-    if (!port_.external_local) nat_.Rule(fw_, {comment, Jump("KUBE-MARK-MASQ")});
-    if (port_.source_ranges.empty()) nat_.Rule(fw_, {comment, Jump(target)});
-    for (const std::string& range : port_.source_ranges) {
-      nat_.Rule(fw_, {comment, "-s " + range, Jump(target)});
-    }
-    nat_.Rule(fw_, {comment, Jump("KUBE-MARK-DROP")});
-  }
-
-  void NodePort() {
-    const std::string to = words_.ToNodePort();
-    if (endpoints_.empty()) {
-      return Reject("KUBE-EXTERNAL-SERVICES", "-m addrtype --dst-type LOCAL " + to);
-    }
-    if (port_.external_local) {
-      nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), to, six_ ? "-s ::1/128" : "-s 127.0.0.0/8",
-                                   Jump("KUBE-MARK-MASQ")});
-      nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), to, Jump(xlb_)});
-      return;
-    }
-    nat_.Rule(MasqueradesIn("KUBE-NODEPORTS"), {words_.Named(""), to, Jump("KUBE-MARK-MASQ")});
-    nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), to, Jump(svc_)});
-  }
-
-  void LocalChain() {
-    if (!words_.FromPod().empty()) {
-      nat_.Rule(xlb_,
-                {Comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP"),
-                 words_.FromPod(), Jump(svc_)});
-    }
-    const std::string from_node = "-m addrtype --src-type LOCAL";
-    nat_.Rule(xlb_, {Comment("masquerade LOCAL traffic for " + words_.name() + " LB IP"), from_node,
-                     Jump("KUBE-MARK-MASQ")});
-    nat_.Rule(xlb_,
-              {Comment("route LOCAL traffic for " + words_.name() + " LB IP to service chain"),
-               from_node, Jump(svc_)});
-    const std::vector<Endpoint> local = PortWords::LocalOf(endpoints_);
-    if (local.empty()) {
-      nat_.Rule(xlb_, {words_.Named(" has no local endpoints"), Jump("KUBE-MARK-DROP")});
-    }
-    WriteBalancing(words_, xlb_, local, &nat_);
-  }
-
-  const Version version_;
-  const bool six_;
-  const ServicePort& port_;
-  const PortWords words_;
-  TableText& filter_;
-  TableText& nat_;
-  const std::string svc_;
-  const std::string xlb_;
-  const std::string fw_;
-  std::vector<Endpoint> endpoints_;
-};
-
-class ServiceFrom124 {
- public:
-  ServiceFrom124(const ProxySettings& settings, const ServicePort& port, SyncTables* tables)
-      : settings_(settings),
-        version_(settings.version),
-        port_(port),
-        words_(settings, port),
-        filter_(tables->filter),
-        nat_(tables->nat),
-        svc_(words_.Chain("KUBE-SVC-")),
-        svl_(words_.Chain("KUBE-SVL-")),
-        ext_(words_.Chain("KUBE-EXT-")),
-        fw_(words_.Chain("KUBE-FW-")),
-        endpoints_(words_.Endpoints()),
-        local_(PortWords::LocalOf(endpoints_)),
-        has_external_address_(port.node_port != 0 || !port.load_balancer_ips.empty() ||
-                              !port.external_ips.empty()) {}
-
-  void WriteCommonChains() {
-    ClusterIp();
-    for (const std::string& address : port_.external_ips) {
-      ExternalDestination("KUBE-SERVICES", " external IP", words_.To(address), ext_);
-    }
-    for (const std::string& address : port_.load_balancer_ips) {
-      ExternalDestination("KUBE-SERVICES", " loadbalancer IP", words_.To(address),
-                          HasFirewall() ? fw_ : ext_);
-      if (HasFirewall() && DropsInFilter()) {
-        filter_.Rule("KUBE-PROXY-FIREWALL", {words_.Named(" traffic not accepted by " + fw_),
-                                             words_.To(address), Jump("DROP")});
-      }
-    }
-    if (port_.node_port != 0) {
-      CountLocalhost();
-      ExternalDestination("KUBE-NODEPORTS", "", words_.ToNodePort(), ext_);
-    }
-    WriteHealthCheck(words_, &filter_);
-  }
-
-  void WriteOwnChains() {
-    if (endpoints_.empty()) return;
-    if (ServesInside() && !words_.NotFromPod().empty()) {
-      nat_.Rule(InsideChain(), {words_.Named(" cluster IP"), words_.To(port_.cluster_ip),
-                                words_.NotFromPod(), Jump("KUBE-MARK-MASQ")});
-    }
-    if (has_external_address_) ExternalChain();
-    if (HasFirewall()) FirewallChain();
-    if (UsesAll()) {
-      nat_.Chain(svc_);
-      WriteBalancing(words_, svc_, endpoints_, &nat_);
-    }
-    if (UsesLocal()) LocalChain();
-    for (const Endpoint& endpoint : UsesAll() ? endpoints_ : local_) {
-      WriteEndpoint(words_, endpoint, &nat_);
-    }
-  }
-
- private:
-  // What comes to the node port of 127.0.0.1 is counted apart.
-  void CountLocalhost() {
-    const std::string counted = Counted(settings_, kAcceptedLocalhost);
-    const bool ipv4 = settings_.family == testing::IpFamily::kIpv4;
-    if (counted.empty() || !ipv4 || endpoints_.empty()) return;
-    nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), words_.OfProtocol(), "-d 127.0.0.0/8",
-                                 absl::StrCat("--dport ", port_.node_port), counted, Jump(ext_)});
-  }
-
-  bool DropsInFilter() const { return Does(version_, Trait::kProxyFirewall); }
-  bool HasFirewall() const {
-    return !endpoints_.empty() && !port_.load_balancer_ips.empty() && !port_.source_ranges.empty();
-  }
-  // External traffic of pods and of the node itself goes to any endpoint, whatever the policy.
-  bool UsesAll() const { return !port_.internal_local || has_external_address_; }
-  bool UsesLocal() const {
-    return port_.internal_local || (port_.external_local && has_external_address_);
-  }
-  // 1.24 has chains for what is going to be dropped.
-  bool ServesInside() const { return Serves(port_.internal_local); }
-  bool ServesOutside() const { return Serves(port_.external_local); }
-  bool Serves(bool only_local) const {
-    if (endpoints_.empty()) return false;
-    return !DropsInFilter() || !only_local || !local_.empty();
-  }
-  const std::string& InsideChain() const { return port_.internal_local ? svl_ : svc_; }
-
-  // In the filter table, for what has no endpoint, or none that its policy allows.
-  void Refuse(const std::string& chain, const std::string& match) {
-    const bool none = endpoints_.empty();
-    filter_.Rule(chain, {words_.Named(none ? " has no endpoints" : " has no local endpoints"),
-                         match, Jump(none ? "REJECT" : "DROP")});
-  }
-
-  void ClusterIp() {
-    const std::string to = words_.To(port_.cluster_ip);
-    if (!ServesInside()) return Refuse("KUBE-SERVICES", to);
-    nat_.Rule("KUBE-SERVICES", {words_.Named(" cluster IP"), to, Jump(InsideChain())});
-  }
-
-  void ExternalDestination(const std::string& chain, const std::string& comment,
-                           const std::string& to, const std::string& target) {
-    if (!endpoints_.empty()) nat_.Rule(chain, {words_.Named(comment), to, Jump(target)});
-    if (ServesOutside()) return;
-    const bool node_port = chain == "KUBE-NODEPORTS";
-    Refuse("KUBE-EXTERNAL-SERVICES", node_port ? "-m addrtype --dst-type LOCAL " + to : to);
-  }
-
-  void ExternalChain() {
-    nat_.Chain(ext_);
-    const std::string rest = words_.name() + " external destinations";
-    if (!port_.external_local) {
-      nat_.Rule(ext_, {Comment("masquerade traffic for " + rest), Jump("KUBE-MARK-MASQ")});
-      nat_.Rule(ext_, {Jump(svc_)});
-      return;
-    }
-    if (!words_.FromPod().empty()) {
-      nat_.Rule(ext_, {Comment("pod traffic for " + rest), words_.FromPod(), Jump(svc_)});
-    }
-    const std::string from_node = "-m addrtype --src-type LOCAL";
-    nat_.Rule(ext_,
-              {Comment("masquerade LOCAL traffic for " + rest), from_node, Jump("KUBE-MARK-MASQ")});
-    nat_.Rule(ext_, {Comment("route LOCAL traffic for " + rest), from_node, Jump(svc_)});
-    if (ServesOutside()) nat_.Rule(ext_, {Jump(svl_)});
-  }
-
-  void FirewallChain() {
-    nat_.Chain(fw_);
-    const std::string comment = words_.Named(" loadbalancer IP");
-    // 1.24 writes them all again for each address.
-    const size_t times = DropsInFilter() ? 1 : port_.load_balancer_ips.size();
-    for (size_t i = 0; i < times; ++i) {
-      for (const std::string& range : port_.source_ranges) {
-        nat_.Rule(fw_, {comment, "-s " + range, Jump(ext_)});
-      }
-      if (!DropsInFilter()) nat_.Rule(fw_, {comment, Jump("KUBE-MARK-DROP")});
-    }
-    // A rule that does nothing, for the reader.
-    if (Does(version_, Trait::kFirewallRemark)) {
-      nat_.Rule(fw_, {Comment("other traffic to " + words_.name() +
-                              " will be dropped by KUBE-PROXY-FIREWALL")});
-    }
-  }
-
-  void LocalChain() {
-    if (local_.empty() && DropsInFilter()) return;
-    nat_.Chain(svl_);
-    if (local_.empty()) {
-      nat_.Rule(svl_, {words_.Named(" has no local endpoints"), Jump("KUBE-MARK-DROP")});
-    }
-    WriteBalancing(words_, svl_, local_, &nat_);
-  }
-
-  const ProxySettings& settings_;
-  const Version version_;
-  const ServicePort& port_;
-  const PortWords words_;
-  TableText& filter_;
-  TableText& nat_;
-  const std::string svc_;
-  const std::string svl_;
-  const std::string ext_;
-  const std::string fw_;
-  const std::vector<Endpoint> endpoints_;
-  const std::vector<Endpoint> local_;
-  const bool has_external_address_;
-};
+constexpr char kLocalDestination[] = "-m addrtype --dst-type LOCAL ";
+constexpr char kFromNode[] = " -m addrtype --src-type LOCAL";
 
 }  // namespace
 
 void WriteServiceTo123(const ProxySettings& settings, const ServicePort& port, SyncTables* tables) {
-  ServiceTo123(settings, port, tables).Write();
+  const Version version = settings.version;
+  const PortText text(settings, port);
+  TableText& nat = tables->nat;
+  std::vector<Endpoint> endpoints = EndpointsOf(version, port);
+  // The gate ServiceInternalTrafficPolicy is on from 1.22 on; external policy Local wins.
+  if (Does(version, Trait::kInternalPolicy) && port.internal_local && !port.external_local) {
+    endpoints = LocalOf(endpoints);
+  }
+  const bool serves = !endpoints.empty();
+  const std::string not_from_pod = settings.pod_cidr.empty() ? "" : " ! -s $pods";
+  const auto rule = [&](const std::string& chain, const std::string& words) {
+    nat.Rule(text.Of(chain), text.Of(words));
+  };
+  // In the service's own chain, or the common one.
+  const auto masquerade = [&](const std::string& common, const std::string& match) {
+    const bool own = Does(version, Trait::kMasqueradesInServiceChain);
+    rule(own ? "$svc" : common, match + " -j KUBE-MARK-MASQ");
+  };
+  const auto reject = [&](const std::string& chain, const std::string& match) {
+    tables->filter.Rule(chain, text.Of("#none " + match + " -j REJECT"));
+  };
+
+  if (serves) nat.Chain(text.Of("$svc"));
+  // Empty where the service has no endpoint at all.
+  if (port.external_local) nat.Chain(text.Of("$xlb"));
+  const std::string cluster = text.To(port.cluster_ip);
+  if (!serves) reject("KUBE-SERVICES", cluster);
+  if (serves && !not_from_pod.empty()) {
+    masquerade("KUBE-SERVICES", "#cluster " + cluster + not_from_pod);
+  }
+  if (serves) rule("KUBE-SERVICES", "#cluster " + cluster + " -j $svc");
+
+  for (const std::string& address : port.external_ips) {
+    if (!serves) {
+      reject("KUBE-EXTERNAL-SERVICES", text.To(address));
+      continue;
+    }
+    // Up to 1.18 the policy Local does not hold for external addresses: the gate
+    // ExternalPolicyForExternalIP is off. 1.19 was not seen, and is taken to be as 1.18.6.
+    const bool local = port.external_local && Does(version, Trait::kLocalPolicyForExternalIps);
+    const std::string to = "#external " + text.To(address);
+    const std::string jump = local ? " -j $xlb" : " -j $svc";
+    if (Does(version, Trait::kHealthCheckChain)) {
+      if (!local) masquerade("KUBE-SERVICES", to + not_from_pod);
+      rule("KUBE-SERVICES", to + jump);
+      continue;
+    }
+    if (!local) rule("KUBE-SERVICES", to + " -j KUBE-MARK-MASQ");
+    // From outside the node, that is not from a container behind a bridge nor from the node itself.
+    rule("KUBE-SERVICES",
+         to + " -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL" + jump);
+    rule("KUBE-SERVICES", to + " -m addrtype --dst-type LOCAL" + jump);
+  }
+
+  const std::string outside = port.external_local ? " -j $xlb" : " -j $svc";
+  for (const std::string& address : port.load_balancer_ips) {
+    if (!serves) {
+      const bool forwards = Does(version, Trait::kExternalServicesInForward);
+      reject(forwards ? "KUBE-EXTERNAL-SERVICES" : "KUBE-SERVICES", text.To(address));
+      continue;
+    }
+    nat.Chain(text.Of("$fw"));
+    rule("KUBE-SERVICES", "#balancer " + text.To(address) + " -j $fw");
+    if (!port.external_local) rule("$fw", "#balancer -j KUBE-MARK-MASQ");
+    if (port.source_ranges.empty()) rule("$fw", "#balancer" + outside);
+    for (const std::string& range : port.source_ranges) {
+      rule("$fw", absl::StrCat("#balancer -s ", range, outside));
+    }
+    rule("$fw", "#balancer -j KUBE-MARK-DROP");
+  }
+
+  if (port.node_port != 0 && !serves) {
+    reject("KUBE-EXTERNAL-SERVICES", absl::StrCat(kLocalDestination, "$to-node-port"));
+  } else if (port.node_port != 0 && port.external_local) {
+    const bool six = settings.family == testing::IpFamily::kIpv6;
+    rule("KUBE-NODEPORTS", absl::StrCat("#bare $to-node-port -s ", six ? "::1/128" : "127.0.0.0/8",
+                                        " -j KUBE-MARK-MASQ"));
+    rule("KUBE-NODEPORTS", "#bare $to-node-port -j $xlb");
+  } else if (port.node_port != 0) {
+    masquerade("KUBE-NODEPORTS", "#bare $to-node-port");
+    rule("KUBE-NODEPORTS", "#bare $to-node-port -j $svc");
+  }
+  WriteHealthCheck(text, &tables->filter);
+  if (!serves) return;
+  for (const Endpoint& endpoint : endpoints) WriteEndpoint(text, endpoint, &nat);
+  WriteBalancing(text, "$svc", endpoints, &nat);
+  if (!port.external_local) return;
+
+  if (!settings.pod_cidr.empty()) {
+    rule("$xlb", Comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP") +
+                     " -s $pods -j $svc");
+  }
+  rule("$xlb", absl::StrCat(Comment("masquerade LOCAL traffic for $name LB IP"), kFromNode,
+                            " -j KUBE-MARK-MASQ"));
+  rule("$xlb", absl::StrCat(Comment("route LOCAL traffic for $name LB IP to service chain"),
+                            kFromNode, " -j $svc"));
+  const std::vector<Endpoint> local = LocalOf(endpoints);
+  if (local.empty()) rule("$xlb", "#no-local -j KUBE-MARK-DROP");
+  WriteBalancing(text, "$xlb", local, &nat);
 }
 
 void WriteServiceFrom124(const ProxySettings& settings, const ServicePort& port, ServicePart part,
                          SyncTables* tables) {
-  ServiceFrom124 service(settings, port, tables);
-  service.WriteCommonChains();
-  if (part == ServicePart::kWhole) service.WriteOwnChains();
+  const Version version = settings.version;
+  const PortText text(settings, port);
+  TableText& filter = tables->filter;
+  TableText& nat = tables->nat;
+  const std::vector<Endpoint> endpoints = EndpointsOf(version, port);
+  const std::vector<Endpoint> local = LocalOf(endpoints);
+  const bool serves = !endpoints.empty();
+  const bool drops_in_filter = Does(version, Trait::kProxyFirewall);
+  const bool has_outside =
+      port.node_port != 0 || !port.load_balancer_ips.empty() || !port.external_ips.empty();
+  const bool has_firewall =
+      serves && !port.load_balancer_ips.empty() && !port.source_ranges.empty();
+  // 1.24 has chains for what is going to be dropped.
+  const auto serves_by = [&](bool only_local) {
+    return serves && (!drops_in_filter || !only_local || !local.empty());
+  };
+  const std::string inside = port.internal_local ? "$svl" : "$svc";
+  const auto rule = [&](const std::string& chain, const std::string& words) {
+    nat.Rule(text.Of(chain), text.Of(words));
+  };
+  // In the filter table, for what has no endpoint, or none that its policy allows.
+  const auto refuse = [&](const std::string& chain, const std::string& match) {
+    filter.Rule(chain, text.Of(absl::StrCat(serves ? "#no-local " : "#none ", match, " -j ",
+                                            serves ? "DROP" : "REJECT")));
+  };
+  const auto from_outside = [&](const std::string& chain, const std::string& comment,
+                                const std::string& to, const std::string& target) {
+    if (serves) rule(chain, absl::StrCat(comment, " ", to, " -j ", target));
+    if (serves_by(port.external_local)) return;
+    const bool node_port = chain == "KUBE-NODEPORTS";
+    refuse("KUBE-EXTERNAL-SERVICES", absl::StrCat(node_port ? kLocalDestination : "", to));
+  };
+
+  const std::string cluster = text.To(port.cluster_ip);
+  if (serves_by(port.internal_local)) {
+    rule("KUBE-SERVICES", absl::StrCat("#cluster ", cluster, " -j ", inside));
+  } else {
+    refuse("KUBE-SERVICES", cluster);
+  }
+  for (const std::string& address : port.external_ips) {
+    from_outside("KUBE-SERVICES", "#external", text.To(address), "$ext");
+  }
+  for (const std::string& address : port.load_balancer_ips) {
+    from_outside("KUBE-SERVICES", "#balancer", text.To(address), has_firewall ? "$fw" : "$ext");
+    if (!has_firewall || !drops_in_filter) continue;
+    filter.Rule("KUBE-PROXY-FIREWALL",
+                text.Of(absl::StrCat(Comment("$name traffic not accepted by $fw"), " ",
+                                     text.To(address), " -j DROP")));
+  }
+  if (port.node_port != 0) {
+    const std::string counted = Counted(settings, kAcceptedLocalhost);
+    // What comes to the node port of 127.0.0.1 is counted apart.
+    if (!counted.empty() && settings.family == testing::IpFamily::kIpv4 && serves) {
+      rule("KUBE-NODEPORTS", absl::StrCat("#bare $protocol -d 127.0.0.0/8 --dport ", port.node_port,
+                                          " ", counted, " -j $ext"));
+    }
+    from_outside("KUBE-NODEPORTS", "#bare", "$to-node-port", "$ext");
+  }
+  WriteHealthCheck(text, &filter);
+  if (part == ServicePart::kCommonChains || !serves) return;
+
+  if (serves_by(port.internal_local) && !settings.pod_cidr.empty()) {
+    rule(inside, absl::StrCat("#cluster ", cluster, " ! -s $pods -j KUBE-MARK-MASQ"));
+  }
+  if (has_outside) nat.Chain(text.Of("$ext"));
+  if (has_outside && !port.external_local) {
+    rule("$ext",
+         Comment("masquerade traffic for $name external destinations") + " -j KUBE-MARK-MASQ");
+    rule("$ext", "-j $svc");
+  } else if (has_outside) {
+    if (!settings.pod_cidr.empty()) {
+      rule("$ext", Comment("pod traffic for $name external destinations") + " -s $pods -j $svc");
+    }
+    rule("$ext", absl::StrCat(Comment("masquerade LOCAL traffic for $name external destinations"),
+                              kFromNode, " -j KUBE-MARK-MASQ"));
+    rule("$ext", absl::StrCat(Comment("route LOCAL traffic for $name external destinations"),
+                              kFromNode, " -j $svc"));
+    if (serves_by(true)) rule("$ext", "-j $svl");
+  }
+  if (has_firewall) nat.Chain(text.Of("$fw"));
+  // 1.24 writes them all again for each address.
+  for (size_t i = 0; has_firewall && i < (drops_in_filter ? 1 : port.load_balancer_ips.size());
+       ++i) {
+    for (const std::string& range : port.source_ranges) {
+      rule("$fw", absl::StrCat("#balancer -s ", range, " -j $ext"));
+    }
+    if (!drops_in_filter) rule("$fw", "#balancer -j KUBE-MARK-DROP");
+  }
+  // A rule that does nothing, for the reader.
+  if (has_firewall && Does(version, Trait::kFirewallRemark)) {
+    rule("$fw", Comment("other traffic to $name will be dropped by KUBE-PROXY-FIREWALL"));
+  }
+  // External traffic of pods and of the node itself goes to any endpoint, whatever the policy.
+  const bool uses_all = !port.internal_local || has_outside;
+  if (uses_all) {
+    nat.Chain(text.Of("$svc"));
+    WriteBalancing(text, "$svc", endpoints, &nat);
+  }
+  const bool uses_local = port.internal_local || (port.external_local && has_outside);
+  if (uses_local && !(local.empty() && drops_in_filter)) {
+    nat.Chain(text.Of("$svl"));
+    if (local.empty()) rule("$svl", "#no-local -j KUBE-MARK-DROP");
+    WriteBalancing(text, "$svl", local, &nat);
+  }
+  for (const Endpoint& endpoint : uses_all ? endpoints : local) {
+    WriteEndpoint(text, endpoint, &nat);
+  }
 }
 
 }  // namespace kipt::skew

@@ -5,52 +5,16 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/files.h"
+#include "netlink/requests.h"
+#include "netlink/socket.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {
-namespace {
-
-// NFNL_MSG_ACCT_NEW with the name, and nothing else.
-struct Request {
-  nlmsghdr header = {};
-  nfgenmsg family = {};
-  nlattr attribute = {};
-  char name[NFACCT_NAME_MAX] = {};
-};
-
-struct Answer {
-  nlmsghdr header;
-  nlmsgerr error;
-};
-
-bool EnsureCounter(const char* name) {
-  const agent::OwnedFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
-  if (!fd.valid()) return false;
-  Request request;
-  std::strncpy(request.name, name, sizeof request.name - 1);
-  request.header.nlmsg_type = NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_NEW;
-  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;
-  request.family = {.nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0, .res_id = 0};
-  request.attribute.nla_type = NFACCT_NAME;
-  request.attribute.nla_len = static_cast<uint16_t>(NLA_HDRLEN + std::strlen(name) + 1);
-  request.header.nlmsg_len =
-      offsetof(Request, attribute) + NLA_ALIGN(uint32_t{request.attribute.nla_len});
-  if (send(fd.get(), &request, request.header.nlmsg_len, 0) != request.header.nlmsg_len) {
-    return false;
-  }
-  Answer answer = {};
-  if (recv(fd.get(), &answer, sizeof answer, 0) < static_cast<ssize_t>(sizeof answer)) return false;
-  return answer.error.error == 0 || answer.error.error == -EEXIST || answer.error.error == -EBUSY;
-}
-
-}  // namespace
 
 std::string Counted(const ProxySettings& settings, const char* counter) {
   if (!settings.nfacct || !Does(settings.version, Trait::kNfacct)) return "";
@@ -58,7 +22,21 @@ std::string Counted(const ProxySettings& settings, const char* counter) {
 }
 
 bool EnsureCounters() {
-  return EnsureCounter(kDroppedInvalid) && EnsureCounter(kAcceptedLocalhost);
+  const absl::StatusOr<std::unique_ptr<netlink::Socket>> socket = netlink::Socket::Open();
+  if (!socket.ok()) return false;
+  bool made = true;
+  for (const char* name : {kDroppedInvalid, kAcceptedLocalhost}) {
+    netlink::Requests request((*socket)->ReserveSequences(1));
+    // The kernel wants the name's last byte, too.
+    request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_NEW, AF_UNSPEC, NLM_F_ACK | NLM_F_CREATE,
+                  {{NFACCT_NAME, {name, std::strlen(name) + 1}}});
+    const absl::Status asked = (*socket)->Ask(request, [&made](const netlink::Reply& reply) {
+      const int error = reply.error_number;
+      made = made && (error == 0 || error == EEXIST || error == EBUSY);
+    });
+    made = made && asked.ok();
+  }
+  return made;
 }
 
 }  // namespace kipt::skew

@@ -4,228 +4,171 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/rule_parts.h"
 
 namespace kipt::skew {
 namespace {
 
-struct BaseChain {
-  const char* name;
-  const char* type;
-  const char* hook;
-  int priority;
-};
-
-constexpr BaseChain kTo132[] = {
-    {"filter-prerouting", "filter", "prerouting", -110},
-    {"filter-input", "filter", "input", -110},
-    {"filter-forward", "filter", "forward", -110},
-    {"filter-output", "filter", "output", -110},
-    {"filter-output-post-dnat", "filter", "output", -90},
-};
-constexpr BaseChain kFrom133[] = {
-    {"filter-prerouting-pre-dnat", "filter", "prerouting", -110},
-    {"filter-output-pre-dnat", "filter", "output", -110},
-    {"filter-input", "filter", "input", 0},
-    {"filter-forward", "filter", "forward", 0},
-    {"filter-output", "filter", "output", 0},
-};
-constexpr BaseChain kNat[] = {
-    {"nat-prerouting", "nat", "prerouting", -100},
-    {"nat-output", "nat", "output", -100},
-    {"nat-postrouting", "nat", "postrouting", 100},
-};
-
-constexpr char kForRefused[] = "helper for @no-endpoint-services / @no-endpoint-nodeports";
-constexpr char kToPort[] = " daddr . meta l4proto . th dport vmap @";
-
-// The table of kube-proxy's nftables mode without its services, and the words of its rules.
-class NftablesTable {
- public:
-  explicit NftablesTable(const ProxySettings& settings)
-      : settings_(settings),
-        ip_(settings.family == testing::IpFamily::kIpv4 ? "ip" : "ip6"),
-        address_type_(settings.family == testing::IpFamily::kIpv4 ? "ipv4_addr" : "ipv6_addr"),
-        pre_dnat_(Does(settings.version, Trait::kNftFilterPriorityZero)),
-        inline_(Does(settings.version, Trait::kNftMarksInline)) {}
-
-  const std::string& ip() const { return ip_; }
-  const std::string& address_type() const { return address_type_; }
-
-  // Makes base chains, chains, sets and maps, emptied, and the jumps between them.
-  std::string Head() const {
-    return absl::StrCat("add table ", ip_, " kube-proxy { comment \"rules for kube-proxy\" ; }\n",
-                        BaseChains(), Jumps(), Masquerade(), Sets(), Maps());
-  }
-
-  // "add rule ip kube-proxy REST\n".
-  std::string Line(const std::string& verb, const std::string& rest) const {
-    return absl::StrCat(verb, " ", ip_, " kube-proxy ", rest, "\n");
-  }
-
-  // The statement that marks a packet, and a comment.
-  std::string MarkToMasquerade(const std::string& comment) const {
-    return absl::StrCat(inline_ ? "mark set mark or " + Bit() : "jump mark-for-masquerade",
-                        comment.empty() ? "" : absl::StrCat(" comment \"", comment, "\""));
-  }
-
-  // "ip saddr != 10.180.0.0/16".
-  std::string NotFromPod() const { return absl::StrCat(ip_, " saddr != ", settings_.pod_cidr); }
-
- private:
-  std::string BaseChains() const {
-    std::vector<BaseChain> chains;
-    for (const BaseChain& chain : pre_dnat_ ? kFrom133 : kTo132) chains.push_back(chain);
-    for (const BaseChain& chain : kNat) chains.push_back(chain);
-    // Deleted first: their priority may differ from what is there.
-    std::string text;
-    for (const BaseChain& chain : chains) {
-      absl::StrAppend(&text, Line("add chain", chain.name), Line("delete chain", chain.name));
-    }
-    for (const BaseChain& chain : chains) {
-      absl::StrAppend(
-          &text,
-          Line("add chain", absl::StrCat(chain.name, " { type ", chain.type, " hook ", chain.hook,
-                                         " priority ", chain.priority, " ; }")),
-          Line("flush chain", chain.name));
-    }
-    return text;
-  }
-
-  std::string Jumps() const {
-    struct Jump {
-      const char* chain;
-      std::vector<const char*> from;
-    };
-    const Jump jumps[] = {
-        {"nodeport-endpoints-check", {"filter-input"}},
-        {"service-endpoints-check", {"filter-input", "filter-forward", "filter-output"}},
-        {"firewall-check",
-         {pre_dnat_ ? "filter-prerouting-pre-dnat" : "filter-prerouting",
-          pre_dnat_ ? "filter-output-pre-dnat" : "filter-output"}},
-        {"cluster-ips-check",
-         {"filter-forward", pre_dnat_ ? "filter-output" : "filter-output-post-dnat"}},
-    };
-    std::string text;
-    for (const Jump& jump : jumps) {
-      text += Chain(jump.chain);
-      for (const char* from : jump.from)
-        text += Rule(from, absl::StrCat("ct state new jump ", jump.chain));
-    }
-    return absl::StrCat(text, Chain("services"), Rule("nat-output", "jump services"),
-                        Rule("nat-prerouting", "jump services"), Chain("masquerading"),
-                        Rule("nat-postrouting", "jump masquerading"));
-  }
-
-  std::string Masquerade() const {
-    if (inline_) {
-      return absl::StrCat(
-          Line("add set",
-               absl::StrCat("hairpin-connections { type ", address_type_, " . ", address_type_,
-                            " . inet_proto . inet_service ; comment \"service hairpin "
-                            "connections\" ; }")),
-          Rule("masquerading", absl::StrCat("mark and ", Bit(), " != 0 mark set mark xor ", Bit(),
-                                            " masquerade fully-random")),
-          Rule("masquerading",
-               absl::StrCat("ct status dnat ", ip_, " saddr . ", ip_,
-                            " daddr . meta l4proto . th dport @hairpin-connections masquerade "
-                            "fully-random")));
-    }
-    return absl::StrCat(Chain("mark-for-masquerade"),
-                        Rule("mark-for-masquerade", "mark set mark or " + Bit()),
-                        Rule("masquerading", absl::StrCat("mark and ", Bit(), " == 0 return")),
-                        Rule("masquerading", "mark set mark xor " + Bit()),
-                        Rule("masquerading", "masquerade fully-random"));
-  }
-
-  std::string Sets() const {
-    std::string text = absl::StrCat(
-        Line("add set", absl::StrCat("cluster-ips { type ", address_type_,
-                                     " ; comment \"Active ClusterIPs\" ; }")),
-        Rule("cluster-ips-check",
-             absl::StrCat(ip_,
-                          " daddr @cluster-ips reject comment \"Reject traffic to invalid ports "
-                          "of ClusterIPs\"")));
-    if (pre_dnat_ && !settings_.service_cidr.empty()) {
-      text += Rule("cluster-ips-check",
-                   absl::StrCat(ip_, " daddr { ", settings_.service_cidr,
-                                " } drop comment \"Drop traffic to unallocated ClusterIPs\""));
-    }
-    absl::StrAppend(&text,
-                    Line("add set", absl::StrCat("nodeport-ips { type ", address_type_,
-                                                 " ; comment \"IPs that accept NodePort traffic\" "
-                                                 "; }")),
-                    Line("flush set", "nodeport-ips"));
-    if (settings_.node_ip.empty()) return text;
-    return text + Line("add element", absl::StrCat("nodeport-ips { ", settings_.node_ip, " }"));
-  }
-
-  std::string Maps() const {
-    const auto map = [this](const char* name, bool by_address, const char* comment) {
-      return Line("add map", absl::StrCat(name, " { type ", by_address ? address_type_ + " . " : "",
-                                          "inet_proto . inet_service : verdict ; comment \"",
-                                          comment, "\" ; }"));
-    };
-    const std::string to_node_port = " daddr @nodeport-ips meta l4proto . th dport vmap @";
-    std::string text = absl::StrCat(
-        map("no-endpoint-services", true,
-            "vmap to drop or reject packets to services with no endpoints"),
-        map("no-endpoint-nodeports", false,
-            "vmap to drop or reject packets to service nodeports with no endpoints"),
-        Line("add chain", absl::StrCat("reject-chain { comment \"", kForRefused, "\" ; }")),
-        Line("flush chain", "reject-chain"), Rule("reject-chain", "reject"),
-        Rule("service-endpoints-check", absl::StrCat(ip_, kToPort, "no-endpoint-services")),
-        Rule("nodeport-endpoints-check", absl::StrCat(ip_, to_node_port, "no-endpoint-nodeports")),
-        map("firewall-ips", true, "destinations that are subject to LoadBalancerSourceRanges"),
-        Rule("firewall-check", absl::StrCat(ip_, kToPort, "firewall-ips")),
-        map("service-ips", true, "ClusterIP, ExternalIP and LoadBalancer IP traffic"),
-        map("service-nodeports", false, "NodePort traffic"));
-    if (inline_ && !settings_.pod_cidr.empty()) {
-      text += Rule("services",
-                   absl::StrCat(ip_, " daddr @cluster-ips ", NotFromPod(), " ",
-                                MarkToMasquerade("masquerade clusterIP traffic from outside "
-                                                 "cluster")));
-    }
-    absl::StrAppend(&text, Rule("services", absl::StrCat(ip_, kToPort, "service-ips")),
-                    Rule("services", absl::StrCat(ip_, to_node_port, "service-nodeports")));
-    if (pre_dnat_) return text;
-    text += Line("flush set", "cluster-ips");
-    for (const char* name : {"service-ips", "firewall-ips", "no-endpoint-services",
-                             "no-endpoint-nodeports", "service-nodeports"}) {
-      text += Line("flush map", name);
-    }
-    return text;
-  }
-
-  std::string Chain(const std::string& chain) const {
-    return Line("add chain", chain) + Line("flush chain", chain);
-  }
-
-  std::string Rule(const std::string& chain, const std::string& rule) const {
-    return Line("add rule", absl::StrCat(chain, " ", rule));
-  }
-
-  std::string Bit() const {
-    return absl::StrFormat("0x%08x", 1U << static_cast<unsigned>(settings_.masquerade_bit));
-  }
-
-  const ProxySettings settings_;
-  const std::string ip_;
-  const std::string address_type_;
-  // Filters before DNAT in chains of their own.
-  const bool pre_dnat_;
-  const bool inline_;
-};
-
 using Ports = std::vector<ServicePort>;
 using Endpoints = std::vector<Endpoint>;
+using Words = std::vector<std::pair<std::string, std::string>>;
+
+// Texts are as `nft -f` reads them (Expanded()), but shorter: what has no verb is added, chains are
+// emptied too, and base chains, with their type, hook and priority, are deleted first, because
+// their priority may differ from what is there. $words are replaced.
+constexpr char kHooksTo132[] = R"(
+base filter-prerouting filter prerouting -110
+base filter-input filter input -110
+base filter-forward filter forward -110
+base filter-output filter output -110
+base filter-output-post-dnat filter output -90
+)";
+constexpr char kHooksFrom133[] = R"(
+base filter-prerouting-pre-dnat filter prerouting -110
+base filter-output-pre-dnat filter output -110
+base filter-input filter input 0
+base filter-forward filter forward 0
+base filter-output filter output 0
+)";
+constexpr char kJumps[] = R"(
+base nat-prerouting nat prerouting -100
+base nat-output nat output -100
+base nat-postrouting nat postrouting 100
+chain nodeport-endpoints-check
+rule filter-input ct state new jump nodeport-endpoints-check
+chain service-endpoints-check
+rule filter-input ct state new jump service-endpoints-check
+rule filter-forward ct state new jump service-endpoints-check
+rule filter-output ct state new jump service-endpoints-check
+chain firewall-check
+rule $prerouting ct state new jump firewall-check
+rule $output-before-dnat ct state new jump firewall-check
+chain cluster-ips-check
+rule filter-forward ct state new jump cluster-ips-check
+rule $output-after-dnat ct state new jump cluster-ips-check
+chain services
+rule nat-output jump services
+rule nat-prerouting jump services
+chain masquerading
+rule nat-postrouting jump masquerading
+)";
+constexpr char kMarksByChain[] = R"(
+chain mark-for-masquerade
+rule mark-for-masquerade mark set mark or $bit
+rule masquerading mark and $bit == 0 return
+rule masquerading mark set mark xor $bit
+rule masquerading masquerade fully-random
+)";
+constexpr char kMarksInline[] = R"(
+set hairpin-connections { type $type . $type . inet_proto . inet_service ; comment "service hairpin connections" ; }
+rule masquerading mark and $bit != 0 mark set mark xor $bit masquerade fully-random
+rule masquerading ct status dnat $ip saddr . $ip daddr . meta l4proto . th dport @hairpin-connections masquerade fully-random
+)";
+constexpr char kSets[] = R"(
+set cluster-ips { type $type ; comment "Active ClusterIPs" ; }
+rule cluster-ips-check $ip daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs"
+set nodeport-ips { type $type ; comment "IPs that accept NodePort traffic" ; }
+flush set nodeport-ips
+map no-endpoint-services { type $type . inet_proto . inet_service : verdict ; comment "vmap to drop or reject packets to services with no endpoints" ; }
+map no-endpoint-nodeports { type inet_proto . inet_service : verdict ; comment "vmap to drop or reject packets to service nodeports with no endpoints" ; }
+chain reject-chain { comment "helper for @no-endpoint-services / @no-endpoint-nodeports" ; }
+rule reject-chain reject
+rule service-endpoints-check $ip daddr . meta l4proto . th dport vmap @no-endpoint-services
+rule nodeport-endpoints-check $ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
+map firewall-ips { type $type . inet_proto . inet_service : verdict ; comment "destinations that are subject to LoadBalancerSourceRanges" ; }
+rule firewall-check $ip daddr . meta l4proto . th dport vmap @firewall-ips
+map service-ips { type $type . inet_proto . inet_service : verdict ; comment "ClusterIP, ExternalIP and LoadBalancer IP traffic" ; }
+map service-nodeports { type inet_proto . inet_service : verdict ; comment "NodePort traffic" ; }
+)";
+constexpr char kUnallocated[] = R"(
+rule cluster-ips-check $ip daddr { $service-cidr } drop comment "Drop traffic to unallocated ClusterIPs"
+)";
+constexpr char kMarksClusterIps[] = R"(
+rule services $ip daddr @cluster-ips $not-from-pod $mark comment "masquerade clusterIP traffic from outside cluster"
+)";
+constexpr char kServices[] = R"(
+rule services $ip daddr . meta l4proto . th dport vmap @service-ips
+rule services $ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
+)";
+constexpr char kFlushTo132[] = R"(
+flush set cluster-ips
+flush map service-ips
+flush map firewall-ips
+flush map no-endpoint-services
+flush map no-endpoint-nodeports
+flush map service-nodeports
+)";
+
+bool FiltersBeforeDnat(const ProxySettings& settings) {
+  return Does(settings.version, Trait::kNftFilterPriorityZero);
+}
+bool MarksInline(const ProxySettings& settings) {
+  return Does(settings.version, Trait::kNftMarksInline);
+}
+
+std::string Expanded(const ProxySettings& settings, const std::string& text) {
+  const bool four = settings.family == testing::IpFamily::kIpv4;
+  const bool before_dnat = FiltersBeforeDnat(settings);
+  const std::string ip = four ? "ip" : "ip6";
+  const std::string bit =
+      absl::StrFormat("0x%08x", 1U << static_cast<unsigned>(settings.masquerade_bit));
+  const Words words = {
+      {"$ip", ip},
+      {"$type", four ? "ipv4_addr" : "ipv6_addr"},
+      {"$bit", bit},
+      {"$mark", MarksInline(settings) ? "mark set mark or " + bit : "jump mark-for-masquerade"},
+      {"$pods", settings.pod_cidr},
+      {"$not-from-pod", absl::StrCat(ip, " saddr != ", settings.pod_cidr)},
+      {"$service-cidr", settings.service_cidr},
+      {"$prerouting", before_dnat ? "filter-prerouting-pre-dnat" : "filter-prerouting"},
+      {"$output-before-dnat", before_dnat ? "filter-output-pre-dnat" : "filter-output"},
+      {"$output-after-dnat", before_dnat ? "filter-output" : "filter-output-post-dnat"}};
+  const std::string of_table = " $ip kube-proxy ";
+  std::string lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+    const std::string& name = parts[1];
+    const std::string rest = parts.size() > 2 ? " " + parts[2] : "";
+    if (parts[0] == "base") {
+      const std::vector<std::string> hook = absl::StrSplit(parts[2], ' ');
+      absl::StrAppend(&lines, "add chain", of_table, name, "\ndelete chain", of_table, name,
+                      "\nadd chain", of_table, name, " { type ", hook[0], " hook ", hook[1],
+                      " priority ", hook[2], " ; }\nflush chain", of_table, name, "\n");
+    } else if (parts[0] == "chain") {
+      absl::StrAppend(&lines, "add chain", of_table, name, rest, "\nflush chain", of_table, name,
+                      "\n");
+    } else if (parts[0] == "rule" || parts[0] == "set" || parts[0] == "map") {
+      absl::StrAppend(&lines, "add ", parts[0], of_table, name, rest, "\n");
+    } else {
+      absl::StrAppend(&lines, parts[0], " ", name, of_table, parts[2], "\n");
+    }
+  }
+  return absl::StrReplaceAll(lines, words);
+}
+
+// Makes base chains, chains, sets and maps, emptied, and the jumps between them.
+std::string Head(const ProxySettings& settings) {
+  const bool before_dnat = FiltersBeforeDnat(settings);
+  const bool marks_inline = MarksInline(settings);
+  return absl::StrCat(before_dnat ? kHooksFrom133 : kHooksTo132, kJumps,
+                      marks_inline ? kMarksInline : kMarksByChain, kSets,
+                      before_dnat && !settings.service_cidr.empty() ? kUnallocated : "",
+                      settings.node_ip.empty()
+                          ? ""
+                          : absl::StrCat("add element nodeport-ips { ", settings.node_ip, " }\n"),
+                      marks_inline && !settings.pod_cidr.empty() ? kMarksClusterIps : "", kServices,
+                      before_dnat ? "" : kFlushTo132);
+}
 
 std::string HashedName(const std::string& name) {
   constexpr size_t kCharacters = 8;
@@ -235,9 +178,8 @@ std::string HashedName(const std::string& name) {
 // What the ports of services come to.
 struct ServiceRules {
   std::vector<std::string> chains;
-  // Whole lines.
-  std::vector<std::string> sets;
-  std::vector<std::string> rules;
+  // Sets and rules.
+  std::vector<std::string> lines;
   // By "SET { KEY": what follows the key.
   std::map<std::string, std::string> elements;
 };
@@ -247,187 +189,150 @@ class PortRules {
   PortRules(const ProxySettings& settings, const ServicePort& port, ServiceRules& out)
       : settings_(settings),
         port_(port),
-        words_(settings, port),
-        table_(settings),
-        inline_(Does(settings.version, Trait::kNftMarksInline)),
+        marks_inline_(MarksInline(settings)),
+        has_endpoint_chains_(!marks_inline_ || port.affinity_seconds != 0),
         out_(out),
-        protocol_(NameOf(port.protocol)),
-        base_(absl::StrCat(port.service, "/", protocol_, "/", port.port_name)),
-        service_("service-" + HashedName(base_)),
-        local_("local-" + HashedName(base_)),
-        external_("external-" + HashedName(base_)),
-        all_(words_.Endpoints()),
-        local_endpoints_(PortWords::LocalOf(all_)) {}
+        base_(absl::StrCat(port.service, "/", NameOf(port.protocol), "/", port.port_name)),
+        all_(EndpointsOf(settings.version, port)),
+        local_(LocalOf(all_)) {
+    for (const char* chain : {"service", "local", "external", "firewall"}) {
+      words_.emplace_back(absl::StrCat("$", chain), absl::StrCat(chain, "-", HashedName(base_)));
+    }
+    words_.insert(words_.end(), {{"$protocol", NameOf(port.protocol)},
+                                 {"$port", absl::StrCat(port.port)},
+                                 {"$cluster-ip", port.cluster_ip}});
+  }
 
   void Write() {
-    Element("cluster-ips", port_.cluster_ip, "");
     std::vector<std::string> outside = port_.external_ips;
     outside.insert(outside.end(), port_.load_balancer_ips.begin(), port_.load_balancer_ips.end());
-    reachable_outside_ = port_.node_port != 0 || !outside.empty();
-    Chains();
-    const std::string internal = port_.internal_local ? local_ : service_;
-    if (Has(port_.internal_local)) ServiceIp(port_.cluster_ip, internal);
-    if (!Has(port_.internal_local)) NoEndpoints(port_.cluster_ip);
+    const bool reachable_outside = port_.node_port != 0 || !outside.empty();
+    const bool uses_all =
+        !all_.empty() && (!port_.internal_local || (!port_.external_local && reachable_outside));
+    const bool uses_local =
+        !local_.empty() && (port_.internal_local || (port_.external_local && reachable_outside));
+    const bool serves_inside = !(port_.internal_local ? local_ : all_).empty();
+    const bool serves_outside = !(port_.external_local ? local_ : all_).empty();
+    const std::string inside = port_.internal_local ? "$local" : "$service";
+    // A service with endpoints, none of which may be used, drops.
+    const std::string refusal = absl::StrCat(" comment \"", PortName(settings_.version, port_),
+                                             "\" : ", all_.empty() ? "goto reject-chain" : "drop");
+
+    Element("cluster-ips { $cluster-ip", "");
+    if (serves_inside)
+      Element("service-ips { $cluster-ip . $protocol . $port", " : goto " + inside);
+    if (!serves_inside) Element("no-endpoint-services { $cluster-ip . $protocol . $port", refusal);
     for (const std::string& address : outside) {
-      if (!all_.empty()) ServiceIp(address, external_);
-      if (!Has(port_.external_local)) NoEndpoints(address);
+      const std::string to = address + " . $protocol . $port";
+      if (!all_.empty()) Element("service-ips { " + to, " : goto $external");
+      if (!serves_outside) Element("no-endpoint-services { " + to, refusal);
     }
-    if (port_.node_port != 0) NodePort();
+    if (port_.node_port != 0) {
+      const std::string to = absl::StrCat("$protocol . ", port_.node_port);
+      if (!all_.empty()) Element("service-nodeports { " + to, " : goto $external");
+      if (!serves_outside) Element("no-endpoint-nodeports { " + to, refusal);
+    }
     if (all_.empty()) return;
-    if (!inline_ && Has(port_.internal_local)) MasqueradeClusterIp(internal);
-    if (reachable_outside_) External();
-    Firewall();
-    if (uses_cluster_) Balance(service_, all_);
-    if (uses_local_) Balance(local_, local_endpoints_);
-    for (const Endpoint& endpoint : reachable_) EndpointRules(endpoint);
+    if (uses_all || uses_local) {
+      for (const Endpoint& endpoint : uses_all ? all_ : local_) EndpointRules(endpoint);
+    }
+    if (!marks_inline_ && serves_inside && !settings_.pod_cidr.empty()) {
+      const bool all_ports = Does(settings_.version, Trait::kNftMasqueradesAllPorts);
+      Add(absl::StrCat("rule ", inside, " $ip daddr $cluster-ip",
+                       all_ports ? "" : " $protocol dport $port", " $not-from-pod $mark"));
+    }
+    if (reachable_outside) External(uses_local);
+    if (!port_.load_balancer_ips.empty() && !port_.source_ranges.empty()) Firewall();
+    if (uses_all) Balance("$service", all_);
+    if (uses_local) Balance("$local", local_);
   }
 
  private:
-  // Whether there is an endpoint under this policy.
-  bool Has(bool local_policy) const { return !(local_policy ? local_endpoints_ : all_).empty(); }
-  bool HasEndpointChains() const { return !inline_ || port_.affinity_seconds != 0; }
-
-  void Chains() {
-    uses_cluster_ =
-        !all_.empty() && (!port_.internal_local || (!port_.external_local && reachable_outside_));
-    uses_local_ = !local_endpoints_.empty() &&
-                  (port_.internal_local || (port_.external_local && reachable_outside_));
-    if (uses_cluster_ || uses_local_) reachable_ = uses_cluster_ ? all_ : local_endpoints_;
-    for (const Endpoint& endpoint : reachable_) {
-      if (HasEndpointChains()) out_.chains.push_back("endpoint-" + NameOfEndpoint(endpoint));
-      if (!inline_ || !endpoint.local) continue;
-      const std::string& address = endpoint.address;
-      Element("hairpin-connections",
-              absl::StrCat(address, " . ", address, " . ", protocol_, " . ", endpoint.port), "");
-    }
-    if (uses_cluster_) out_.chains.push_back(service_);
-    if (uses_local_) out_.chains.push_back(local_);
-    if (!all_.empty() && reachable_outside_) out_.chains.push_back(external_);
+  std::string Named(const std::string& text) const { return absl::StrReplaceAll(text, words_); }
+  void Element(const std::string& key, const std::string& rest) {
+    out_.elements[Named(key)] = Named(rest);
   }
+  void Chain(const std::string& chain) { out_.chains.push_back(Named(chain)); }
+  void Add(const std::string& line) { out_.lines.push_back(Named(line)); }
 
   std::string NameOfEndpoint(const Endpoint& endpoint) const {
     const std::string address = absl::StrReplaceAll(endpoint.address, {{":", "."}});
     return HashedName(absl::StrCat(base_, "__", address, "/", endpoint.port));
   }
 
-  void Element(const std::string& set, const std::string& key, const std::string& rest) {
-    out_.elements[absl::StrCat(set, " { ", key)] = rest;
-  }
-  void ServiceIp(const std::string& address, const std::string& chain) {
-    Element("service-ips", ToPort(address), " : goto " + chain);
-  }
-  void NoEndpoints(const std::string& address) {
-    Element("no-endpoint-services", ToPort(address), Refusal());
-  }
-  // A service with endpoints, none of which may be used.
-  std::string Refusal() const {
-    return absl::StrCat(" comment \"", words_.name(),
-                        "\" : ", all_.empty() ? "goto reject-chain" : "drop");
-  }
-  std::string ToPort(const std::string& address) const {
-    return absl::StrCat(address, " . ", protocol_, " . ", port_.port);
-  }
-
-  void NodePort() {
-    const std::string key = absl::StrCat(protocol_, " . ", port_.node_port);
-    if (!all_.empty()) Element("service-nodeports", key, " : goto " + external_);
-    if (!Has(port_.external_local)) Element("no-endpoint-nodeports", key, Refusal());
-  }
-
-  void Rule(const std::string& chain, const std::string& rule) {
-    out_.rules.push_back(table_.Line("add rule", absl::StrCat(chain, " ", rule)));
-  }
-
-  void MasqueradeClusterIp(const std::string& chain) {
-    if (settings_.pod_cidr.empty()) return;
-    const bool all_ports = Does(settings_.version, Trait::kNftMasqueradesAllPorts);
-    const std::string to_port =
-        all_ports ? "" : absl::StrCat(" ", protocol_, " dport ", port_.port);
-    Rule(chain, absl::StrCat(table_.ip(), " daddr ", port_.cluster_ip, to_port, " ",
-                             table_.NotFromPod(), " ", table_.MarkToMasquerade("")));
-  }
-
-  void External() {
+  void External(bool uses_local) {
+    Chain("$external");
     if (!port_.external_local) {
-      Rule(external_, table_.MarkToMasquerade(inline_ ? "masquerade" : ""));
-      return Rule(external_, "goto " + service_);
+      Add(absl::StrCat("rule $external $mark", marks_inline_ ? " comment \"masquerade\"" : ""));
+      return Add("rule $external goto $service");
     }
     if (!settings_.pod_cidr.empty()) {
-      Rule(external_, absl::StrCat(table_.ip(), " saddr ", settings_.pod_cidr, " goto ", service_,
-                                   " comment \"short-circuit pod traffic\""));
+      Add("rule $external $ip saddr $pods goto $service comment \"short-circuit pod traffic\"");
     }
-    Rule(external_, "fib saddr type local " + table_.MarkToMasquerade("masquerade local traffic"));
-    Rule(external_, absl::StrCat("fib saddr type local goto ", service_,
-                                 " comment \"short-circuit local traffic\""));
-    if (uses_local_) Rule(external_, "goto " + local_);
+    Add("rule $external fib saddr type local $mark comment \"masquerade local traffic\"");
+    Add("rule $external fib saddr type local goto $service comment \"short-circuit local "
+        "traffic\"");
+    if (uses_local) Add("rule $external goto $local");
   }
 
   void Firewall() {
-    if (port_.load_balancer_ips.empty() || port_.source_ranges.empty()) return;
-    const std::string chain = "firewall-" + HashedName(base_);
-    out_.chains.push_back(chain);
+    Chain("$firewall");
     for (const std::string& address : port_.load_balancer_ips) {
-      Element("firewall-ips", ToPort(address), " : goto " + chain);
+      Element(absl::StrCat("firewall-ips { ", address, " . $protocol . $port"),
+              " : goto $firewall");
     }
-    Rule(chain, absl::StrCat(table_.ip(), " saddr != { ", absl::StrJoin(port_.source_ranges, ", "),
-                             " } drop"));
+    Add(absl::StrCat("rule $firewall $ip saddr != { ", absl::StrJoin(port_.source_ranges, ", "),
+                     " } drop"));
   }
 
   void Balance(const std::string& chain, const Endpoints& endpoints) {
+    Chain(chain);
     std::vector<std::string> choices;
     for (const Endpoint& endpoint : endpoints) {
       const std::string name = NameOfEndpoint(endpoint);
       if (port_.affinity_seconds != 0) {
-        Rule(chain, absl::StrCat(table_.ip(), " saddr @affinity-", name, " goto endpoint-", name));
+        Add(absl::StrCat("rule ", chain, " $ip saddr @affinity-", name, " goto endpoint-", name));
       }
       choices.push_back(absl::StrCat(choices.size(), " : ",
-                                     HasEndpointChains()
+                                     has_endpoint_chains_
                                          ? "goto endpoint-" + name
                                          : absl::StrCat(endpoint.address, " . ", endpoint.port)));
     }
-    const std::string random = absl::StrCat("numgen random mod ", endpoints.size());
-    const std::string map = absl::StrCat("map { ", absl::StrJoin(choices, " , "), " }");
-    Rule(chain, HasEndpointChains()
-                    ? absl::StrCat(random, " v", map)
-                    : absl::StrCat("meta l4proto ", protocol_, " dnat ", table_.ip(),
-                                   " addr . port to ", random, " ", map));
+    Add(absl::StrCat("rule ", chain,
+                     has_endpoint_chains_ ? "" : " meta l4proto $protocol dnat $ip addr . port to",
+                     " numgen random mod ", endpoints.size(), has_endpoint_chains_ ? " v" : " ",
+                     "map { ", absl::StrJoin(choices, " , "), " }"));
   }
 
   void EndpointRules(const Endpoint& endpoint) {
-    if (!HasEndpointChains()) return;
+    const std::string& address = endpoint.address;
+    if (marks_inline_ && endpoint.local) {
+      Element(absl::StrCat("hairpin-connections { ", address, " . ", address, " . $protocol . ",
+                           endpoint.port),
+              "");
+    }
+    if (!has_endpoint_chains_) return;
     const std::string name = NameOfEndpoint(endpoint);
-    const std::string chain = "endpoint-" + name;
-    if (!inline_) {
-      Rule(chain, absl::StrCat(table_.ip(), " saddr ", endpoint.address, " ",
-                               table_.MarkToMasquerade("")));
-    }
+    Chain("endpoint-" + name);
+    const std::string rule = absl::StrCat("rule endpoint-", name, " ");
+    if (!marks_inline_) Add(absl::StrCat(rule, "$ip saddr ", address, " $mark"));
     if (port_.affinity_seconds != 0) {
-      out_.sets.push_back(table_.Line(
-          "add set",
-          absl::StrCat("affinity-", name, " { type ", table_.address_type(),
-                       " ; flags dynamic,timeout ; timeout ", port_.affinity_seconds, "s ; }")));
-      Rule(chain, absl::StrCat("update @affinity-", name, " { ", table_.ip(), " saddr }"));
+      Add(absl::StrCat("set affinity-", name, " { type $type ; flags dynamic,timeout ; timeout ",
+                       port_.affinity_seconds, "s ; }"));
+      Add(absl::StrCat(rule, "update @affinity-", name, " { $ip saddr }"));
     }
-    Rule(chain, absl::StrCat("meta l4proto ", protocol_, " dnat to ", AddressAndPort(endpoint)));
+    Add(absl::StrCat(rule, "meta l4proto $protocol dnat to ", AddressAndPort(endpoint)));
   }
 
   const ProxySettings& settings_;
   const ServicePort& port_;
-  const PortWords words_;
-  const NftablesTable table_;
-  const bool inline_;
+  const bool marks_inline_;
+  const bool has_endpoint_chains_;
   ServiceRules& out_;
-  const std::string protocol_;
   const std::string base_;
-  const std::string service_;
-  const std::string local_;
-  const std::string external_;
   const Endpoints all_;
-  const Endpoints local_endpoints_;
-  bool reachable_outside_ = false;
-  bool uses_cluster_ = false;
-  bool uses_local_ = false;
-  Endpoints reachable_;
+  const Endpoints local_;
+  Words words_;
 };
 
 ServiceRules RulesOf(const ProxySettings& settings, const Ports& ports) {
@@ -437,35 +342,31 @@ ServiceRules RulesOf(const ProxySettings& settings, const Ports& ports) {
 }
 
 // Chains, sets and rules of `rules`; its elements without those of `before`.
-std::string Text(const NftablesTable& table, const ServiceRules& rules,
-                 const std::map<std::string, std::string>& before) {
-  std::vector<std::string> lines;
-  for (const std::string& chain : rules.chains) {
-    lines.push_back(table.Line("add chain", chain));
-    lines.push_back(table.Line("flush chain", chain));
-  }
-  lines.insert(lines.end(), rules.sets.begin(), rules.sets.end());
-  for (const auto& element : rules.elements) {
-    const auto& [key, rest] = element;
+std::string Text(const ServiceRules& rules, const std::map<std::string, std::string>& before) {
+  std::string text;
+  for (const std::string& chain : rules.chains) absl::StrAppend(&text, "chain ", chain, "\n");
+  for (const auto& [key, rest] : rules.elements) {
     const auto old = before.find(key);
     if (old != before.end() && old->second == rest) continue;
-    if (old != before.end()) lines.push_back(table.Line("delete element", key + " }"));
-    lines.push_back(table.Line("add element", absl::StrCat(key, rest, " }")));
+    if (old != before.end()) absl::StrAppend(&text, "delete element ", key, " }\n");
+    absl::StrAppend(&text, "add element ", key, rest, " }\n");
   }
-  lines.insert(lines.end(), rules.rules.begin(), rules.rules.end());
-  return absl::StrJoin(lines, "");
+  return absl::StrCat(text, absl::StrJoin(rules.lines, "\n"), "\n");
 }
 
 }  // namespace
 
 std::string NftablesSync(const ProxySettings& settings, const Ports& services) {
-  const NftablesTable table(settings);
-  return table.Head() + Text(table, RulesOf(settings, OfFamily(services, settings.family)), {});
+  const std::string table =
+      absl::StrCat("add table ", settings.family == testing::IpFamily::kIpv4 ? "ip" : "ip6",
+                   " kube-proxy { comment \"rules for kube-proxy\" ; }\n");
+  return table +
+         Expanded(settings, Head(settings) +
+                                Text(RulesOf(settings, OfFamily(services, settings.family)), {}));
 }
 
 std::string NftablesPartialSync(const ProxySettings& settings, const Ports& services,
                                 const Ports& synced) {
-  const NftablesTable table(settings);
   const Ports before = OfFamily(synced, settings.family);
   const Ports now = OfFamily(services, settings.family);
   Ports changed = now;
@@ -476,23 +377,22 @@ std::string NftablesPartialSync(const ProxySettings& settings, const Ports& serv
   const ServiceRules old = RulesOf(settings, before);
   const ServiceRules needed = RulesOf(settings, now);
   written.elements = needed.elements;
-  std::string text = Text(table, written, old.elements);
+  std::string text = Text(written, old.elements);
   for (const std::string& chain : old.chains) {
     if (std::find(needed.chains.begin(), needed.chains.end(), chain) == needed.chains.end()) {
-      text += table.Line("flush chain", chain);
+      absl::StrAppend(&text, "flush chain ", chain, "\n");
     }
   }
   for (const auto& element : old.elements) {
     if (needed.elements.contains(element.first)) continue;
-    text += table.Line("delete element", element.first + " }");
+    absl::StrAppend(&text, "delete element ", element.first, " }\n");
   }
-  return text;
+  return Expanded(settings, text);
 }
 
 std::string NftablesRemoval(testing::IpFamily family) {
-  const NftablesTable table({.family = family});
-  return absl::StrCat("add table ", table.ip(), " kube-proxy\ndelete table ", table.ip(),
-                      " kube-proxy\n");
+  const char* table = family == testing::IpFamily::kIpv4 ? "ip kube-proxy" : "ip6 kube-proxy";
+  return absl::StrCat("add table ", table, "\ndelete table ", table, "\n");
 }
 
 }  // namespace kipt::skew

@@ -109,46 +109,32 @@ std::vector<ProxyJump> JumpsOf(const ProxySettings& settings) {
   const Version version = settings.version;
   const char* external = "kubernetes externally-visible service portals";
   const char* portals = "kubernetes service portals";
-  std::vector<ProxyJump> jumps;
-  const auto add = [&jumps](const char* table, const char* chain, const char* base_chain,
-                            const char* comment) {
-    jumps.push_back({table, chain, base_chain, {"-m", "comment", "--comment", comment}});
-  };
-  // Seen by new connections only.
-  const auto add_for_new = [&](const char* chain, const char* base_chain, const char* comment) {
-    add("filter", chain, base_chain, comment);
-    std::vector<std::string>& match = jumps.back().match;
-    match.insert(match.begin(), {"-m", "conntrack", "--ctstate", "NEW"});
-  };
-  add_for_new("KUBE-EXTERNAL-SERVICES", "INPUT", external);
-  if (Does(version, Trait::kExternalServicesInForward))
-    add_for_new("KUBE-EXTERNAL-SERVICES", "FORWARD", external);
-  if (Does(version, Trait::kHealthCheckChain))
-    add("filter", "KUBE-NODEPORTS", "INPUT", "kubernetes health check service ports");
-  add_for_new("KUBE-SERVICES", "FORWARD", portals);
-  add_for_new("KUBE-SERVICES", "OUTPUT", portals);
-  if (Does(version, Trait::kServicesInInput)) add_for_new("KUBE-SERVICES", "INPUT", portals);
-  add("filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules");
-  if (Does(version, Trait::kProxyFirewall)) {
-    for (const char* base_chain : {"INPUT", "OUTPUT", "FORWARD"}) {
-      add_for_new("KUBE-PROXY-FIREWALL", base_chain, "kubernetes load balancer firewall");
-    }
-  }
-  add("nat", "KUBE-SERVICES", "OUTPUT", portals);
-  add("nat", "KUBE-SERVICES", "PREROUTING", portals);
-  const ProxyJump postrouting = {"nat",
-                                 "KUBE-POSTROUTING",
-                                 "POSTROUTING",
-                                 {"-m", "comment", "--comment", "kubernetes postrouting rules"}};
-  // 1.27 counts this jump among those that it shares with kubelet.
-  const bool last = Does(version, Trait::kPostroutingJumpLast);
-  if (!last) jumps.push_back(postrouting);
-  if (Does(version, Trait::kOwnMartianRule)) {
-    // In both families.
-    jumps.push_back({"filter", "KUBE-FIREWALL", "INPUT", {}});
-    jumps.push_back({"filter", "KUBE-FIREWALL", "OUTPUT", {}});
-  }
-  if (last) jumps.push_back(postrouting);
+  const char* firewall = "kubernetes load balancer firewall";
+  const bool drops = Does(version, Trait::kProxyFirewall);
+  // In both families.
+  const bool martians = Does(version, Trait::kOwnMartianRule);
+  std::vector<ProxyJump> jumps = JumpsWhere({
+      {true, "filter", "KUBE-EXTERNAL-SERVICES", "INPUT", external, true},
+      {Does(version, Trait::kExternalServicesInForward), "filter", "KUBE-EXTERNAL-SERVICES",
+       "FORWARD", external, true},
+      {Does(version, Trait::kHealthCheckChain), "filter", "KUBE-NODEPORTS", "INPUT",
+       "kubernetes health check service ports"},
+      {true, "filter", "KUBE-SERVICES", "FORWARD", portals, true},
+      {true, "filter", "KUBE-SERVICES", "OUTPUT", portals, true},
+      {Does(version, Trait::kServicesInInput), "filter", "KUBE-SERVICES", "INPUT", portals, true},
+      {true, "filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules"},
+      {drops, "filter", "KUBE-PROXY-FIREWALL", "INPUT", firewall, true},
+      {drops, "filter", "KUBE-PROXY-FIREWALL", "OUTPUT", firewall, true},
+      {drops, "filter", "KUBE-PROXY-FIREWALL", "FORWARD", firewall, true},
+      {true, "nat", "KUBE-SERVICES", "OUTPUT", portals},
+      {true, "nat", "KUBE-SERVICES", "PREROUTING", portals},
+      {true, "nat", "KUBE-POSTROUTING", "POSTROUTING", "kubernetes postrouting rules"},
+      {martians, "filter", "KUBE-FIREWALL", "INPUT"},
+      {martians, "filter", "KUBE-FIREWALL", "OUTPUT"},
+  });
+  // 1.27 counts POSTROUTING's jump among those that it shares with kubelet.
+  if (!Does(version, Trait::kPostroutingJumpLast)) return jumps;
+  std::rotate(jumps.end() - 3, jumps.end() - 2, jumps.end());
   return jumps;
 }
 

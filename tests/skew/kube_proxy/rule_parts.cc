@@ -9,47 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {
 namespace {
 
-// A thousand endpoints and more, of all services, would have no comments on these rules.
-
-// Where a rule sends its packets to: 1.17 says nothing, 1.24 and later name the endpoint too. The
-// chains of local endpoints had words of their own up to 1.22.
-std::string ChoiceComment(const PortWords& words, const std::string& chain, size_t index,
-                          const Endpoint& endpoint) {
-  const Version version = words.version();
-  if (Does(version, Trait::kExtChains)) return words.Named(" -> " + AddressAndPort(endpoint));
-  if (Does(version, Trait::kBalancingComments) && absl::StartsWith(chain, "KUBE-XLB-")) {
-    return Comment(absl::StrCat("Balancing rule ", index, " for ", words.name()));
-  }
-  return !Does(version, Trait::kEndpointComments) ? "" : words.Named("");
-}
-
-std::string AffinityComment(const PortWords& words, const std::string& chain,
-                            const Endpoint& endpoint) {
-  const Version version = words.version();
-  if (Does(version, Trait::kExtChains)) return words.Named(" -> " + AddressAndPort(endpoint));
-  const bool bare =
-      !Does(version, Trait::kEndpointComments) && !absl::StartsWith(chain, "KUBE-XLB-");
-  return bare ? "" : words.Named("");
-}
-
-// The Nth of those that are left, the last one being certain.
-std::string Chance(size_t left) {
-  if (left == 1) return "";
-  return absl::StrFormat("-m statistic --mode random --probability %0.10f",
-                         1.0 / static_cast<double>(left));
-}
-
 using testing::IpFamily;
-
-constexpr char kEstablished[] = "-m conntrack --ctstate RELATED,ESTABLISHED";
 
 std::string Mark(const ProxySettings& settings) {
   return absl::StrFormat("0x%08x", uint32_t{1} << settings.masquerade_bit);
@@ -83,12 +52,8 @@ void TableText::Chain(const std::string& chain) {
   if (chains_.insert(chain).second) absl::StrAppend(&chain_lines_, ":", chain, " - [0:0]\n");
 }
 
-void TableText::Rule(const std::string& chain, std::initializer_list<std::string> pieces) {
-  absl::StrAppend(&rule_lines_, "-A ", chain);
-  for (const std::string& piece : pieces) {
-    if (!piece.empty()) absl::StrAppend(&rule_lines_, " ", piece);
-  }
-  rule_lines_ += '\n';
+void TableText::Rule(const std::string& chain, const std::string& rule) {
+  absl::StrAppend(&rule_lines_, "-A ", chain, " ", rule, "\n");
 }
 
 void TableText::Delete(const std::string& chain) {
@@ -106,7 +71,18 @@ std::string Comment(const std::string& text) {
   return absl::StrCat("-m comment --comment ", quote, text, quote);
 }
 
-std::string Jump(const std::string& target) { return absl::StrCat("-j ", target); }
+std::vector<ProxyJump> JumpsWhere(std::initializer_list<JumpRow> rows) {
+  std::vector<ProxyJump> jumps;
+  for (const JumpRow& row : rows) {
+    if (!row.exists) continue;
+    std::vector<std::string> match;
+    if (row.for_new) match = {"-m", "conntrack", "--ctstate", "NEW"};
+    if (*row.comment != '\0')
+      match.insert(match.end(), {"-m", "comment", "--comment", row.comment});
+    jumps.push_back({row.table, row.chain, row.base_chain, std::move(match)});
+  }
+  return jumps;
+}
 
 std::string AddressAndPort(const Endpoint& endpoint) {
   const bool six = endpoint.address.find(':') != std::string::npos;
@@ -128,20 +104,9 @@ std::string EndpointChain(const ServicePort& port, const Endpoint& endpoint, Ver
                                               AddressAndPort(endpoint)));
 }
 
-PortWords::PortWords(const ProxySettings& settings, const ServicePort& port)
-    : settings_(settings), port_(port), name_(PortName(settings.version, port)) {}
-
-std::string PortWords::Chain(const std::string& prefix) const {
-  return ServiceChain(prefix, port_, settings_.version);
-}
-
-std::string PortWords::ChainOf(const Endpoint& endpoint) const {
-  return EndpointChain(port_, endpoint, settings_.version);
-}
-
-std::vector<Endpoint> PortWords::Endpoints() const {
-  std::vector<Endpoint> endpoints = port_.endpoints;
-  if (Does(version(), Trait::kSortsEndpoints)) {
+std::vector<Endpoint> EndpointsOf(Version version, const ServicePort& port) {
+  std::vector<Endpoint> endpoints = port.endpoints;
+  if (Does(version, Trait::kSortsEndpoints)) {
     std::sort(endpoints.begin(), endpoints.end(), [](const Endpoint& a, const Endpoint& b) {
       return AddressAndPort(a) < AddressAndPort(b);
     });
@@ -149,112 +114,138 @@ std::vector<Endpoint> PortWords::Endpoints() const {
   return endpoints;
 }
 
-std::vector<Endpoint> PortWords::LocalOf(const std::vector<Endpoint>& endpoints) {
-  std::vector<Endpoint> local = endpoints;
-  std::erase_if(local, [](const Endpoint& endpoint) { return !endpoint.local; });
-  return local;
+std::vector<Endpoint> LocalOf(std::vector<Endpoint> endpoints) {
+  std::erase_if(endpoints, [](const Endpoint& endpoint) { return !endpoint.local; });
+  return endpoints;
 }
 
-std::string PortWords::Named(const std::string& rest) const { return Comment(name_ + rest); }
-
-std::string PortWords::OfProtocol() const {
-  return absl::StrCat("-m ", NameOf(port_.protocol), " -p ", NameOf(port_.protocol));
+PortText::PortText(const ProxySettings& settings, const ServicePort& port)
+    : settings_(settings), port_(port) {
+  const std::string name = PortName(settings.version, port);
+  const std::string protocol =
+      absl::StrCat("-m ", NameOf(port.protocol), " -p ", NameOf(port.protocol));
+  words_ = {{"$name", name},
+            {"$protocol", protocol},
+            {"$to-node-port", absl::StrCat(protocol, " --dport ", port.node_port)},
+            {"$pods", settings.pod_cidr},
+            {"#bare", Comment(name)},
+            {"#cluster", Comment(name + " cluster IP")},
+            {"#external", Comment(name + " external IP")},
+            {"#balancer", Comment(name + " loadbalancer IP")},
+            {"#none", Comment(name + " has no endpoints")},
+            {"#no-local", Comment(name + " has no local endpoints")}};
+  for (const char* kind : {"SVC", "SVL", "XLB", "EXT", "FW"}) {
+    words_.emplace_back(absl::StrCat("$", absl::AsciiStrToLower(kind)),
+                        ServiceChain(absl::StrCat("KUBE-", kind, "-"), port, settings.version));
+  }
 }
 
-std::string PortWords::To(const std::string& address) const {
-  return absl::StrCat(OfProtocol(), " -d ", Spelled(address), " --dport ", port_.port);
+std::string PortText::Of(const std::string& text) const {
+  return absl::StrReplaceAll(text, words_);
 }
 
-std::string PortWords::ToNodePort() const {
-  return absl::StrCat(OfProtocol(), " --dport ", port_.node_port);
+std::string PortText::To(const std::string& address) const {
+  return Of(absl::StrCat("$protocol -d ", Spelled(address), " --dport ", port_.port));
 }
 
-std::string PortWords::From(const std::string& address) const { return "-s " + Spelled(address); }
-
-std::string PortWords::FromPod() const {
-  return settings_.pod_cidr.empty() ? "" : "-s " + settings_.pod_cidr;
-}
-
-std::string PortWords::NotFromPod() const {
-  return settings_.pod_cidr.empty() ? "" : "! -s " + settings_.pod_cidr;
-}
-
-std::string PortWords::Spelled(const std::string& address) const {
+std::string PortText::Spelled(const std::string& address) const {
   if (Does(version(), Trait::kBareAddresses)) return address;
-  return address + (settings_.family == testing::IpFamily::kIpv4 ? "/32" : "/128");
+  return address + (settings_.family == IpFamily::kIpv4 ? "/32" : "/128");
 }
 
-void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat) {
-  const std::string chain = words.ChainOf(endpoint);
-  const std::string comment =
-      !Does(words.version(), Trait::kEndpointComments) ? "" : words.Named("");
-  const bool affinity = words.port().affinity_seconds != 0;
+void WriteEndpoint(const PortText& text, const Endpoint& endpoint, TableText* nat) {
+  const std::string chain = EndpointChain(text.port(), endpoint, text.version());
+  const char* comment = Does(text.version(), Trait::kEndpointComments) ? "#bare " : "";
+  const bool affinity = text.port().affinity_seconds != 0;
   nat->Chain(chain);
-  nat->Rule(chain, {comment, words.From(endpoint.address), Jump("KUBE-MARK-MASQ")});
-  nat->Rule(chain,
-            {comment, affinity ? absl::StrCat("-m recent --name ", chain, " --set") : "",
-             words.OfProtocol(), Jump("DNAT"), "--to-destination " + AddressAndPort(endpoint)});
+  nat->Rule(chain, text.Of(absl::StrCat(comment, "-s ", text.Spelled(endpoint.address),
+                                        " -j KUBE-MARK-MASQ")));
+  nat->Rule(chain, text.Of(absl::StrCat(
+                       comment, affinity ? absl::StrCat("-m recent --name ", chain, " --set ") : "",
+                       "$protocol -j DNAT --to-destination ", AddressAndPort(endpoint))));
 }
 
-void WriteBalancing(const PortWords& words, const std::string& chain,
+// Where a rule sends its packets to: 1.17 says nothing, 1.24 and later name the endpoint too. The
+// chains of local endpoints had words of their own up to 1.22. A thousand endpoints and more, of
+// all services, would have no comments on these rules.
+void WriteBalancing(const PortText& text, const std::string& word,
                     const std::vector<Endpoint>& endpoints, TableText* nat) {
-  const int seconds = words.port().affinity_seconds;
+  const Version version = text.version();
+  const std::string chain = text.Of(word);
+  const bool bare = Does(version, Trait::kEndpointComments);
+  const bool of_local = word == "$xlb";
+  const auto rule = [&](const std::string& comment, const std::string& match,
+                        const Endpoint& endpoint) {
+    const std::string named = Comment("$name -> " + AddressAndPort(endpoint)) + " ";
+    nat->Rule(chain, text.Of(absl::StrCat(Does(version, Trait::kExtChains) ? named : comment, match,
+                                          "-j ", EndpointChain(text.port(), endpoint, version))));
+  };
+  const int seconds = text.port().affinity_seconds;
   for (const Endpoint& endpoint : endpoints) {
     if (seconds == 0) break;
-    const std::string target = words.ChainOf(endpoint);
-    nat->Rule(chain, {AffinityComment(words, chain, endpoint),
-                      absl::StrCat("-m recent --name ", target, " --rcheck --seconds ", seconds,
-                                   " --reap"),
-                      Jump(target)});
+    rule(bare || of_local ? "#bare " : "",
+         absl::StrCat("-m recent --name ", EndpointChain(text.port(), endpoint, version),
+                      " --rcheck --seconds ", seconds, " --reap "),
+         endpoint);
   }
   for (size_t i = 0; i < endpoints.size(); ++i) {
-    nat->Rule(chain, {ChoiceComment(words, chain, i, endpoints[i]), Chance(endpoints.size() - i),
-                      Jump(words.ChainOf(endpoints[i]))});
+    const std::string numbered = Comment(absl::StrCat("Balancing rule ", i, " for $name")) + " ";
+    // The Nth of those that are left, the last one being certain.
+    const size_t left = endpoints.size() - i;
+    rule(of_local && Does(version, Trait::kBalancingComments) ? numbered
+         : bare                                               ? "#bare "
+                                                              : "",
+         left == 1 ? ""
+                   : absl::StrFormat("-m statistic --mode random --probability %0.10f ",
+                                     1.0 / static_cast<double>(left)),
+         endpoints[i]);
   }
 }
 
-void WriteHealthCheck(const PortWords& words, TableText* filter) {
-  const int port = words.port().health_check_node_port;
-  if (port == 0 || !Does(words.version(), Trait::kHealthCheckChain)) return;
-  filter->Rule("KUBE-NODEPORTS", {words.Named(" health check node port"),
-                                  absl::StrCat("-m tcp -p tcp --dport ", port), Jump("ACCEPT")});
+void WriteHealthCheck(const PortText& text, TableText* filter) {
+  const int port = text.port().health_check_node_port;
+  if (port == 0 || !Does(text.version(), Trait::kHealthCheckChain)) return;
+  filter->Rule("KUBE-NODEPORTS",
+               text.Of(absl::StrCat(Comment("$name health check node port"),
+                                    " -m tcp -p tcp --dport ", port, " -j ACCEPT")));
 }
 
 void WriteMasquerade(const ProxySettings& settings, TableText* nat) {
   const std::string mark = Mark(settings);
+  const std::string masked = absl::StrCat(mark, "/", mark);
   const std::string comment = Comment("kubernetes service traffic requiring SNAT");
   nat->Chain("KUBE-POSTROUTING");
   nat->Chain("KUBE-MARK-MASQ");
   if (!Does(settings.version, Trait::kProxyMarksByOr)) {
     nat->Rule("KUBE-POSTROUTING",
-              {comment, "-m mark --mark", mark + "/" + mark, "-j MASQUERADE --random-fully"});
-    nat->Rule("KUBE-MARK-MASQ", {"-j MARK --set-xmark", mark + "/" + mark});
+              absl::StrCat(comment, " -m mark --mark ", masked, " -j MASQUERADE --random-fully"));
+    nat->Rule("KUBE-MARK-MASQ", "-j MARK --set-xmark " + masked);
     return;
   }
-  nat->Rule("KUBE-POSTROUTING", {"-m mark ! --mark", mark + "/" + mark, Jump("RETURN")});
-  nat->Rule("KUBE-POSTROUTING", {"-j MARK --xor-mark", mark});
-  nat->Rule("KUBE-POSTROUTING", {comment, "-j MASQUERADE --random-fully"});
-  nat->Rule("KUBE-MARK-MASQ", {"-j MARK --or-mark", mark});
+  nat->Rule("KUBE-POSTROUTING", absl::StrCat("-m mark ! --mark ", masked, " -j RETURN"));
+  nat->Rule("KUBE-POSTROUTING", "-j MARK --xor-mark " + mark);
+  nat->Rule("KUBE-POSTROUTING", comment + " -j MASQUERADE --random-fully");
+  nat->Rule("KUBE-MARK-MASQ", "-j MARK --or-mark " + mark);
 }
 
 void WriteForwardAccepts(const ProxySettings& settings, TableText* filter) {
   const Version version = settings.version;
   const std::string mark = Mark(settings);
-  const std::string source = "kubernetes forwarding conntrack pod source rule";
-  const std::string destination = "kubernetes forwarding conntrack pod destination rule";
-  filter->Rule("KUBE-FORWARD", {Comment("kubernetes forwarding rules"), "-m mark --mark",
-                                mark + "/" + mark, Jump("ACCEPT")});
+  const auto accept = [filter](const std::string& match) {
+    filter->Rule("KUBE-FORWARD", match + " -j ACCEPT");
+  };
+  const std::string established = " -m conntrack --ctstate RELATED,ESTABLISHED";
+  const std::string source = Comment("kubernetes forwarding conntrack pod source rule");
+  const std::string destination = Comment("kubernetes forwarding conntrack pod destination rule");
+  accept(absl::StrCat(Comment("kubernetes forwarding rules"), " -m mark --mark ", mark, "/", mark));
   if (Does(version, Trait::kOneForwardRule)) {
-    filter->Rule("KUBE-FORWARD",
-                 {Comment("kubernetes forwarding conntrack rule"), kEstablished, Jump("ACCEPT")});
+    accept(Comment("kubernetes forwarding conntrack rule") + established);
   } else if (Does(version, Trait::kNoPodCidrInForward)) {
-    filter->Rule("KUBE-FORWARD", {Comment(source), kEstablished, Jump("ACCEPT")});
-    filter->Rule("KUBE-FORWARD", {Comment(destination), kEstablished, Jump("ACCEPT")});
+    accept(source + established);
+    accept(destination + established);
   } else if (!settings.pod_cidr.empty()) {
-    filter->Rule("KUBE-FORWARD",
-                 {"-s " + settings.pod_cidr, Comment(source), kEstablished, Jump("ACCEPT")});
-    filter->Rule("KUBE-FORWARD",
-                 {Comment(destination), "-d " + settings.pod_cidr, kEstablished, Jump("ACCEPT")});
+    accept(absl::StrCat("-s ", settings.pod_cidr, " ", source, established));
+    accept(absl::StrCat(destination, " -d ", settings.pod_cidr, established));
   }
 }
 
@@ -269,10 +260,9 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
   // Elsewhere the chain is ensured (JumpsOf) and left as it is.
   if (Does(version, Trait::kOwnMartianRule) && settings.family == IpFamily::kIpv4) {
     filter.Chain("KUBE-FIREWALL");
-    filter.Rule(
-        "KUBE-FIREWALL",
-        {Comment("block incoming localnet connections"), "-d 127.0.0.0/8", "! -s 127.0.0.0/8",
-         "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT", Jump("DROP")});
+    filter.Rule("KUBE-FIREWALL", Comment("block incoming localnet connections") +
+                                     " -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate "
+                                     "RELATED,ESTABLISHED,DNAT -j DROP");
   }
   tables->nat.Chain("KUBE-SERVICES");
   tables->nat.Chain("KUBE-NODEPORTS");
@@ -282,14 +272,15 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
 void EndSync(const ProxySettings& settings, SyncTables* tables) {
   const bool spares =
       Does(settings.version, Trait::kSparesLoopback) && settings.family == IpFamily::kIpv6;
-  tables->nat.Rule(
-      "KUBE-SERVICES",
-      {Comment("kubernetes service nodeports; NOTE: this must be the last rule in "
-               "this chain"),
-       "-m addrtype --dst-type LOCAL", spares ? "! -d ::1/128" : "", Jump("KUBE-NODEPORTS")});
+  tables->nat.Rule("KUBE-SERVICES",
+                   absl::StrCat(Comment("kubernetes service nodeports; NOTE: this must be the last "
+                                        "rule in this chain"),
+                                " -m addrtype --dst-type LOCAL ", spares ? "! -d ::1/128 " : "",
+                                "-j KUBE-NODEPORTS"));
   // 1.29 and later leave this out where nf_conntrack_tcp_be_liberal is set; by default it is not.
-  tables->filter.Rule("KUBE-FORWARD", {"-m conntrack --ctstate INVALID",
-                                       Counted(settings, kDroppedInvalid), Jump("DROP")});
+  const std::string counted = Counted(settings, kDroppedInvalid);
+  tables->filter.Rule("KUBE-FORWARD", absl::StrCat("-m conntrack --ctstate INVALID ", counted,
+                                                   counted.empty() ? "" : " ", "-j DROP"));
   WriteForwardAccepts(settings, &tables->filter);
 }
 

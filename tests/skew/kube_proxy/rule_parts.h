@@ -25,8 +25,8 @@ class TableText {
 
   // The chain's line, which makes it or empties it. A second call for one chain adds nothing.
   void Chain(const std::string& chain);
-  // The pieces are what follows "-A CHAIN", in their order; empty ones are left out.
-  void Rule(const std::string& chain, std::initializer_list<std::string> pieces);
+  // "-A CHAIN RULE".
+  void Rule(const std::string& chain, const std::string& rule);
   // Empties a chain and deletes it. Other chains' rules that still name it make the whole table
   // fail.
   void Delete(const std::string& chain);
@@ -52,7 +52,19 @@ struct SyncTables {
 
 // "-m comment --comment TEXT": in quotes where it has a space, as kube-proxy does.
 std::string Comment(const std::string& text);
-std::string Jump(const std::string& target);
+
+struct JumpRow {
+  // In this version.
+  bool exists;
+  const char* table;
+  const char* chain;
+  const char* base_chain;
+  // Empty: none.
+  const char* comment = "";
+  // Seen by new connections only.
+  bool for_new = false;
+};
+std::vector<ProxyJump> JumpsWhere(std::initializer_list<JumpRow> rows);
 
 // "10.0.0.1:80", "[fd00::1]:80".
 std::string AddressAndPort(const Endpoint& endpoint);
@@ -61,52 +73,44 @@ std::string AddressAndPort(const Endpoint& endpoint);
 // otherwise; 1.19 itself was not seen.)
 std::string PortName(Version version, const ServicePort& port);
 
-// Holds references: for the time of one sync.
-class PortWords {
+// In the order in which they are balanced: as given, from 1.20 on sorted as text (endpoint slices).
+std::vector<Endpoint> EndpointsOf(Version version, const ServicePort& port);
+std::vector<Endpoint> LocalOf(std::vector<Endpoint> endpoints);
+
+// The words of a port's rules. Holds references: for the time of one sync.
+class PortText {
  public:
-  PortWords(const ProxySettings& settings, const ServicePort& port);
+  PortText(const ProxySettings& settings, const ServicePort& port);
 
   Version version() const { return settings_.version; }
   const ServicePort& port() const { return port_; }
-  const std::string& name() const { return name_; }
 
-  std::string Chain(const std::string& prefix) const;
-  std::string ChainOf(const Endpoint& endpoint) const;
-  // In the order in which they are balanced: as given, from 1.20 on sorted as text (endpoint
-  // slices).
-  std::vector<Endpoint> Endpoints() const;
-  static std::vector<Endpoint> LocalOf(const std::vector<Endpoint>& endpoints);
-
-  std::string Named(const std::string& rest) const;
-  // "-m tcp -p tcp".
-  std::string OfProtocol() const;
+  // `text` with the port's own words:
+  //   $svc, $svl, $xlb, $ext, $fw  the service's chains
+  //   $name, $protocol, $to-node-port, $pods
+  //   #bare, #cluster, #external, #balancer, #none, #no-local  comments
+  std::string Of(const std::string& text) const;
   // "-m tcp -p tcp -d ADDRESS --dport PORT".
   std::string To(const std::string& address) const;
-  std::string ToNodePort() const;
-  std::string From(const std::string& address) const;
-  // Empty where there is no local detector.
-  std::string FromPod() const;
-  std::string NotFromPod() const;
-
- private:
   // Up to 1.22 a single address is written as a prefix.
   std::string Spelled(const std::string& address) const;
 
+ private:
   const ProxySettings& settings_;
   const ServicePort& port_;
-  std::string name_;
+  std::vector<std::pair<std::string, std::string>> words_;
 };
 
 // The endpoint's own chain: its traffic to itself is masqueraded (hairpin), and all is sent to it.
-void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat);
+void WriteEndpoint(const PortText& text, const Endpoint& endpoint, TableText* nat);
 
 // In a chain of the service: who was here before goes where it was (affinity), all others at
 // random.
-void WriteBalancing(const PortWords& words, const std::string& chain,
+void WriteBalancing(const PortText& text, const std::string& chain,
                     const std::vector<Endpoint>& endpoints, TableText* nat);
 
 // filter KUBE-NODEPORTS lets the port of the health check in: from 1.21 on.
-void WriteHealthCheck(const PortWords& words, TableText* filter);
+void WriteHealthCheck(const PortText& text, TableText* filter);
 
 // What each sync writes, whatever the services are. All of these chains are emptied by it: what
 // others put there is gone.

@@ -27,7 +27,6 @@ constexpr PathName kPathNames[] = {
     {Path::kUpDownUp, "up-down-up", "upgrade, downgrade, upgrade"},
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
     {Path::kToNft, "to-nft", "node moved from iptables-legacy to nft"},
-    {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
     {Path::kToNftables, "to-nftables", "kube-proxy moved from iptables to nftables mode"},
     {Path::kFromNftables, "from-nftables", "kube-proxy moved from nftables to iptables mode"},
     {Path::kProxyCleanup, "proxy-cleanup", "kube-proxy removed by --cleanup, and back"},
@@ -38,21 +37,7 @@ const PathName& RowOf(Path path) {
                        [path](const PathName& row) { return row.path == path; });
 }
 
-constexpr CompanyTraits kCompanies[] = {
-    {Company::kNobody, "", "", ""},
-    {Company::kThirdParties, "third-parties", "", ""},
-    {Company::kOtherBit, "other-bit", "", ""},
-    {Company::kRoundTrip1_8_7, "round-trip-1.8.7", "", "bullseye"},
-    {Company::kRoundTrip1_8_11, "round-trip-1.8.11", "", "trixie"},
-    {Company::kKubelet1_8_7, "kubelet-iptables-1.8.7", "bullseye", ""},
-    {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie", ""},
-    {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "", "bullseye"},
-    {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "", "trixie"},
-    {Company::kLabelUserStays, "user-stays", "", ""},
-};
-
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
-constexpr Actor kBothActors[] = {Actor::kKubelet, Actor::kAgent};
 
 constexpr ProxyVersion Ipvs(int minor) { return {{1, minor}, ProxyMode::kIpvs}; }
 constexpr ProxyVersion Nftables(int minor) { return {{1, minor}, ProxyMode::kNftables}; }
@@ -70,7 +55,6 @@ struct Row {
   Company company = Company::kNobody;
   // Its own; empty: those of all rows.
   std::vector<Path> paths = {};
-  bool legacy_too = true;
 };
 
 // One pair for every two generations that the policy allows from 1.23 on ...
@@ -140,8 +124,6 @@ Row On(Path path, const Pair& pair, const char* about, Company company = Company
 }
 
 std::vector<Row> CompanyRows() {
-  const char* round_trip = "an older or newer iptables saves and restores all rules";
-  const char* brought = "one of them brings its own iptables";
   std::vector<Row> rows;
   const auto third = [&rows](Pair pair, Pair from, const char* about) {
     rows.push_back(
@@ -156,27 +138,7 @@ std::vector<Row> CompanyRows() {
     rows.push_back(On(Path::kBoot, pair, "kubelet and kube-proxy use different mark bits",
                       Company::kOtherBit));
   }
-  for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
-    for (const Company company :
-         {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11, Company::kKubelet1_8_7,
-          Company::kKubelet1_8_11, Company::kProxy1_8_7, Company::kProxy1_8_11}) {
-      const bool trip = company == Company::kRoundTrip1_8_7 || company == Company::kRoundTrip1_8_11;
-      rows.push_back(On(Path::kBoot, pair, trip ? round_trip : brought, company));
-      rows.back().legacy_too = false;
-    }
-  }
   return rows;
-}
-
-std::vector<Row> LabelRows() {
-  const Path path = Path::kLabelFlip;
-  return {On(path, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy"),
-          On(path, Minors(26, 27), "labels together with a kube-proxy that flushes KUBE-FIREWALL"),
-          On(path, Minors(27, 27), "labels where kubelet marks nothing"),
-          On(path, With(Nftables(31)), "labels where no component marks packets"),
-          On(path, Minors(27, 27),
-             "the chains stay while a program uses them, and the next start removes them",
-             Company::kLabelUserStays)};
 }
 
 // kube-proxy changes its mode, or is removed: the generations of either, and a kubelet that keeps
@@ -237,17 +199,13 @@ class Cells {
  private:
   void Add(const Row& row, Path path) {
     for (const IptablesMode mode : kBothModes) {
-      if (mode == IptablesMode::kLegacy && (!row.legacy_too || path == Path::kToNft)) continue;
-      for (const Actor actor : kBothActors) {
-        if (actor == Actor::kKubelet && IsOfTheAgentAlone(path)) continue;
-        cells_.push_back({.path = path,
-                          .pair = row.pair,
-                          .from = row.from,
-                          .mode = mode,
-                          .actor = actor,
-                          .company = row.company,
-                          .about = row.about});
-      }
+      if (mode == IptablesMode::kLegacy && path == Path::kToNft) continue;
+      cells_.push_back({.path = path,
+                        .pair = row.pair,
+                        .from = row.from,
+                        .mode = mode,
+                        .company = row.company,
+                        .about = row.about});
     }
   }
 
@@ -268,21 +226,12 @@ const char* NameOf(Path path) { return RowOf(path).name; }
 
 const char* NameOf(Actor actor) { return actor == Actor::kKubelet ? "kubelet" : "agent"; }
 
-const CompanyTraits& TraitsOf(Company company) {
-  return *std::find_if(std::begin(kCompanies), std::end(kCompanies),
-                       [company](const CompanyTraits& row) { return row.company == company; });
-}
-
-const char* ChrootOf(Company company) {
-  const CompanyTraits& traits = TraitsOf(company);
-  return *traits.kubelet_release != '\0' ? traits.kubelet_release : traits.proxy_release;
-}
-
 std::string CellId(const Cell& cell) {
-  const std::string company = TraitsOf(cell.company).id;
+  // In the order of the enumeration.
+  constexpr const char* kCompanies[] = {"", "third-parties/", "other-bit/"};
   return absl::StrReplaceAll(
       absl::StrCat(IdOf(cell.path), "/kubelet-", ToString(cell.pair.kubelet), "/proxy-",
-                   ToString(cell.pair.proxy), company.empty() ? "" : "/", company, "/",
+                   ToString(cell.pair.proxy), "/", kCompanies[static_cast<size_t>(cell.company)],
                    testing::NameOf(cell.mode), "/",
                    cell.side.empty() ? NameOf(cell.actor) : cell.side),
       {{" ", "-"}});
@@ -306,15 +255,11 @@ std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides) {
   const bool both_have_versions = sides.a.version.has_value() && sides.b.version.has_value();
   std::set<std::string> seen;
   std::vector<Cell> result;
-  // Each pair has a cell of the agent.
-  for (const Cell& cell : cells) {
-    if (cell.actor != Actor::kAgent) continue;
-    Cell same = cell;
+  for (Cell same : cells) {
     if (both_have_versions) same.pair.kubelet = *sides.a.version;
     if (!seen.insert(CellId(same)).second) continue;
     for (const bool is_b : {false, true}) {
       const Side& side = is_b ? sides.b : sides.a;
-      if (side.actor == Actor::kKubelet && IsOfTheAgentAlone(cell.path)) continue;
       Cell of_side = same;
       of_side.actor = side.actor;
       of_side.is_b = is_b;
@@ -338,18 +283,17 @@ bool HasOwnCells(Path path) {
 }
 
 bool MovesBetweenVersions(Path path) {
-  return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft &&
-         path != Path::kLabelFlip && !HasOwnCells(path);
+  return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft && !HasOwnCells(path);
 }
 
 std::vector<Path> MainPaths() {
-  return {Path::kBoot,       Path::kUpgradeKubeletFirst, Path::kFlush,       Path::kLabelFlip,
+  return {Path::kBoot,       Path::kUpgradeKubeletFirst, Path::kFlush,
           Path::kToNftables, Path::kFromNftables,        Path::kProxyCleanup};
 }
 
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   std::vector<Path> of_both = paths;
-  std::erase_if(of_both, [](Path path) { return IsOfTheAgentAlone(path) || HasOwnCells(path); });
+  std::erase_if(of_both, HasOwnCells);
   Cells cells;
   cells.AddOnEach(of_both, AllowedPairs());
   std::vector<Path> of_the_same = of_both;
@@ -357,9 +301,8 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   cells.AddOnEach(of_the_same, PairsOfTheSameRules());
   cells.AddOnEach(of_both, OtherPairs());
   cells.AddOnEach(of_both, OtherModes());
-  for (const std::vector<Row>& rows : {CompanyRows(), LabelRows(), ModeRows()}) {
-    cells.AddOwn(paths, rows);
-  }
+  cells.AddOwn(paths, CompanyRows());
+  cells.AddOwn(paths, ModeRows());
   return std::move(cells).Take();
 }
 

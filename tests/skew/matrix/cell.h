@@ -32,9 +32,6 @@ enum class Path {
   kIdleFlip,
   // The node boots with legacy iptables, and everything moves to nft without a reboot.
   kToNft,
-  // While packets flow the agent's gate ConnLabelMarking goes on, somebody leads packets to its
-  // chains, and the gate goes off. A kubelet has no such gate.
-  kLabelFlip,
   // kube-proxy is started anew in its nftables mode, or from there in its iptables mode, while
   // packets flow.
   kToNftables,
@@ -46,8 +43,6 @@ enum class Path {
 std::vector<Path> AllPaths();
 const char* IdOf(Path path);
 const char* NameOf(Path path);
-// What it is about is the agent's own: there are no cells of kubelet.
-constexpr bool IsOfTheAgentAlone(Path path) { return path == Path::kLabelFlip; }
 
 // Whether it has cells of its own, not those of all pairs.
 bool HasOwnCells(Path path);
@@ -62,7 +57,8 @@ struct Side {
   Actor actor = Actor::kKubelet;
   // Of a kubelet: its version in every cell. None: the cell's.
   std::optional<KubeletVersion> version = {};
-  // Of an agent: the absolute path of its program.
+  // The agent, or next to a kubelet the one that audits the node before kube-proxy changes its
+  // mode: an absolute path. Empty: none does.
   std::string program = {};
 
   bool operator==(const Side&) const = default;
@@ -79,35 +75,11 @@ std::pair<std::string, std::string> NamesOf(const Sides& sides);
 enum class Company {
   kNobody,
   // Once the node has booted: a chain that leads to KUBE-MARK-DROP, one that leads to
-  // KUBE-MARK-MASQ, and the CNI plugin portmap with externalSetMarkChain.
+  // KUBE-MARK-MASQ, and a CNI configuration that names the latter.
   kThirdParties,
   // kube-proxy masquerades by bit 20, kubelet by 14.
   kOtherBit,
-  // kube-proxy's container brings iptables of Debian 11 (1.8.7), or 13 (1.8.11), and with it
-  // somebody saves and restores all rules.
-  kRoundTrip1_8_7,
-  kRoundTrip1_8_11,
-  // kubelet, or kube-proxy, is a container with its own iptables.
-  kKubelet1_8_7,
-  kKubelet1_8_11,
-  kProxy1_8_7,
-  kProxy1_8_11,
-  // Of kLabelFlip: whoever uses the chains of labels still does when the gate goes off, and leaves
-  // later.
-  kLabelUserStays,
 };
-struct CompanyTraits {
-  Company company;
-  // "", "third-parties", "other-bit", ...
-  const char* id;
-  // The Debian release whose iptables kubelet, and kube-proxy, brings along: "bullseye", "trixie";
-  // "": this machine's.
-  const char* kubelet_release;
-  const char* proxy_release;
-};
-const CompanyTraits& TraitsOf(Company company);
-// The other release that it needs, or "".
-const char* ChrootOf(Company company);
 
 struct Pair {
   KubeletVersion kubelet;
@@ -133,7 +105,7 @@ struct Cell {
   // A step of the path that replaces kubelet does so even where its version stays, because it does
   // not on the other side.
   bool replaces_same = false;
-  // Of an agent.
+  // As Side::program.
   std::string program = {};
 };
 
@@ -143,12 +115,11 @@ bool UsesNftables(const Cell& cell);
 // "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
 std::string CellId(const Cell& cell);
 
-// Of each pair of cells, kubelet's and the agent's, one cell for each side. Where both sides have a
-// version of their own, A's stands in the names, and each kube-proxy is met once.
+// Of each cell one for each side. Where both sides have a version of their own, A's stands in the
+// names, and each kube-proxy is met once.
 std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides);
 
-// Pairs of generations on `paths`, in both modes, for both actors. On paths with cells of their
-// own, these.
+// Pairs of generations on `paths`, in both modes. On paths with cells of their own, these.
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();

@@ -2,7 +2,6 @@
 //
 // What CellRun asks of the node, and how it judges the answers. What is done to the node is in
 // cell_run.cc.
-#include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -27,8 +26,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-constexpr int kFirstNodePort = 30000;
-
 using nlohmann::json;
 
 // About this machine's kernel and files, which are no cell's.
@@ -49,14 +46,6 @@ std::string UsersFail(const FamilyFacts& facts) {
 
 }  // namespace
 
-void CellRun::ExpectNoListener(Check& check) const {
-  if (check.probe.port < kFirstNodePort || check.expected != Outcome::kReachedHost) return;
-  const bool held = proxy_ != nullptr && RunsProxyProgram(options_, proxy_version_);
-  const bool tcp = check.probe.protocol == Protocol::kTcp;
-  // It accepts connections and answers nobody.
-  check.expected = !held ? Outcome::kRejected : tcp ? Outcome::kOther : Outcome::kLost;
-}
-
 absl::Status CellRun::Ask(StepReport& step) {
   std::vector<Question> questions;
   const auto add = [&questions](const std::vector<Question>& more) {
@@ -67,7 +56,6 @@ absl::Status CellRun::Ask(StepReport& step) {
     if (proxy_version_.mode == ProxyMode::kIpvs) add(HairpinQuestions(family));
     if (services_) add(ServiceQuestions(family));
     if (users_) add(UserQuestions(family));
-    if (cell_.path == Path::kLabelFlip) add(LabelQuestions(family));
   }
   for (const Question& question : MartianQuestions()) {
     if (services_ || question.about == About::kMartian) questions.push_back(question);
@@ -79,9 +67,7 @@ absl::Status CellRun::Ask(StepReport& step) {
   if (!results.ok()) return results.status();
   for (size_t i = 0; i < questions.size(); ++i) {
     const bool v6 = questions[i].probe.family == IpFamily::kIpv6;
-    Check check = JudgeCheck(facts_[v6 ? 1 : 0], questions[i], (*results)[i]);
-    if (OpensNodePorts()) ExpectNoListener(check);
-    step.checks.push_back(std::move(check));
+    step.checks.push_back(JudgeCheck(facts_[v6 ? 1 : 0], questions[i], (*results)[i]));
   }
   return absl::OkStatus();
 }
@@ -98,8 +84,7 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
         .after = facts_[family],
         .afterwards = afterwards,
         .agent_repaired_flush = flushed_in_this_step_ && cell_.actor == Actor::kAgent,
-        .proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards,
-        .per_second = options_.stream_rate};
+        .proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards};
     // The agent writes all of them in one transaction.
     if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
       moment.moved_kubelet = kubelet_version_;
@@ -109,21 +94,16 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
 }
 
 absl::Status CellRun::StartStreams() {
-  const bool labels = cell_.path == Path::kLabelFlip;
-  if (streams_ != nullptr || (!services_ && !labels)) return absl::OkStatus();
+  if (streams_ != nullptr || !services_) return absl::OkStatus();
   std::vector<Probe> probes;
-  const auto add = [&](std::vector<StreamQuestion> questions) {
-    for (StreamQuestion& question : questions) {
+  for (const IpFamily family : testing::kBothFamilies) {
+    for (StreamQuestion& question : StreamQuestions(family)) {
       probes.push_back(question.probe);
       stream_questions_.push_back(std::move(question));
     }
-  };
-  for (const IpFamily family : testing::kBothFamilies) {
-    if (services_) add(StreamQuestions(family));
-    if (labels) add(LabelStreamQuestions(family));
   }
   absl::StatusOr<std::unique_ptr<Streams>> streams =
-      Streams::Start(*node_, probes, StreamListeners(), options_.stream_rate);
+      Streams::Start(*node_, probes, StreamListeners(), kPacketsPerSecond);
   if (!streams.ok()) return streams.status();
   streams_ = *std::move(streams);
   return absl::OkStatus();
@@ -159,7 +139,7 @@ std::set<std::string> CellRun::ExpectedFindings() const {
   for (const FamilyFacts& facts : facts_) {
     const std::string family = facts.family == IpFamily::kIpv4 ? "ip" : "ip6";
     if (facts.user_drop) expected.insert(Finding(users, "ChainUser", family, "nat/KUBE-MARK-DROP"));
-    if (!facts.user_masq && !facts.host_port) continue;
+    if (!facts.user_masq) continue;
     expected.insert(Finding(users, "ChainUser", family, kMarkMasq));
     expected.insert(Finding("warning", "CleanupBlocked", family, kMarkMasq));
   }
@@ -173,9 +153,8 @@ std::set<std::string> CellRun::ExpectedFindings() const {
 }
 
 void CellRun::AuditBeforeNftables(Done done) {
-  const std::string program = cell_.program.empty() ? options_.audit_program : cell_.program;
-  if (program.empty()) return;
-  std::vector<std::string> command = {program,
+  if (cell_.program.empty()) return;
+  std::vector<std::string> command = {cell_.program,
                                       "audit",
                                       "--before=kube-proxy-nftables",
                                       "--output=json",
@@ -215,51 +194,6 @@ void CellRun::JudgePrediction(const FamilyFacts& facts, bool works, Done done) c
   done.Take({.ok = false,
              .error = works ? "audit reported that KUBE-MARK-MASQ's users would fail; they do not"
                             : "audit did not report that KUBE-MARK-MASQ's users would fail"});
-}
-
-// What CellRun does on the path of ConnLabelMarking.
-
-absl::Status CellRun::SetLabelGate(bool on) {
-  return Step(on ? "ConnLabelMarking is turned on" : "ConnLabelMarking is turned off",
-              [&](Done done) {
-                label_gate_ = on;
-                AgentActsByItself();
-                AgentRetiresWhatItMay();
-                done.Take(agent_->SetConnLabels(on));
-              });
-}
-
-absl::Status CellRun::LabelUserAdds() {
-  return Step("another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ",
-              [&](Done done) {
-                for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
-                done.Take(AddUserOfLabels({mode_, ""}, kLabelDropPort, kLabelMasqPort));
-              });
-}
-
-absl::Status CellRun::LabelUserLeaves() {
-  return Step("it removes its rules", [&](Done done) {
-    for (FamilyFacts& facts : facts_) skew::LabelUserLeaves(facts);
-    done.Take(RemoveUserOfLabels({mode_, ""}));
-  });
-}
-
-absl::Status CellRun::RestartAgent() {
-  return Step("the agent restarts", [&](Done done) {
-    done.Take(agent_->Stop());
-    StartKubelet(kubelet_version_, done);
-  });
-}
-
-void CellRun::JudgeLabelChains(StepReport& step) const {
-  const absl::string_view rules = step.rules;
-  const size_t ipv6 = rules.find("# IPv6");
-  const std::array<absl::string_view, 2> saves = {rules.substr(0, ipv6), rules.substr(ipv6)};
-  for (size_t family = 0; family < saves.size(); ++family) {
-    const std::string wrong = LabelChainsComplaint(saves[family], facts_[family].label_chains);
-    if (wrong.empty()) continue;
-    Done{step}.Take({.ok = false, .error = absl::StrCat(family == 0 ? "IPv4: " : "IPv6: ", wrong)});
-  }
 }
 
 }  // namespace kipt::skew

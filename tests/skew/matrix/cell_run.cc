@@ -16,9 +16,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-// The first kube-proxy that does not listen at its node ports (kubernetes #108496).
-constexpr Version kNoNodePortSockets = {1, 24};
-
 constexpr char kNoMarkDrop[] =
     "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462); its "
     "filter rules, which come first, are in place, and its nat rules are refused";
@@ -50,8 +47,8 @@ void CellRun::Done::Take(const Act& act, const KnownError& known) {
   if (expected) step.error_because = known.because;
 }
 
-CellRun::CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps)
-    : cell_(cell), options_(options), steps_(steps), mode_(cell.mode), facts_(2) {
+CellRun::CellRun(const Cell& cell, std::vector<StepReport>& steps)
+    : cell_(cell), steps_(steps), mode_(cell.mode), facts_(2) {
   if (cell.path == Path::kToNft) mode_ = IptablesMode::kLegacy;
   facts_[1].family = IpFamily::kIpv6;
 }
@@ -60,17 +57,12 @@ CellRun::~CellRun() {
   if (agent_ != nullptr) agent_->Stop();
 }
 
-// An older program does, and leaves out the rules of a port that it cannot have.
-bool CellRun::OpensNodePorts() const {
-  return RunsProxyProgram(options_, cell_) && options_.proxy_version < kNoNodePortSockets;
-}
-
 absl::Status CellRun::Prepare() {
   absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
   if (!node.ok()) return node.status();
   node_ = *std::move(node);
   absl::StatusOr<std::unique_ptr<Battery>> battery =
-      Battery::Create(*node_, TestListeners(!OpensNodePorts()), UsesNftables(cell_));
+      Battery::Create(*node_, TestListeners(), UsesNftables(cell_));
   if (!battery.ok()) return battery.status();
   battery_ = *std::move(battery);
   on_node_.emplace(node_->At(Place::kNode));
@@ -95,7 +87,6 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   if (status.ok()) status = Ask(step);
   JudgeStreams(facts_, /*afterwards=*/true, step);
   step.rules = Rules();
-  if (cell_.path == Path::kLabelFlip) JudgeLabelChains(step);
   return status;
 }
 
@@ -109,18 +100,11 @@ std::vector<ServicePort> CellRun::Services(IpFamily family) const {
 void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   kubelet_version_ = version;
   if (cell_.actor == Actor::kKubelet) {
-    const KubeletSettings settings = {version,
-                                      {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)}};
-    agent_ = RunsKubeletProgram(options_, cell_) && RunsKubeletProgram(options_, version)
-                 ? NewProgramKubelet(options_.kubelet_program, settings)
-                 : NewKubelet(settings);
+    agent_ = NewKubelet({version, {mode_, ""}});
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
-    agent_ = NewAgentDaemon({.program = cell_.program,
-                             .version = version,
-                             .mode = mode_,
-                             .retire = options_.retire,
-                             .cni_conf_dir = kCniConfDir});
+    agent_ = NewAgentDaemon(
+        {.program = cell_.program, .version = version, .mode = mode_, .cni_conf_dir = kCniConfDir});
     for (FamilyFacts& facts : facts_) AgentSyncs(version, facts);
     AgentRetiresWhatItMay();
   }
@@ -172,13 +156,9 @@ KnownError CellRun::FactsOfSync() {
   return {};
 }
 
-std::string CellRun::Chroot(const char* release) const {
-  return *release == '\0' ? "" : absl::StrCat(options_.chroot_dir, "/", release);
-}
-
 ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
   return {.version = version,
-          .iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)},
+          .iptables = {mode_, ""},
           .pod_cidr_v4 = PodCidr(IpFamily::kIpv4),
           .pod_cidr_v6 = PodCidr(IpFamily::kIpv6),
           .masquerade_bit = cell_.company == Company::kOtherBit ? 20 : 14,
@@ -191,9 +171,7 @@ ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
   proxy_changed_mode_in_this_step_ = proxy_ != nullptr && version.mode != proxy_version_.mode;
   proxy_version_ = version;
-  proxy_ = RunsProxyProgram(options_, version)
-               ? NewProgramProxy(options_.proxy_program, SettingsOf(version))
-               : NewKubeProxy(SettingsOf(version));
+  proxy_ = NewKubeProxy(SettingsOf(version));
   done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfStart());
   if (version.mode != ProxyMode::kIpvs) return;
   for (const IpFamily family : testing::kBothFamilies) {
@@ -210,18 +188,12 @@ void CellRun::SyncProxy(Done done) {
 // The agent repairs what others change, kubelet does not.
 void CellRun::AgentActsByItself() {
   if (cell_.actor != Actor::kAgent || agent_ == nullptr) return;
-  for (FamilyFacts& facts : facts_) {
-    AgentSyncs(kubelet_version_, facts);
-    if (label_gate_) AgentLabels(facts);
-  }
+  for (FamilyFacts& facts : facts_) AgentSyncs(kubelet_version_, facts);
 }
 
 void CellRun::AgentRetiresWhatItMay() {
-  if (cell_.actor != Actor::kAgent || !options_.retire) return;
-  for (FamilyFacts& facts : facts_) {
-    AgentRetires(kubelet_version_, facts);
-    if (!label_gate_) AgentRetiresLabels(facts);
-  }
+  if (cell_.actor != Actor::kAgent) return;
+  for (FamilyFacts& facts : facts_) AgentRetires(kubelet_version_, facts);
 }
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {
@@ -260,11 +232,7 @@ absl::Status CellRun::ServicesAppear() {
 absl::Status CellRun::CleanUpProxy() {
   return Step("kube-proxy ends, and its --cleanup runs", [&](Done done) {
     proxy_ = nullptr;
-    const ProxyActorSettings settings = SettingsOf(proxy_version_);
-    done.Take(RunsProxyProgram(options_, proxy_version_)
-                  ? CleanUpByProgram(options_.proxy_program, settings)
-                  : CleanUpKubeProxy(settings),
-              FactsOfCleanup());
+    done.Take(CleanUpKubeProxy(SettingsOf(proxy_version_)), FactsOfCleanup());
   });
 }
 
@@ -293,7 +261,7 @@ absl::Status CellRun::FlushEverything() {
     flushed_in_this_step_ = true;
     kubelet_canary_gone_ = true;
     proxy_must_start_over_ = true;
-    done.Take(skew::FlushEverything({mode_, ""}));
+    done.Take(Flush({mode_, ""}));
   });
 }
 
@@ -314,32 +282,16 @@ absl::Status CellRun::ThirdPartiesAdd() {
         "kubelet's chain that it names does not exist, so iptables refuses it";
     KnownError no_drop = {.because = kMissing, .missing_chain = "KUBE-MARK-DROP"};
     KnownError no_masq = {.because = kMissing, .missing_chain = "KUBE-MARK-MASQ"};
-    KnownError no_portmap = no_masq;
     for (size_t family = 0; family < facts_.size(); ++family) {
       const UsersAdded now = UsersAdd(facts_[family]);
       JudgePrediction(facts_[family], now.masq, done);
       no_drop.families[family] = !now.drop;
       no_masq.families[family] = !now.masq;
-      // portmap is asked for IPv4 alone.
-      no_portmap.families[family] = family == 0 && !now.host_port;
     }
     const IptablesChoice iptables = {mode_, ""};
     done.Take(AddUserOfMarkDrop(iptables, kUserDropPort), no_drop);
     done.Take(AddUserOfMarkMasq(iptables, kUserMasqPort), no_masq);
     done.Take(WriteCniConfig(kCniConfDir));
-    const PortMapping mapping = {kHostPort, AddressOf(Place::kPodA, IpFamily::kIpv4),
-                                 kHostPortTarget};
-    done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()), no_portmap);
-  });
-}
-
-absl::Status CellRun::RoundTrip() {
-  return Step("a container's iptables saves and restores all rules", [&](Done done) {
-    // The agent writes what every iptables reads.
-    if (cell_.company == Company::kRoundTrip1_8_7 && cell_.actor == Actor::kKubelet) {
-      for (FamilyFacts& facts : facts_) RoundTripBy187(facts);
-    }
-    done.Take(SaveAndRestore({mode_, Chroot(TraitsOf(cell_.company).proxy_release)}));
   });
 }
 

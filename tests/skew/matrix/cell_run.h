@@ -30,7 +30,7 @@ inline constexpr char kCniConfDir[] = "/run/cni/net.d";
 
 class CellRun {
  public:
-  CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps);
+  CellRun(const Cell& cell, std::vector<StepReport>& steps);
   ~CellRun();
 
   // Makes the node. To be called first; the calling thread is on the node from then on.
@@ -47,12 +47,6 @@ class CellRun {
   absl::Status FlushEverything();
   absl::Status MoveToNft();
   absl::Status ThirdPartiesAdd();
-  absl::Status RoundTrip();
-  // Of ConnLabelMarking (cell_questions.cc).
-  absl::Status SetLabelGate(bool on);
-  absl::Status LabelUserAdds();
-  absl::Status LabelUserLeaves();
-  absl::Status RestartAgent();
 
  private:
   // What an act did, and whether the facts say that it must fail, and how.
@@ -73,15 +67,11 @@ class CellRun {
   ProxyActorSettings SettingsOf(const ProxyVersion& version) const;
   void AgentActsByItself();
   void AgentRetiresWhatItMay();
-  // Whether the chains of labels stand as is known, and nothing of them where they should not.
-  void JudgeLabelChains(StepReport& step) const;
   // How kube-proxy's start, or its --cleanup, must fail, because of a foreign jump.
   KnownError FactsOfStart();
   KnownError FactsOfCleanup();
   KnownError FactsOfFullSync();
   KnownError FactsOfSync();
-  // The other Debian release in which an actor finds its iptables; empty: this machine's.
-  std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
   // Of kube-proxy's change to nftables mode (cell_questions.cc).
@@ -89,12 +79,8 @@ class CellRun {
   std::set<std::string> ExpectedFindings() const;
   // After that change: whether new users of KUBE-MARK-MASQ work as was reported.
   void JudgePrediction(const FamilyFacts& facts, bool works, Done done) const;
-  bool OpensNodePorts() const;
-  // Then what comes to a node port of the node reaches kube-proxy's socket, or none.
-  void ExpectNoListener(Check& check) const;
 
   const Cell cell_;
-  const HarnessOptions options_;
   std::vector<StepReport>& steps_;
   testing::IptablesMode mode_;
   std::unique_ptr<TestNode> node_;
@@ -109,7 +95,6 @@ class CellRun {
   ProxyVersion proxy_version_;
   bool services_ = false;
   bool users_ = false;
-  bool label_gate_ = false;
   // kubelet's, and kube-proxy's, canary does not stand; kube-proxy's last restore failed.
   bool kubelet_canary_gone_ = false;
   bool proxy_must_start_over_ = false;

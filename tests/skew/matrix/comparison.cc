@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/skew/matrix/cell.h"
@@ -61,8 +60,8 @@ const StreamCheck* Find(const StepReport* step, const std::string& probe, bool a
 // One cell of side B, and side A's.
 class Twins {
  public:
-  Twins(const CellReport& b, const CellReport& a, int per_second, Comparison& result)
-      : b_(b), a_(a), per_second_(per_second), result_(result) {}
+  Twins(const CellReport& b, const CellReport& a, Comparison& result)
+      : b_(b), a_(a), result_(result) {}
 
   void Compare() {
     ++result_.compared.cells;
@@ -142,7 +141,7 @@ class Twins {
     const absl::Duration longer = kTimeTolerance + absl::Milliseconds(static_cast<int64_t>(late));
     return static_cast<double>(PacketsAtLeast(our, badness)) >
            static_cast<double>(PacketsAtLeast(their, badness)) +
-               absl::ToDoubleSeconds(longer) * per_second_;
+               absl::ToDoubleSeconds(longer) * kPacketsPerSecond;
   }
 
   // Of those packets: "reached the host", "served or lost".
@@ -157,13 +156,12 @@ class Twins {
 
   const CellReport& b_;
   const CellReport& a_;
-  const int per_second_;
   Comparison& result_;
 };
 
 }  // namespace
 
-Comparison CompareSides(const std::vector<CellReport>& cells, int per_second) {
+Comparison CompareSides(const std::vector<CellReport>& cells) {
   // Without the side's name.
   const auto place = [](const CellReport& cell) { return cell.id.substr(0, cell.id.rfind('/')); };
   std::map<std::string, const CellReport*> of_a;
@@ -177,7 +175,7 @@ Comparison CompareSides(const std::vector<CellReport>& cells, int per_second) {
     if (twin == of_a.end()) continue;
     // A broken cell is red by itself.
     if (!cell.problem.empty() || !twin->second->problem.empty()) continue;
-    Twins(cell, *twin->second, per_second, result).Compare();
+    Twins(cell, *twin->second, result).Compare();
   }
   return result;
 }

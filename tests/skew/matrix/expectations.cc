@@ -17,8 +17,6 @@ struct Row {
   bool (*applies)(Facts facts, Asked question);
   Outcome expected;
   const char* because;
-  std::optional<Outcome> or_else = {};
-  const char* dropped_by = "";
 };
 
 bool AsksNode(const Question& question) {
@@ -55,10 +53,6 @@ bool IsMarked(const FamilyFacts& facts, const Question& question) {
   return question.about == About::kUserDrop || ProxyMarks(facts);
 }
 
-bool DropsEverything(const FamilyFacts& facts, const Question& /*question*/) {
-  return facts.drops_everything && facts.firewall_jumps;
-}
-
 bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
   const auto drops_itself = [](const std::optional<Version>& proxy) {
     return proxy.has_value() && Does(*proxy, Trait::kProxyFirewall);
@@ -66,7 +60,6 @@ bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
   return drops_itself(facts.proxy_nat) && !drops_itself(facts.proxy_filter);
 }
 
-constexpr char kFirewall[] = "-A KUBE-FIREWALL ";
 // Who answers with no rule in place: whoever listens on the node, or the next hop.
 constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules are missing: they were flushed, or refused because KUBE-MARK-DROP is "
@@ -79,9 +72,6 @@ constexpr char kNoPostrouting[] =
 constexpr char kRefusedNat[] =
     "the filter rules are those of the older kube-proxy, the nat rules those of the newer one; the "
     "older nat rules were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
-constexpr char kDropsEverything[] =
-    "an iptables that cannot read the mark match has saved and restored KUBE-FIREWALL: 'drop "
-    "marked packets' has become 'drop packets' (kubernetes #112477)";
 constexpr char kEmptyMarkDrop[] =
     "kube-proxy up to 1.24 marks by KUBE-MARK-DROP, which only kubelet fills; with the gate on it "
     "is empty, and packets that should be dropped pass (KEP-3178)";
@@ -94,21 +84,11 @@ constexpr char kForwardNotHooked[] =
     "only INPUT and OUTPUT jump to KUBE-FIREWALL: a marked packet that is forwarded is not "
     "dropped; kube-proxy 1.25 and later drops it (FORWARD jumps to KUBE-PROXY-FIREWALL)";
 Row Known(std::vector<About> about, bool (*applies)(Facts facts, Asked question), Outcome expected,
-          const char* because, std::optional<Outcome> or_else = {}, const char* dropped_by = "") {
-  return {std::move(about), applies, expected, because, or_else, dropped_by};
+          const char* because) {
+  return {std::move(about), applies, expected, because};
 }
 
 const Row kRows[] = {
-    // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
-    Known({About::kNoEndpoints}, DropsEverything, Outcome::kLost,
-          "the node itself sends the answer of the REJECT rule, and it is dropped: 'drop marked "
-          "packets' has become 'drop packets' (kubernetes #112477)",
-          // Where the answer is as long as the question, its drop is taken for the question's.
-          Outcome::kDropped, kFirewall),
-    Known({About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint,
-           About::kLocalhostNodePort, About::kServiceFromNode},
-          DropsEverything, Outcome::kDropped, kDropsEverything, {}, kFirewall),
-
     // Before kube-proxy's nat rules, and without them.
     Known(
         {About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint,
@@ -192,19 +172,8 @@ const Row kRows[] = {
         {About::kUserMasq}, [](Facts facts, Asked) { return facts.user_masq && !facts.mark_masq; },
         Outcome::kServed, kNoPostrouting),
     Known(
-        {About::kHostPort},
-        [](Facts facts, Asked question) {
-          return question.sound == Outcome::kServedMasqueraded && facts.host_port &&
-                 !facts.mark_masq;
-        },
-        Outcome::kLost, kNoPostrouting),
-    Known(
         {About::kUserMasq}, [](Facts facts, Asked) { return !facts.user_masq || !facts.mark_masq; },
         Outcome::kServed, "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"),
-    Known(
-        {About::kHostPort}, [](Facts facts, Asked) { return !facts.host_port; },
-        Outcome::kReachedHost,
-        "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"),
 };
 
 }  // namespace
@@ -214,10 +183,6 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
   // The kernel itself refuses packets to 127.0.0.0/8 from elsewhere, before any rule.
   if (question.about == About::kMartian && !facts.route_localnet) {
     return {.sound = Outcome::kLost, .expected = Outcome::kLost};
-  }
-  // It is like any other packet then.
-  if (question.unlabelled && !facts.LabelsWork()) {
-    return {.sound = *question.unlabelled, .expected = *question.unlabelled};
   }
   if (facts.NftablesServes()) {
     // This mode serves node ports at the node's own address, and not at localhost (KEP-3866).
@@ -235,8 +200,6 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
       expectation.expected = row.expected;
       const bool removed = facts.proxy_removed && row.because == kNoProxyRules;
       expectation.because = removed ? kRemoved : row.because;
-      expectation.or_else = row.or_else;
-      expectation.dropped_by = row.dropped_by;
     }
     break;
   }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -37,10 +36,7 @@ constexpr char kJumpByJump[] =
 
 constexpr absl::Duration kTablesGo = absl::Milliseconds(25);
 
-constexpr std::array<absl::string_view, 4> kLabelChains = {
-    "KUBELET-FIREWALL", "KUBELET-MARK-DROP", "KUBELET-MARK-MASQ", "KUBELET-POSTROUTING"};
-
-// Each of so many endpoints got its share.
+// Whether each of so many endpoints got its share.
 std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
   if (question.balanced_over == 0) return "";
   const int receivers = static_cast<int>(result.receivers.size());
@@ -59,52 +55,8 @@ std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
   return "";
 }
 
-// What of the packets themselves was wrong, though the outcome was right.
-std::string Complaint(const Question& question, const Expectation& expectation,
-                      const ProbeResult& result) {
-  // Labels and marks drop what they are to drop, and not each other's.
-  const bool by_label = absl::StrContains(result.dropped_by, "KUBELET-FIREWALL");
-  const bool dropped = result.outcome == Outcome::kDropped;
-  if (dropped && (by_label != (question.about == About::kLabelled) ||
-                  !absl::StrContains(result.dropped_by, expectation.dropped_by))) {
-    return absl::StrCat("was dropped by ", result.dropped_by);
-  }
-  return result.outcome == expectation.sound ? ImbalanceOf(question, result) : "";
-}
-
-uint64_t PacketsIn(absl::Duration time, int per_second) {
-  return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * per_second);
-}
-
-// The packets of `count` were labelled all the time, never, or from some moment on or until then.
-// Even then each has one of two fates: a packet that is to be masqueraded is not lost, one that is
-// to be dropped is not masqueraded.
-StreamCheck JudgeLabelStream(const StreamMoment& moment, const StreamQuestion& question,
-                             const StreamCount& count) {
-  const bool labelled = moment.before.LabelsWork() && moment.after.LabelsWork();
-  const bool unlabelled = !moment.before.LabelsWork() && !moment.after.LabelsWork();
-  const bool drop = question.labelled == Outcome::kDropped;
-  StreamCheck check;
-  check.count = count;
-  check.afterwards = moment.afterwards;
-  check.sound = unlabelled ? Outcome::kServed : question.labelled;
-  if (unlabelled) {
-    check.rule = "nothing labels it: every packet is served, as itself";
-    check.bad = count.sent - count.served;
-  } else if (labelled && drop) {
-    check.rule = "labelled: no packet is received";
-    check.bad = count.sent - count.Silent();
-  } else if (labelled) {
-    check.rule = "labelled: every packet is served, masqueraded";
-    check.bad = count.sent - count.served_masqueraded;
-  } else if (drop) {
-    check.rule = "labelled for a part of the time: every packet is served as itself, or dropped";
-    check.bad = count.sent - count.served - count.Silent();
-  } else {
-    check.rule = "labelled for a part of the time: every packet is served";
-    check.bad = count.sent - count.served - count.served_masqueraded;
-  }
-  return check;
+uint64_t PacketsIn(absl::Duration time) {
+  return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * kPacketsPerSecond);
 }
 
 // By what is known of these versions before and after.
@@ -144,7 +96,7 @@ void ExplainByModeChange(const StreamMoment& moment, const StreamQuestion& quest
   check.because = kChangedMode;
   // Measured, also with kubelet: at most one packet, in every tenth stream, when the tables go.
   if (!moment.before.nftables || question.about != About::kService) return;
-  check.allowed += std::min(check.count.Silent(), PacketsIn(kTablesGo, moment.per_second));
+  check.allowed += std::min(check.count.Silent(), PacketsIn(kTablesGo));
 }
 
 // kube-proxy starts over chains that serve as soon as the jumps of OUTPUT and PREROUTING are back;
@@ -153,16 +105,15 @@ void ExplainByJumps(const StreamMoment& moment, const StreamQuestion& question,
                     StreamCheck& check) {
   if (!moment.before.nat_chains_left || moment.after.nat_chains_left) return;
   if (question.about != About::kService) return;
-  check.allowed += std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+  check.allowed += std::min(check.count.served, PacketsIn(kRepairAtMost));
   absl::StrAppend(&check.because, "; ", kJumpByJump);
 }
 
 // By what happens once, while the step acts.
 void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, StreamCheck& check) {
   if (moment.agent_repaired_flush && question.about == About::kMartian) {
-    check.allowed =
-        std::min(check.count.reached_host,
-                 MartiansAfterFlush(moment.per_second, check.count.late_in_all_milliseconds));
+    check.allowed = std::min(check.count.reached_host,
+                             MartiansAfterFlush(check.count.late_in_all_milliseconds));
     check.because = kFlushed;
   }
   if (moment.proxy_changed_mode) ExplainByModeChange(moment, question, check);
@@ -171,7 +122,7 @@ void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, St
     written.family = moment.after.family;
     KubeletSyncs(*moment.moved_kubelet, written);
     if (!written.mark_masq) return;
-    check.allowed = std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+    check.allowed = std::min(check.count.served, PacketsIn(kRepairAtMost));
     check.because = kMovedKubelet;
   }
 }
@@ -216,20 +167,10 @@ Check JudgeCheck(const FamilyFacts& facts, const Question& question, const Probe
   check.probe = question.probe;
   check.result = result;
   check.sound = expectation.sound;
-  check.expected = expectation.or_else == result.outcome ? result.outcome : expectation.expected;
+  check.expected = expectation.expected;
   check.because = expectation.because;
-  check.complaint = Complaint(question, expectation, result);
+  if (result.outcome == expectation.sound) check.complaint = ImbalanceOf(question, result);
   return check;
-}
-
-std::string LabelChainsComplaint(absl::string_view save, bool all) {
-  for (const absl::string_view chain : kLabelChains) {
-    const bool exists = absl::StrContains(save, absl::StrCat(":", chain, " "));
-    const bool named = exists || absl::StrContains(save, absl::StrCat(" -j ", chain));
-    if (all && !exists) return absl::StrCat(chain, " does not exist");
-    if (!all && named) return absl::StrCat(chain, " is still there");
-  }
-  return "";
 }
 
 uint64_t PacketsWith(const StreamCount& count, Outcome outcome) {
@@ -252,16 +193,14 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome) {
   return 0;
 }
 
-uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds) {
+uint64_t MartiansAfterFlush(uint64_t late_milliseconds) {
   const absl::Duration late = absl::Milliseconds(static_cast<int64_t>(late_milliseconds));
   // In a time of so many packets' distances there may be one packet more.
-  return std::min(PacketsIn(kRepairPromise + late, per_second) + 1,
-                  PacketsIn(kRepairAtMost, per_second));
+  return std::min(PacketsIn(kRepairPromise + late) + 1, PacketsIn(kRepairAtMost));
 }
 
 StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& question,
                         const StreamCount& count) {
-  if (question.about == About::kLabelled) return JudgeLabelStream(moment, question, count);
   StreamCheck check;
   check.count = count;
   check.rule = question.rule;

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/skew/matrix/node_facts.h"
 #include "tests/skew/matrix/test_services.h"
@@ -28,10 +27,6 @@ struct Expectation {
   Outcome expected = Outcome::kServed;
   // The fact; empty where the two are the same.
   std::string because = {};
-  // Where `expected` is kDropped by a fact: part of the rule that must have done it.
-  std::string dropped_by = {};
-  // What is as good as `expected`, where the two cannot always be distinguished.
-  std::optional<Outcome> or_else = {};
 
   bool Sound() const { return sound == expected; }
 };
@@ -48,18 +43,16 @@ bool IsStopped(Outcome outcome);
 // what should be dropped is worse than losing what should be served.
 int Badness(Outcome sound, Outcome actual);
 
-// What a probe did. A known failure explains its outcome, and no other rule that dropped it, no
-// balance that was lost.
+// What a probe did. A known failure explains its outcome, and no balance that was lost.
 Check JudgeCheck(const FamilyFacts& facts, const Question& question, const ProbeResult& result);
-
-// "" where `save`, an iptables-save's output, has all chains of ConnLabelMarking, or nothing of
-// any, as `all` says; else what is wrong.
-std::string LabelChainsComplaint(absl::string_view save, bool all);
 
 // The target of a repair with few services (tests/bench), and the longest time that the machine's
 // own delay may stretch it to.
 inline constexpr absl::Duration kRepairPromise = absl::Milliseconds(100);
 inline constexpr absl::Duration kRepairAtMost = absl::Milliseconds(250);
+
+// Of each stream.
+inline constexpr int kPacketsPerSecond = 200;
 
 // What happened while a stream's packets were sent.
 struct StreamMoment {
@@ -74,7 +67,6 @@ struct StreamMoment {
   std::optional<KubeletVersion> moved_kubelet = {};
   // kube-proxy changed its mode: it removed one mode's rules before it wrote the other's.
   bool proxy_changed_mode = false;
-  int per_second = 0;
 };
 
 // A known failure explains only packets with the fate that the facts predict, at the time that they
@@ -87,7 +79,7 @@ uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
 
 // How many martian packets may come in after a flush: those of kRepairPromise, and of the time for
 // which this machine held up the harness itself, together kRepairAtMost.
-uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
+uint64_t MartiansAfterFlush(uint64_t late_milliseconds);
 
 struct KnownError {
   // Why iptables refuses a rule: the chain that it jumps to is not there. Empty: nothing must fail.
@@ -124,7 +116,7 @@ struct Comparison {
 // before, or stayed wrong, because when a step acts is the harness's doing; that it goes wrong is
 // compared before and after. Nor are packets that fared so because kube-proxy was changing its
 // mode.
-Comparison CompareSides(const std::vector<CellReport>& cells, int per_second);
+Comparison CompareSides(const std::vector<CellReport>& cells);
 
 inline constexpr double kShareTolerance = 0.01;
 inline constexpr absl::Duration kTimeTolerance = absl::Milliseconds(25);

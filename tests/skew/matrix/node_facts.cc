@@ -6,6 +6,26 @@ namespace {
 
 using testing::IpFamily;
 
+// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
+// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
+bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
+  facts.proxy_filter.reset();
+  facts.proxy_nat.reset();
+  facts.ipvs_hairpin = false;
+  facts.nat_has_services = false;
+  facts.proxy_firewall = false;
+  facts.mark_masq = false;
+  const bool used = facts.user_masq;
+  facts.nat_chains_left =
+      Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
+  return !facts.nat_chains_left;
+}
+
+void RemoveNftablesMode(FamilyFacts& facts) {
+  facts.nftables = false;
+  facts.nftables_has_services = false;
+}
+
 }  // namespace
 
 void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts) {
@@ -36,7 +56,6 @@ void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts) {
   facts.mark_drop_sets = true;
   facts.drop_rule = true;
   facts.firewall_jumps = true;
-  facts.drops_everything = false;
   facts.mark_masq = true;
 }
 
@@ -49,41 +68,9 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
     facts.mark_drop_exists = false;
     facts.mark_drop_sets = false;
     facts.drop_rule = false;
-    facts.drops_everything = false;
   }
-  if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
+  if (!facts.proxy_nat.has_value() && !facts.user_masq) facts.mark_masq = false;
 }
-
-void AgentLabels(FamilyFacts& facts) { facts.label_chains = true; }
-
-// Who labels stays while it is jumped to, and with it what acts on the label.
-void AgentRetiresLabels(FamilyFacts& facts) {
-  if (!facts.label_user) facts.label_chains = false;
-}
-
-namespace {
-
-// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
-// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
-bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
-  facts.proxy_filter.reset();
-  facts.proxy_nat.reset();
-  facts.ipvs_hairpin = false;
-  facts.nat_has_services = false;
-  facts.proxy_firewall = false;
-  facts.mark_masq = false;
-  const bool used = facts.user_masq || facts.host_port;
-  facts.nat_chains_left =
-      Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
-  return !facts.nat_chains_left;
-}
-
-void RemoveNftablesMode(FamilyFacts& facts) {
-  facts.nftables = false;
-  facts.nftables_has_services = false;
-}
-
-}  // namespace
 
 bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
   facts.proxy_removed = false;
@@ -92,7 +79,7 @@ bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
     RemoveNftablesMode(facts);
     return true;
   }
-  const bool used = facts.user_masq || facts.host_port;
+  const bool used = facts.user_masq;
   const bool removed = RemoveIptablesMode(proxy.version, facts);
   // A KUBE-MARK-MASQ that stays marks what the new table masquerades.
   facts.mark_masq = used;
@@ -150,7 +137,6 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
   // is ensured and not flushed.
   if (Does(proxy.version, Trait::kOwnMartianRule) && facts.family == IpFamily::kIpv4) {
     facts.drop_rule = false;
-    facts.drops_everything = false;
     facts.martian_rule = true;
   }
   facts.mark_masq = true;
@@ -160,14 +146,8 @@ UsersAdded UsersAdd(FamilyFacts& facts) {
   UsersAdded added;
   added.drop = facts.user_drop = facts.mark_drop_exists;
   added.masq = facts.user_masq = facts.mark_masq;
-  // portmap is asked for IPv4 alone.
-  added.host_port = facts.host_port = facts.family == IpFamily::kIpv4 && facts.mark_masq;
   return added;
 }
-
-bool LabelUserAdds(FamilyFacts& facts) { return facts.label_user = facts.label_chains; }
-
-void LabelUserLeaves(FamilyFacts& facts) { facts.label_user = false; }
 
 void Flushed(FamilyFacts& facts) {
   FamilyFacts empty;
@@ -178,11 +158,6 @@ void Flushed(FamilyFacts& facts) {
   empty.nftables = facts.nftables;
   empty.nftables_has_services = facts.nftables_has_services;
   facts = empty;
-}
-
-void RoundTripBy187(FamilyFacts& facts) {
-  // kubernetes #112477: "drop marked packets" becomes "drop packets".
-  if (facts.drop_rule) facts.drops_everything = true;
 }
 
 }  // namespace kipt::skew

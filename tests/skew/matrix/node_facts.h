@@ -50,15 +50,7 @@ struct FamilyFacts {
   // Third parties' rules.
   bool user_drop = false;
   bool user_masq = false;
-  bool host_port = false;
-  // The rule that drops marked packets has lost its match.
-  bool drops_everything = false;
-  // Of ConnLabelMarking: the chains that set labels and those that act on them, with all jumps; and
-  // rules of somebody who leads packets to the former.
-  bool label_chains = false;
-  bool label_user = false;
 
-  bool LabelsWork() const { return label_chains && label_user; }
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };
 
@@ -69,9 +61,6 @@ void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts);
 void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
-
-void AgentLabels(FamilyFacts& facts);
-void AgentRetiresLabels(FamilyFacts& facts);
 
 // What kube-proxy's start removes of another mode's rules, from 1.29 on. False: a jump from
 // elsewhere keeps nat's chains. Either way nothing jumps to them any more.
@@ -90,18 +79,10 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
 struct UsersAdded {
   bool drop = false;
   bool masq = false;
-  bool host_port = false;
 };
 UsersAdded UsersAdd(FamilyFacts& facts);
 
-// Somebody leads packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; false where these are missing.
-bool LabelUserAdds(FamilyFacts& facts);
-void LabelUserLeaves(FamilyFacts& facts);
-
 void Flushed(FamilyFacts& facts);
-
-// iptables 1.8.7 saves and restores all rules, those that kubelet wrote with 1.8.8 or later too.
-void RoundTripBy187(FamilyFacts& facts);
 
 }  // namespace kipt::skew
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -35,84 +34,36 @@ Paths IptablesPrograms(IptablesMode mode) {
   return paths;
 }
 
-std::vector<IptablesMode> ModesOf(const Cell& cell) {
-  if (cell.path == Path::kToNft) return {IptablesMode::kNft, IptablesMode::kLegacy};
-  return {cell.mode};
-}
-
-// Each is there where one of its paths is. By what is missing, where it is to be had.
-class Search {
- public:
-  Search(const HarnessOptions& options, const std::function<bool(const std::string&)>& can_run)
-      : options_(options), can_run_(can_run) {}
-
-  void OfCell(const Cell& cell) {
-    OneOf({"ip"}, Package("iproute2"));
-    if (cell.actor == Actor::kAgent) OneOf({cell.program}, "name it with --agent, --a or --b");
-    for (const IptablesMode mode : ModesOf(cell)) {
-      for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, Package("iptables"));
-      const std::string release = ChrootOf(cell.company);
-      if (release.empty()) continue;
-      for (const std::string& path : IptablesPrograms(mode)) {
-        OneOf({absl::StrCat(options_.chroot_dir, "/", release, path)},
-              Package(absl::StrCat("iptables, in Debian's release ", release, " there")));
-      }
-    }
-    if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
-      OneOf({kIpset}, Package("ipset"));
-    }
-    if (RunsProxyProgram(options_, cell)) {
-      OneOf({options_.proxy_program}, "name it with --proxy-program");
-      OneOf({kConntrack}, Package("conntrack"));
-    }
-    if (cell.actor == Actor::kKubelet && RunsKubeletProgram(options_, cell)) {
-      OneOf({options_.kubelet_program}, "name it with --kubelet-program");
-    }
-    if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
-    if (cell.company == Company::kThirdParties) {
-      Paths paths;
-      for (const char* directory : kPluginDirectories) {
-        paths.push_back(absl::StrCat(directory, "/portmap"));
-      }
-      OneOf(paths, Package("containernetworking-plugins"));
-    }
-  }
-
-  absl::Status Result() const {
-    if (missing_.empty()) return absl::OkStatus();
-    std::vector<std::string> sentences;
-    for (const auto& [source, programs] : missing_) {
-      sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
-    }
-    return absl::NotFoundError(absl::StrCat(
-        "the chosen cells run programs that are missing: ", absl::StrJoin(sentences, "; "),
-        ". Install them, or choose other cells with --cells"));
-  }
-
- private:
-  static std::string Package(const std::string& name) {
-    return absl::StrCat("Debian package ", name);
-  }
-
-  void OneOf(const Paths& paths, const std::string& source) {
-    if (!asked_.insert(paths.front()).second) return;
-    if (std::any_of(paths.begin(), paths.end(), can_run_)) return;
-    missing_[source].push_back(absl::StrJoin(paths, " or "));
-  }
-
-  const HarnessOptions& options_;
-  const std::function<bool(const std::string&)>& can_run_;
-  std::set<std::string> asked_;
-  std::map<std::string, std::vector<std::string>> missing_;
-};
-
 }  // namespace
 
-absl::Status HasPrograms(const std::vector<Cell>& cells, const HarnessOptions& options,
+absl::Status HasPrograms(const std::vector<Cell>& cells,
                          const std::function<bool(const std::string& path)>& can_run) {
-  Search search(options, can_run);
-  for (const Cell& cell : cells) search.OfCell(cell);
-  return search.Result();
+  std::set<std::string> asked;
+  // By where it is to be had.
+  std::map<std::string, std::vector<std::string>> missing;
+  const auto need = [&](const std::string& path, const std::string& source) {
+    if (asked.insert(path).second && !can_run(path)) missing[source].push_back(path);
+  };
+  for (const Cell& cell : cells) {
+    need("ip", "Debian package iproute2");
+    if (cell.actor == Actor::kAgent) need(cell.program, "name it with --agent, --a or --b");
+    for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
+      if (mode != cell.mode && cell.path != Path::kToNft) continue;
+      for (const std::string& path : IptablesPrograms(mode)) need(path, "Debian package iptables");
+    }
+    if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
+      need(kIpset, "Debian package ipset");
+    }
+    if (UsesNftables(cell)) need(kNft, "Debian package nftables");
+  }
+  if (missing.empty()) return absl::OkStatus();
+  std::vector<std::string> sentences;
+  for (const auto& [source, programs] : missing) {
+    sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "the chosen cells run programs that are missing: ", absl::StrJoin(sentences, "; "),
+      ". Install them, or choose other cells with --cells"));
 }
 
 bool CanRunHere(const std::string& path) {

@@ -68,10 +68,6 @@ class PathWalk {
         Do(&CellRun::MinutePasses);
         Do(&CellRun::StartProxyAgain);
         break;
-      case Path::kLabelFlip:
-        Boot(cell_.pair, true);
-        LabelsOnAndOff(cell_.company == Company::kLabelUserStays);
-        break;
     }
     Do(&CellRun::MinutePasses);
     return status_;
@@ -86,9 +82,6 @@ class PathWalk {
   void Boot(const Pair& pair, bool services) {
     Do(&CellRun::StartBoth, pair, services);
     if (cell_.company == Company::kThirdParties) Do(&CellRun::ThirdPartiesAdd);
-    if (cell_.company == Company::kRoundTrip1_8_7 || cell_.company == Company::kRoundTrip1_8_11) {
-      Do(&CellRun::RoundTrip);
-    }
   }
   void Kubelet(const Pair& from, const Pair& to) {
     if (from.kubelet == to.kubelet && !cell_.replaces_same) return;
@@ -110,18 +103,6 @@ class PathWalk {
     Do(&CellRun::FlushEverything);
     Do(&CellRun::MinutePasses);
     Do(&CellRun::ThirdPartiesAdd);
-  }
-  void LabelsOnAndOff(bool user_stays) {
-    Do(&CellRun::SetLabelGate, true);
-    Do(&CellRun::LabelUserAdds);
-    Do(&CellRun::MinutePasses);
-    if (!user_stays) Do(&CellRun::LabelUserLeaves);
-    Do(&CellRun::SetLabelGate, false);
-    if (!user_stays) return;
-    Do(&CellRun::MinutePasses);
-    Do(&CellRun::LabelUserLeaves);
-    // The agent checks claims again after ten minutes, or at its start.
-    Do(&CellRun::RestartAgent);
   }
   void UpAndDown() {
     Boot(cell_.from, true);
@@ -164,33 +145,6 @@ std::vector<std::string> StandsFor(const Pair& pair) {
 
 }  // namespace
 
-bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy) {
-  if (options.proxy_program.empty() || proxy.mode == ProxyMode::kIpvs) return false;
-  if (proxy.mode == ProxyMode::kNftables && !Does(options.proxy_version, Trait::kNftablesMode)) {
-    return false;
-  }
-  return GenerationOf(proxy) == GenerationOf(ProxyVersion{options.proxy_version, proxy.mode});
-}
-
-bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
-  if (*TraitsOf(cell.company).proxy_release != '\0') return false;
-  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
-  return RunsProxyProgram(options, cell.pair.proxy) ||
-         (from && RunsProxyProgram(options, cell.from.proxy));
-}
-
-bool RunsKubeletProgram(const HarnessOptions& options, const KubeletVersion& kubelet) {
-  return !options.kubelet_program.empty() &&
-         GenerationOf(kubelet) == GenerationOf(options.kubelet_version);
-}
-
-bool RunsKubeletProgram(const HarnessOptions& options, const Cell& cell) {
-  if (*TraitsOf(cell.company).kubelet_release != '\0' || cell.instead.has_value()) return false;
-  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
-  return RunsKubeletProgram(options, cell.pair.kubelet) ||
-         (from && RunsKubeletProgram(options, cell.from.kubelet));
-}
-
 CellReport ReportOf(const Cell& cell) {
   CellReport report;
   report.id = CellId(cell);
@@ -200,7 +154,6 @@ CellReport ReportOf(const Cell& cell) {
   report.mode = testing::NameOf(cell.mode);
   report.actor = cell.side.empty() ? NameOf(cell.actor) : cell.side;
   report.side = cell.is_b ? "b" : "a";
-  report.agent_only = IsOfTheAgentAlone(cell.path);
   const Pair pair = Acting(cell).pair;
   report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version);
   report.stands_for = StandsFor(pair);
@@ -208,12 +161,12 @@ CellReport ReportOf(const Cell& cell) {
   return report;
 }
 
-CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
+CellReport RunCell(const Cell& cell) {
   CellReport report = ReportOf(cell);
   const absl::Time started = absl::Now();
   {
     const Cell acting = Acting(cell);
-    CellRun run(acting, options, report.steps);
+    CellRun run(acting, report.steps);
     const absl::Status status = PathWalk(acting, run).Walk();
     if (!status.ok()) report.problem = status.ToString();
   }

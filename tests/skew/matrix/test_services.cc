@@ -79,36 +79,30 @@ std::string ClusterIp(IpFamily family, int number) {
                                    : absl::StrCat("fd00:30::", absl::Hex(number));
 }
 
-std::vector<ServicePort> PortsOf(const Service& service, IpFamily family) {
-  std::vector<ServicePort> ports;
-  for (const Protocol protocol : kBothProtocols) {
-    ServicePort port = {.service = absl::StrCat("skew/", service.name),
-                        .port_name = NameOf(protocol),
-                        .protocol = protocol,
-                        .cluster_ip = ClusterIp(family, service.number),
-                        .port = service.port,
-                        .node_port = service.node_port,
-                        .external_local = service.external_local,
-                        .internal_local = service.internal_local,
-                        .affinity_seconds = service.affinity_seconds};
-    if (service.vip != Service::Vip::kNone) {
-      port.load_balancer_ips = {service.vip == Service::Vip::kBound ? BoundVip(family)
-                                                                    : RoutedVip(family)};
-      port.source_ranges = {AllowedRange(family)};
-    }
-    for (const Place place : service.endpoints) {
-      port.endpoints.push_back(
-          {AddressOf(place, family), 8000 + service.number, place != Place::kRemotePod});
-    }
-    ports.push_back(std::move(port));
-  }
-  return ports;
-}
-
 std::vector<ServicePort> PortsOf(const std::vector<Service>& services, IpFamily family) {
   std::vector<ServicePort> ports;
   for (const Service& service : services) {
-    for (ServicePort& port : PortsOf(service, family)) ports.push_back(std::move(port));
+    for (const Protocol protocol : kBothProtocols) {
+      ports.push_back({.service = absl::StrCat("skew/", service.name),
+                       .port_name = NameOf(protocol),
+                       .protocol = protocol,
+                       .cluster_ip = ClusterIp(family, service.number),
+                       .port = service.port,
+                       .node_port = service.node_port,
+                       .external_local = service.external_local,
+                       .internal_local = service.internal_local,
+                       .affinity_seconds = service.affinity_seconds});
+      ServicePort& port = ports.back();
+      if (service.vip != Service::Vip::kNone) {
+        const bool bound = service.vip == Service::Vip::kBound;
+        port.load_balancer_ips = {bound ? BoundVip(family) : RoutedVip(family)};
+        port.source_ranges = {AllowedRange(family)};
+      }
+      for (const Place place : service.endpoints) {
+        port.endpoints.push_back(
+            {AddressOf(place, family), 8000 + service.number, place != Place::kRemotePod});
+      }
+    }
   }
   return ports;
 }
@@ -123,7 +117,6 @@ struct Row {
   Outcome sound;
   int connections = 1;
   int balanced_over = 0;
-  std::optional<Outcome> unlabelled = {};
 };
 
 std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
@@ -139,7 +132,7 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
           row.address,
           row.port,
           row.connections};
-      questions.push_back({probe, row.about, row.sound, row.balanced_over, row.unlabelled});
+      questions.push_back({probe, row.about, row.sound, row.balanced_over});
     }
   }
   return questions;
@@ -220,71 +213,21 @@ std::vector<Question> MartianQuestions() {
 
 std::vector<Question> UserQuestions(IpFamily family) {
   const std::string node = AddressOf(Place::kNode, family);
-  std::vector<Row> rows = {
-      {"user-of-mark-drop", Place::kRefusedClient, node, kUserDropPort, About::kUserDrop,
-       Outcome::kDropped},
-      {"user-of-mark-masq", Place::kRefusedClient, AddressOf(Place::kPodA, family), kUserMasqPort,
-       About::kUserMasq, Outcome::kServedMasqueraded},
-  };
-  if (family == IpFamily::kIpv4) {
-    rows.push_back(
-        {"host-port", Place::kRefusedClient, node, kHostPort, About::kHostPort, Outcome::kServed});
-    rows.push_back({"host-port-hairpin", Place::kPodA, node, kHostPort, About::kHostPort,
-                    Outcome::kServedMasqueraded});
-  }
-  return Questions(rows, family);
-}
-
-std::vector<Question> LabelQuestions(IpFamily family) {
-  const std::string node = AddressOf(Place::kNode, family);
-  const std::string pod_a = AddressOf(Place::kPodA, family);
-  const std::string pod_b = AddressOf(Place::kPodB, family);
-  const std::string remote = AddressOf(Place::kRemotePod, family);
-  const Place client = Place::kRefusedClient;
-  const Place pod = Place::kPodA;
-  const Outcome served = Outcome::kServed;
-  const Outcome dropped = Outcome::kDropped;
-  const Outcome masqueraded = Outcome::kServedMasqueraded;
-  const About about = About::kLabelled;
-  return Questions(
-      {
-          {"label-drop-to-node", client, node, kLabelDropPort, about, dropped, 1, 0,
-           Outcome::kReachedHost},
-          {"label-drop-from-node", Place::kNode, pod_a, kLabelDropPort, about, dropped, 1, 0,
-           served},
-          {"label-drop-forwarded", client, pod_a, kLabelDropPort, about, dropped, 1, 0, served},
-          {"label-drop-between-pods", pod, pod_b, kLabelDropPort, about, dropped, 1, 0, served},
-          {"label-masq-forwarded", client, pod_a, kLabelMasqPort, about, masqueraded, 1, 0, served},
-          {"label-masq-between-pods", pod, remote, kLabelMasqPort, about, masqueraded, 1, 0,
-           served},
-      },
-      family);
-}
-
-namespace {
-
-Probe StreamProbe(const char* name, IpFamily family, const std::string& address, int port) {
-  return {.name = absl::StrCat(name, "/", testing::NameOf(family)),
-          .family = family,
-          .protocol = Protocol::kUdp,
-          .from = Place::kRefusedClient,
-          .address = address,
-          .port = port};
-}
-
-}  // namespace
-
-std::vector<StreamQuestion> LabelStreamQuestions(IpFamily family) {
-  const std::string pod = AddressOf(Place::kPodA, family);
-  return {{StreamProbe("stream-label-drop", family, pod, kLabelDropPort + 1), About::kLabelled, "",
-           Outcome::kDropped},
-          {StreamProbe("stream-label-masq", family, pod, kLabelMasqPort + 1), About::kLabelled, "",
-           Outcome::kServedMasqueraded}};
+  return Questions({{"user-of-mark-drop", Place::kRefusedClient, node, kUserDropPort,
+                     About::kUserDrop, Outcome::kDropped},
+                    {"user-of-mark-masq", Place::kRefusedClient, AddressOf(Place::kPodA, family),
+                     kUserMasqPort, About::kUserMasq, Outcome::kServedMasqueraded}},
+                   family);
 }
 
 std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
   const auto probe = [family](const char* name, const std::string& address, int port) {
-    return StreamProbe(name, family, address, port);
+    return Probe{.name = absl::StrCat(name, "/", testing::NameOf(family)),
+                 .family = family,
+                 .protocol = Protocol::kUdp,
+                 .from = Place::kRefusedClient,
+                 .address = address,
+                 .port = port};
   };
   std::vector<StreamQuestion> questions = {
       {probe("stream-service", ClusterIp(family, 21), kStreamServicePort), About::kService,
@@ -300,21 +243,17 @@ std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
   return questions;
 }
 
-std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
+std::vector<ListenerPorts> TestListeners() {
   std::vector<int> endpoints;
   for (const Service& service : Table()) endpoints.push_back(8000 + service.number);
   std::vector<ListenerPorts> listeners;
   for (const Place place : {Place::kPodA, Place::kPodB, Place::kRemotePod}) {
     listeners.push_back({place, endpoints});
   }
-  for (ListenerPorts& pod : listeners) {
-    pod.ports.insert(pod.ports.end(), {kLabelDropPort, kLabelMasqPort});
-  }
   listeners[0].ports.push_back(kUserMasqPort);
-  listeners[0].ports.push_back(kHostPortTarget);
-  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort, kLabelDropPort}};
+  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort}};
   for (const Service& service : Table()) {
-    if (at_node_ports && service.node_port != 0) node.ports.push_back(service.node_port);
+    if (service.node_port != 0) node.ports.push_back(service.node_port);
   }
   listeners.push_back(node);
   listeners.push_back({Place::kBeyond, {80}});
@@ -322,7 +261,7 @@ std::vector<ListenerPorts> TestListeners(bool at_node_ports) {
 }
 
 std::vector<ListenerPorts> StreamListeners() {
-  return {{Place::kPodA, {8021, 8022, kLabelDropPort + 1, kLabelMasqPort + 1}},
+  return {{Place::kPodA, {8021, 8022}},
           {Place::kRemotePod, {8021}},
           {Place::kNode, {kStreamVipPort, kMartianStreamPort}},
           {Place::kBeyond, {kStreamVipPort, kStreamServicePort}}};

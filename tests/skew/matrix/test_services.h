@@ -4,7 +4,6 @@
 #ifndef KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_
 #define KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,9 +37,6 @@ enum class About {
   // Through chains of third parties.
   kUserDrop,
   kUserMasq,
-  kHostPort,
-  // Through chains of ConnLabelMarking.
-  kLabelled,
 };
 
 struct Question {
@@ -49,8 +45,6 @@ struct Question {
   Outcome sound = Outcome::kServed;
   // Each of so many endpoints gets its share, within five standard deviations; 1: all go to one.
   int balanced_over = 0;
-  // Of kLabelled: what is sound while nothing labels it.
-  std::optional<Outcome> unlabelled = {};
 };
 
 // Holds all cluster addresses.
@@ -67,21 +61,12 @@ std::vector<Question> HairpinQuestions(testing::IpFamily family);
 std::string HairpinSetElements(testing::IpFamily family);
 // To 127.0.0.1: IPv4.
 std::vector<Question> MartianQuestions();
-// Beside third parties; in IPv4 of portmap's host port too.
+// Next to third parties.
 std::vector<Question> UserQuestions(testing::IpFamily family);
 
-// Before, while and after somebody leads packets to chains of ConnLabelMarking: to the node, from
-// it and through it, to be dropped or masqueraded.
-std::vector<Question> LabelQuestions(testing::IpFamily family);
-
-// Ports of the third parties' rules and mappings.
+// Ports of the third parties' rules.
 inline constexpr int kUserDropPort = 9100;
 inline constexpr int kUserMasqPort = 9101;
-inline constexpr int kHostPort = 9102;
-inline constexpr int kHostPortTarget = 9103;
-// The first of two each: of probes, then of streams.
-inline constexpr int kLabelDropPort = 9104;
-inline constexpr int kLabelMasqPort = 9106;
 
 // For streams: services of their own.
 struct StreamQuestion {
@@ -89,17 +74,12 @@ struct StreamQuestion {
   About about = About::kService;
   // "every packet must be served", "none may reach the host".
   const char* rule = "";
-  // Of kLabelled: its fate, kDropped or kServedMasqueraded. Not labelled it is served.
-  Outcome labelled = Outcome::kDropped;
 };
 std::vector<ServicePort> StreamServices(testing::IpFamily family);
 std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
-// Whose rule depends on what is done meanwhile (judge.h).
-std::vector<StreamQuestion> LabelStreamQuestions(testing::IpFamily family);
 
-// Who listens: the endpoints, and on the node and beyond it whoever should get nothing; at node
-// ports of the node only where kube-proxy does not do so itself.
-std::vector<ListenerPorts> TestListeners(bool at_node_ports = true);
+// Who listens: the endpoints, and on the node and beyond it whoever should get nothing.
+std::vector<ListenerPorts> TestListeners();
 std::vector<ListenerPorts> StreamListeners();
 
 }  // namespace kipt::skew

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/process/files.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/support/child.h"
 #include "tests/support/private_run.h"
@@ -22,7 +18,33 @@
 namespace kipt::skew {
 namespace {
 
-using agent::OwnedFd;
+struct Worker {
+  size_t cell = 0;
+  pid_t pid = -1;
+  // What it writes, a file without a name.
+  std::FILE* output = nullptr;
+  absl::Time deadline;
+  bool late = false;
+};
+
+[[noreturn]] void Work(const Cell& cell, const CellRunner& run, std::FILE* output, pid_t parent) {
+  testing::DieWithParent(parent);
+  {
+    const testing::PrivateRun private_run;
+    std::fputs(CellJson(run(cell)).c_str(), output);
+    std::fflush(output);
+  }
+  _exit(0);
+}
+
+std::string TakeText(std::FILE* file) {
+  std::rewind(file);
+  std::string text;
+  char buffer[65536];
+  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file))
+    text.append(buffer, count);
+  return text;
+}
 
 // Of a cell of which nothing came back.
 CellReport Lost(const Cell& cell, std::string problem) {
@@ -31,134 +53,47 @@ CellReport Lost(const Cell& cell, std::string problem) {
   return report;
 }
 
-void WriteAll(const OwnedFd& fd, const std::string& text) {
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = write(fd.get(), text.data() + written, text.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    written += static_cast<size_t>(count);
-  }
-}
-
-struct Worker {
-  size_t cell = 0;
-  pid_t pid = -1;
-  OwnedFd output;
-  std::string text;
-  absl::Time deadline;
-  bool late = false;
-};
-
-class Pool {
- public:
-  Pool(const std::vector<Cell>& cells, absl::Duration deadline, const CellRunner& run)
-      : cells_(cells), deadline_(deadline), run_(run) {}
-
-  void Start(size_t cell) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-      broken_[cell] = absl::StrCat("pipe: ", std::strerror(errno));
-      return;
-    }
-    OwnedFd read_end(ends[0]);
-    const OwnedFd write_end(ends[1]);
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid == 0) Work(cell, write_end, parent);
-    if (pid < 0) {
-      broken_[cell] = absl::StrCat("fork: ", std::strerror(errno));
-      return;
-    }
-    Worker worker;
-    worker.cell = cell;
-    worker.pid = pid;
-    worker.output = std::move(read_end);
-    worker.deadline = absl::Now() + deadline_;
-    workers_.push_back(std::move(worker));
-  }
-
-  // Those that are over by now, waiting a little for the first.
-  std::vector<std::pair<size_t, CellReport>> Finished() {
-    std::vector<std::pair<size_t, CellReport>> finished;
-    for (const auto& [cell, problem] : broken_)
-      finished.emplace_back(cell, Lost(cells_[cell], problem));
-    broken_.clear();
-    std::vector<pollfd> polled;
-    polled.reserve(workers_.size());
-    for (const Worker& worker : workers_) polled.push_back({worker.output.get(), POLLIN, 0});
-    poll(polled.data(), polled.size(), 100);
-    for (size_t i = workers_.size(); i-- > 0;) {
-      if (absl::Now() > workers_[i].deadline && !workers_[i].late) {
-        workers_[i].late = true;
-        kill(workers_[i].pid, SIGKILL);
-      }
-      if (polled[i].revents == 0 || ReadMore(workers_[i])) continue;
-      finished.emplace_back(workers_[i].cell, End(workers_[i]));
-      workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    return finished;
-  }
-
-  size_t busy() const { return workers_.size() + broken_.size(); }
-
- private:
-  [[noreturn]] void Work(size_t cell, const OwnedFd& output, pid_t parent) {
-    testing::DieWithParent(parent);
-    {
-      const testing::PrivateRun private_run;
-      WriteAll(output, CellJson(run_(cells_[cell])));
-    }
-    _exit(0);
-  }
-
-  // False at the end of what it writes.
-  static bool ReadMore(Worker& worker) {
-    char buffer[65536];
-    const ssize_t count = read(worker.output.get(), buffer, sizeof(buffer));
-    if (count < 0) return errno == EINTR || errno == EAGAIN;
-    worker.text.append(buffer, static_cast<size_t>(count));
-    return count > 0;
-  }
-
-  CellReport End(Worker& worker) {
-    worker.output.Close();
-    int status = 0;
-    while (waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    const Cell& cell = cells_[worker.cell];
-    if (worker.late) {
-      return Lost(cell, absl::StrCat("was not done after ", absl::FormatDuration(deadline_)));
-    }
-    if (WIFSIGNALED(status)) {
-      return Lost(cell, absl::StrCat("its process was ended by signal ", WTERMSIG(status)));
-    }
-    absl::StatusOr<CellReport> report = ParseCellReport(worker.text);
-    if (!report.ok()) return Lost(cell, report.status().ToString());
-    return *std::move(report);
-  }
-
-  const std::vector<Cell>& cells_;
-  const absl::Duration deadline_;
-  const CellRunner& run_;
-  std::vector<Worker> workers_;
-  std::map<size_t, std::string> broken_;
-};
-
 }  // namespace
 
 std::vector<CellReport> RunCells(const std::vector<Cell>& cells, int jobs, absl::Duration deadline,
                                  const CellRunner& run,
                                  const std::function<void(const CellReport&)>& done) {
   std::vector<CellReport> reports(cells.size());
-  Pool pool(cells, deadline, run);
-  size_t next = 0;
-  while (next < cells.size() || pool.busy() > 0) {
-    while (next < cells.size() && pool.busy() < static_cast<size_t>(jobs)) pool.Start(next++);
-    for (auto& [cell, report] : pool.Finished()) {
-      done(report);
-      reports[cell] = std::move(report);
+  std::vector<Worker> workers;
+  const auto start = [&](size_t cell) {
+    Worker worker = {.cell = cell, .output = std::tmpfile(), .deadline = absl::Now() + deadline};
+    const pid_t parent = getpid();
+    if (worker.output != nullptr) worker.pid = fork();
+    if (worker.pid == 0) Work(cells[cell], run, worker.output, parent);
+    if (worker.pid > 0) return workers.push_back(worker);
+    reports[cell] = Lost(cells[cell], absl::StrCat("no process: ", std::strerror(errno)));
+    done(reports[cell]);
+  };
+  const auto is_over = [&](Worker& worker) {
+    if (absl::Now() > worker.deadline && !worker.late) {
+      worker.late = true;
+      kill(worker.pid, SIGKILL);
     }
+    int status = 0;
+    const Cell& cell = cells[worker.cell];
+    CellReport& report = reports[worker.cell];
+    if (waitpid(worker.pid, &status, WNOHANG) == 0) return false;
+    if (worker.late) {
+      report = Lost(cell, absl::StrCat("was not done after ", absl::FormatDuration(deadline)));
+    } else if (WIFSIGNALED(status)) {
+      report = Lost(cell, absl::StrCat("its process was ended by signal ", WTERMSIG(status)));
+    } else {
+      absl::StatusOr<CellReport> parsed = ParseCellReport(TakeText(worker.output));
+      report = parsed.ok() ? *std::move(parsed) : Lost(cell, parsed.status().ToString());
+    }
+    std::fclose(worker.output);
+    done(report);
+    return true;
+  };
+  for (size_t next = 0; next < cells.size() || !workers.empty();) {
+    while (next < cells.size() && workers.size() < static_cast<size_t>(jobs)) start(next++);
+    absl::SleepFor(absl::Milliseconds(10));
+    std::erase_if(workers, is_over);
   }
   return reports;
 }

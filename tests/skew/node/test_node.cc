@@ -78,18 +78,7 @@ const PlaceRow& RowOf(Place place) {
                        [place](const PlaceRow& row) { return row.place == place; });
 }
 
-const Link* LinkTo(Place far) {
-  for (const Link& link : kLinks) {
-    if (link.far == far && link.near == Place::kNode) return &link;
-  }
-  return nullptr;
-}
-
 // Locally administered; the last byte is 1 on the near side, 2 on the far side.
-std::array<uint8_t, 6> MacOf(const Link& link, bool near) {
-  return {2, 0, 0, 0, static_cast<uint8_t>(link.number), static_cast<uint8_t>(near ? 1 : 2)};
-}
-
 std::string MacText(const Link& link, bool near) {
   return absl::StrCat("02:00:00:00:0", link.number, near ? ":01" : ":02");
 }
@@ -377,10 +366,11 @@ const std::vector<std::string>& TestNode::NodeAddresses(IpFamily family) const {
 }
 
 std::string TestNode::NodeMacTowards(Place neighbour) const {
-  const Link* link = LinkTo(neighbour);
-  if (link == nullptr) return "";
-  const std::array<uint8_t, 6> mac = MacOf(*link, /*near=*/true);
-  return std::string(mac.begin(), mac.end());
+  for (const Link& link : kLinks) {
+    if (link.far != neighbour || link.near != Place::kNode) continue;
+    return {2, 0, 0, 0, static_cast<char>(link.number), 1};
+  }
+  return "";
 }
 
 }  // namespace kipt::skew

@@ -31,6 +31,10 @@ struct Receipt {
   std::string source;
 };
 
+// One that says at which address a packet came, and answers from there; transparent, because
+// kBeyond has all addresses by a route only.
+absl::StatusOr<agent::OwnedFd> BoundSocket(testing::IpFamily family, int type, int port);
+
 class Listeners {
  public:
   // At every address of those places. A place that forwards to itself what is of nobody else

@@ -29,22 +29,6 @@ bool Set(const OwnedFd& fd, int level, int option) {
   return setsockopt(fd.get(), level, option, &kOn, sizeof(kOn)) == 0;
 }
 
-// One that says at which address a packet came, and answers from there; transparent, because
-// kBeyond has all addresses by a route only.
-absl::StatusOr<OwnedFd> BoundSocket(IpFamily family, int type, int port) {
-  const bool v6 = family == IpFamily::kIpv6;
-  OwnedFd fd(socket(DomainOf(family), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const SocketAddress any = AnyAddress(family, port);
-  const bool done = fd.valid() && Set(fd, SOL_SOCKET, SO_REUSEADDR) &&
-                    (!v6 || Set(fd, SOL_IPV6, IPV6_V6ONLY)) &&
-                    (v6 ? Set(fd, SOL_IPV6, IPV6_TRANSPARENT) : Set(fd, SOL_IP, IP_TRANSPARENT)) &&
-                    (v6 ? Set(fd, SOL_IPV6, IPV6_RECVPKTINFO) : Set(fd, SOL_IP, IP_PKTINFO)) &&
-                    bind(fd.get(), any.get(), any.size) == 0 &&
-                    (type != SOCK_STREAM || listen(fd.get(), SOMAXCONN) == 0);
-  if (!done) return absl::ErrnoToStatus(errno, absl::StrCat("listening at port ", port));
-  return fd;
-}
-
 // A message of recvmsg() that holds the address it came to, as sendmsg() takes it to answer from
 // there.
 struct Datagram {
@@ -86,6 +70,20 @@ MessageBytes Answer(Message question, Place place) {
 }
 
 }  // namespace
+
+absl::StatusOr<OwnedFd> BoundSocket(IpFamily family, int type, int port) {
+  const bool v6 = family == IpFamily::kIpv6;
+  OwnedFd fd(socket(DomainOf(family), type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const SocketAddress any = AnyAddress(family, port);
+  const bool done = fd.valid() && (type != SOCK_STREAM || Set(fd, SOL_SOCKET, SO_REUSEADDR)) &&
+                    (!v6 || Set(fd, SOL_IPV6, IPV6_V6ONLY)) &&
+                    (v6 ? Set(fd, SOL_IPV6, IPV6_TRANSPARENT) : Set(fd, SOL_IP, IP_TRANSPARENT)) &&
+                    (v6 ? Set(fd, SOL_IPV6, IPV6_RECVPKTINFO) : Set(fd, SOL_IP, IP_PKTINFO)) &&
+                    bind(fd.get(), any.get(), any.size) == 0 &&
+                    (type != SOCK_STREAM || listen(fd.get(), SOMAXCONN) == 0);
+  if (!done) return absl::ErrnoToStatus(errno, absl::StrCat("listening at port ", port));
+  return fd;
+}
 
 absl::StatusOr<std::unique_ptr<Listeners>> Listeners::Open(
     const TestNode& node, const std::vector<ListenerPorts>& ports) {

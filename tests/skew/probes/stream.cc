@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/files.h"
+#include "tests/skew/probes/callers.h"
 #include "tests/skew/probes/packets.h"
 
 namespace kipt::skew {
@@ -65,49 +66,19 @@ struct Receiver {
   OwnedFd fd;
 };
 
-// As routing at `from` has it.
-absl::StatusOr<std::string> OwnAddress(const TestNode& node, const Probe& probe) {
-  if (probe.kind == ProbeKind::kMartian) return AddressOf(probe.from, probe.family);
-  const absl::StatusOr<SocketAddress> to = AddressAt(probe.family, probe.address, probe.port);
-  if (!to.ok()) return to.status();
-  const InNetns inside(node.At(probe.from));
-  const OwnedFd fd(socket(DomainOf(probe.family), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress own;
-  if (!fd.valid() || connect(fd.get(), to->get(), to->size) != 0 ||
-      getsockname(fd.get(), own.get(), &own.size) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(probe.name, ": a route to ", probe.address));
-  }
-  return own.Text();
-}
-
 absl::StatusOr<Stream> MakeStream(const TestNode& node, const Probe& probe) {
   const bool martian = probe.kind == ProbeKind::kMartian;
   if (probe.protocol != Protocol::kUdp || (martian && probe.family != IpFamily::kIpv4)) {
     return absl::InvalidArgumentError(
         absl::StrCat(probe.name, ": streams are of UDP, martian ones of IPv4"));
   }
-  const absl::StatusOr<std::string> own = OwnAddress(node, probe);
-  if (!own.ok()) return own.status();
   absl::StatusOr<FrameSender> sender =
       martian ? FrameSender::OnWire(node, probe.from)
               : FrameSender::Routed(node, probe.from, probe.family, probe.address);
   if (!sender.ok()) return sender.status();
-  const FrameEnds ends = {probe.family, *own, probe.address, 0, static_cast<uint16_t>(probe.port)};
+  const FrameEnds ends = {probe.family, AddressOf(probe.from, probe.family), probe.address, 0,
+                          static_cast<uint16_t>(probe.port)};
   return Stream{.probe = probe, .sender = *std::move(sender), .ends = ends};
-}
-
-absl::StatusOr<OwnedFd> ReceivingSocket(IpFamily family, int port) {
-  OwnedFd fd(socket(DomainOf(family), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const SocketAddress any = AnyAddress(family, port);
-  const int on = 1;
-  const bool done = fd.valid() &&
-                    (family != IpFamily::kIpv6 ||
-                     setsockopt(fd.get(), SOL_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
-                    setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer,
-                               sizeof(kReceiveBuffer)) == 0 &&
-                    bind(fd.get(), any.get(), any.size) == 0;
-  if (!done) return absl::ErrnoToStatus(errno, absl::StrCat("listening at UDP port ", port));
-  return fd;
 }
 
 class RealStreams : public Streams {
@@ -131,8 +102,12 @@ class RealStreams : public Streams {
       const InNetns inside(node_.At(ports.place));
       for (const int port : ports.ports) {
         for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
-          absl::StatusOr<OwnedFd> fd = ReceivingSocket(family, port);
+          absl::StatusOr<OwnedFd> fd = BoundSocket(family, SOCK_DGRAM, port);
           if (!fd.ok()) return fd.status();
+          if (setsockopt(fd->get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer,
+                         sizeof(kReceiveBuffer)) != 0) {
+            return absl::ErrnoToStatus(errno, "SO_RCVBUFFORCE");
+          }
           if (absl::Status status = Receive(ports.place, *std::move(fd)); !status.ok()) {
             return status;
           }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -14,46 +16,29 @@
 namespace kipt::skew {
 namespace {
 
-// "1.25 gate on" is {25, "gate on"}.
-struct Generation {
-  int minor = 0;
-  std::string kind;
-};
-
-Generation ParseGeneration(const std::string& name) {
+// "1.25 gate on" is {25, "gate on"}. A name without a minor is of no version; it comes first.
+std::pair<int, std::string> Generation(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits(' ', 1));
   const std::vector<std::string> version = absl::StrSplit(parts[0], '.');
-  Generation generation;
-  // A name without a minor is of no version; it comes first.
-  if (version.size() < 2 || !absl::SimpleAtoi(version[1], &generation.minor)) generation.minor = 0;
-  if (parts.size() > 1) generation.kind = parts[1];
-  return generation;
+  int minor = 0;
+  if (version.size() < 2 || !absl::SimpleAtoi(version[1], &minor)) minor = 0;
+  return {minor, parts.size() > 1 ? parts[1] : ""};
 }
 
 bool KubeletBefore(const std::string& a, const std::string& b) {
-  const Generation left = ParseGeneration(a);
-  const Generation right = ParseGeneration(b);
-  return std::tie(left.minor, left.kind, a) < std::tie(right.minor, right.kind, b);
+  return std::pair(Generation(a), a) < std::pair(Generation(b), b);
 }
 
 bool ProxyBefore(const std::string& a, const std::string& b) {
-  const Generation left = ParseGeneration(a);
-  const Generation right = ParseGeneration(b);
-  return std::tie(left.kind, left.minor, a) < std::tie(right.kind, right.minor, b);
+  const auto [minor_a, kind_a] = Generation(a);
+  const auto [minor_b, kind_b] = Generation(b);
+  return std::tie(kind_a, minor_a, a) < std::tie(kind_b, minor_b, b);
 }
 
 // Of "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet": "other-bit".
 std::string CompanyOf(const CellReport& cell) {
   const std::vector<std::string> parts = absl::StrSplit(cell.id, '/');
-  const auto proxy = std::find_if(parts.begin(), parts.end(), [](const std::string& part) {
-    return part.compare(0, 6, "proxy-") == 0;
-  });
-  if (parts.end() - proxy < 4) return "";
-  std::string company;
-  for (auto part = proxy + 1; part != parts.end() - 2; ++part) {
-    absl::StrAppend(&company, company.empty() ? "" : "/", *part);
-  }
-  return company;
+  return parts.size() == 6 ? parts[3] : "";
 }
 
 template <typename Less>
@@ -66,64 +51,6 @@ size_t IndexOf(const std::vector<std::string>& names, const std::string& name) {
   return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-class GridBuilder {
- public:
-  void Add(const CellReport& cell) {
-    const std::string company = CompanyOf(cell);
-    for (Draft& draft : drafts_) {
-      if (draft.grid.path == cell.path && draft.grid.mode == cell.mode &&
-          draft.grid.company == company) {
-        draft.cells.push_back(&cell);
-        return;
-      }
-    }
-    drafts_.push_back({{.path = cell.path, .mode = cell.mode, .company = company}, {&cell}});
-  }
-
-  std::vector<Grid> Build() && {
-    std::vector<Grid> grids;
-    for (Draft& draft : drafts_) {
-      Fill(draft);
-      grids.push_back(std::move(draft.grid));
-    }
-    return grids;
-  }
-
- private:
-  struct Draft {
-    Grid grid;
-    std::vector<const CellReport*> cells;
-  };
-
-  static void Fill(Draft& draft) {
-    Grid& grid = draft.grid;
-    for (const CellReport* cell : draft.cells) {
-      grid.rows.push_back(cell->kubelet);
-      grid.columns.push_back(cell->proxy);
-    }
-    Order(grid.rows, KubeletBefore);
-    Order(grid.columns, ProxyBefore);
-    for (const CellReport* cell : draft.cells) {
-      GridPair& pair =
-          PairAt(grid, IndexOf(grid.rows, cell->kubelet), IndexOf(grid.columns, cell->proxy));
-      (cell->side == "b" ? pair.b : pair.a) = cell;
-    }
-    std::sort(grid.pairs.begin(), grid.pairs.end(), [](const GridPair& a, const GridPair& b) {
-      return std::tie(a.row, a.column) < std::tie(b.row, b.column);
-    });
-  }
-
-  static GridPair& PairAt(Grid& grid, size_t row, size_t column) {
-    for (GridPair& pair : grid.pairs) {
-      if (pair.row == row && pair.column == column) return pair;
-    }
-    grid.pairs.push_back({.row = row, .column = column});
-    return grid.pairs.back();
-  }
-
-  std::vector<Draft> drafts_;
-};
-
 }  // namespace
 
 std::string Grid::Title() const {
@@ -132,9 +59,39 @@ std::string Grid::Title() const {
 }
 
 std::vector<Grid> GridsOf(const MatrixReport& report) {
-  GridBuilder builder;
-  for (const CellReport& cell : report.cells) builder.Add(cell);
-  return std::move(builder).Build();
+  std::vector<Grid> grids;
+  // Of each its cells.
+  std::vector<std::vector<const CellReport*>> cells;
+  for (const CellReport& cell : report.cells) {
+    const std::string company = CompanyOf(cell);
+    const auto found = std::find_if(grids.begin(), grids.end(), [&](const Grid& grid) {
+      return grid.path == cell.path && grid.mode == cell.mode && grid.company == company;
+    });
+    const auto at = static_cast<size_t>(found - grids.begin());
+    if (found == grids.end()) {
+      grids.push_back({.path = cell.path, .mode = cell.mode, .company = company});
+      cells.emplace_back();
+    }
+    cells[at].push_back(&cell);
+    grids[at].rows.push_back(cell.kubelet);
+    grids[at].columns.push_back(cell.proxy);
+  }
+  for (size_t i = 0; i < grids.size(); ++i) {
+    Grid& grid = grids[i];
+    Order(grid.rows, KubeletBefore);
+    Order(grid.columns, ProxyBefore);
+    std::map<std::pair<size_t, size_t>, GridPair> pairs;
+    for (const CellReport* cell : cells[i]) {
+      const size_t row = IndexOf(grid.rows, cell->kubelet);
+      const size_t column = IndexOf(grid.columns, cell->proxy);
+      GridPair& pair = pairs[{row, column}];
+      pair.row = row;
+      pair.column = column;
+      (cell->side == "b" ? pair.b : pair.a) = cell;
+    }
+    for (const auto& [place, pair] : pairs) grid.pairs.push_back(pair);
+  }
+  return grids;
 }
 
 }  // namespace kipt::skew

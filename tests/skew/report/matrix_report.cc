@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "tests/skew/report/report_parts.h"
 
 namespace kipt::skew {
@@ -52,13 +51,6 @@ std::string Circumstances(const Check& check) {
   parts.push_back(absl::StrCat("packets sent ", result.sent, ", received ", result.received));
   if (!result.detail.empty()) parts.push_back(result.detail);
   return absl::StrJoin(parts, "; ");
-}
-
-template <typename Items>
-void AddUnexpected(const StepReport& step, const Items& items, std::vector<Finding>& findings) {
-  for (const auto& item : items) {
-    if (!item.AsExpected()) findings.push_back({step.name, Sentence(item)});
-  }
 }
 
 }  // namespace
@@ -153,44 +145,6 @@ std::string Duration(double seconds) {
   if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
   const int64_t whole = std::llround(seconds);
   return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
-}
-
-std::vector<Finding> UnexpectedOf(const CellReport& cell) {
-  std::vector<Finding> findings;
-  for (const StepReport& step : cell.steps) {
-    if (!step.error.empty() && !step.error_expected) {
-      findings.push_back({step.name, absl::StrCat("error: ", step.error)});
-    }
-    AddUnexpected(step, step.checks, findings);
-    AddUnexpected(step, step.streams, findings);
-  }
-  return findings;
-}
-
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
-                    size_t columns) {
-  std::string wrapped;
-  std::string line = first;
-  bool empty = true;
-  const std::vector<std::string> words =
-      absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
-  for (std::string word : words) {
-    if (!empty && line.size() + 1 + word.size() > columns) {
-      absl::StrAppend(&wrapped, line, "\n");
-      line = indent;
-      empty = true;
-    }
-    while (line.size() + word.size() > columns) {
-      const size_t fits = columns - line.size();
-      absl::StrAppend(&wrapped, line, word.substr(0, fits), "\n");
-      word.erase(0, fits);
-      line = indent;
-    }
-    absl::StrAppend(&line, empty ? "" : " ", word);
-    empty = false;
-  }
-  line.resize(line.find_last_not_of(' ') + 1);
-  return absl::StrCat(wrapped, line, "\n");
 }
 
 }  // namespace kipt::skew

@@ -85,8 +85,6 @@ struct CellReport {
   std::string mode;
   std::string actor;
   std::string side = "a";
-  // What the path is about is the agent's own: there is no such cell of kubelet.
-  bool agent_only = false;
   // Whether the version skew policy allows the pair; the versions that this cell stands for,
   // "kubelet 1.24 with kube-proxy 1.24", and what it is there to show, a sentence or nothing.
   bool allowed = true;
@@ -123,14 +121,6 @@ struct SideReport {
   std::string what;
 };
 
-// A cell that was to be run, and was not.
-struct LeftOut {
-  std::string id;
-  std::string path;
-  // What it lacks, and how to give it that: a sentence.
-  std::string why;
-};
-
 struct MatrixReport {
   std::string kernel;
   std::string iptables;
@@ -138,7 +128,6 @@ struct MatrixReport {
   SideReport b = {.name = "agent", .what = "kube-iptables-agent"};
   std::vector<CellReport> cells = {};
   double seconds = 0;
-  std::vector<LeftOut> left_out = {};
   Compared compared = {};
   // What is wrong with the matrix as a whole: "agent is worse than kubelet in ...". Empty:
   // nothing.
@@ -156,11 +145,11 @@ std::string CellJson(const CellReport& cell);
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
-// For a terminal, 100 columns: one table per path and mode, then every cell that is not as
-// expected, with its checks. `colour`: with ANSI colours.
-std::string MatrixText(const MatrixReport& report, bool colour);
+// For a terminal: one table per path and mode, then every cell that is not as
+// expected, with its checks.
+std::string MatrixText(const MatrixReport& report);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
-std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);
+std::string ProgressLine(const CellReport& cell, int done, int of);
 std::string MatrixHtml(const MatrixReport& report);
 
 }  // namespace kipt::skew

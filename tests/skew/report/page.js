@@ -35,22 +35,9 @@ function drawHeader() {
       element('ul', {}, data.problems.map((problem) => element('li', {}, problem))));
 }
 
-// Cells that were not run, under what they lack.
-function drawLeftOut() {
-  const reasons = [...new Set(data.leftOut.map(([, why]) => why))];
-  const place = document.getElementById('left-out');
-  place.hidden = reasons.length === 0;
-  place.append(element('h2', {}, plural(data.leftOut.length, 'cell') + ' left out'),
-      reasons.map((why) => {
-        const ids = data.leftOut.filter((one) => one[1] === why).map(([id]) => id);
-        return later({}, `${plural(ids.length, 'cell')}: ${why}`,
-            () => element('ul', {}, ids.map((id) => element('li', {}, element('code', {}, id)))));
-      }));
-}
-
 // Beside the glyph: how many of its checks and streams were not sound.
-function half(cell, fewer, impossible) {
-  if (cell === null) return element('span', {class: 'half none'}, impossible ? '\u2013' : '\u00b7');
+function half(cell, fewer) {
+  if (cell === null) return element('span', {class: 'half none'}, '\u00b7');
   const count = total(cell.notSound);
   return element('span', {class: 'half v' + cell.verdict + (fewer ? ' fewer' : '')}, GLYPHS[cell.verdict],
       cell.verdict < 3 && count > 0 ? element('small', {class: count > 99 ? 'long' : null}, String(count)) : null);
@@ -60,7 +47,7 @@ function drawPair(pair) {
   const {better} = pair.compared || {better: ''};
   const says = (side) => {
     const cell = pair[side];
-    if (cell === null) return pair.agentOnly ? 'no kubelet has this' : NAMES[side] + ' not run';
+    if (cell === null) return NAMES[side] + ' not run';
     const count = cell.verdict < 3 && total(cell.notSound) > 0 ? `, ${notSoundText(cell.notSound)}` : '';
     return `${NAMES[side]} ${VERDICTS[cell.verdict]}${count}${better === side ? ', which is fewer' : ''}`;
   };
@@ -71,7 +58,7 @@ function drawPair(pair) {
     type: 'button', class: 'pair' + (allowed ? '' : ' forbidden'), 'aria-label': label, title: label,
     'aria-expanded': 'false', 'data-row': pair.row, 'data-column': pair.column,
     onclick: () => { opened === pair ? close() : select(pair); },
-  }, SIDES.map((side) => half(pair[side], better === side, pair.agentOnly)));
+  }, SIDES.map((side) => half(pair[side], better === side)));
   return pair.button;
 }
 
@@ -87,7 +74,6 @@ function drawGrid(grid) {
     const cell = (index) => index < 0 ? null : data.cells[index];
     const pair = {grid, row, column, a: cell(a), b: cell(b)};
     pair.compared = compare(data, pair.a, pair.b);
-    pair.agentOnly = cellsOf(pair)[0].agentOnly;
     pairs.push(pair);
     at.set(row + ' ' + column, pair);
   }
@@ -220,7 +206,6 @@ function filter() {
 }
 
 drawHeader();
-drawLeftOut();
 drawMatrix();
 document.getElementById('filters').addEventListener('input', filter);
 document.getElementById('filters').addEventListener('submit', (event) => event.preventDefault());

@@ -260,8 +260,7 @@ function cellPanel(data, pair, heading, close) {
   const any = cells[there[0]];
   const {grid, compared} = pair;
   const steps = [...Array(Math.max(...there.map((side) => cells[side].steps.length))).keys()];
-  const only = any.agentOnly ? `What is tried here is the agent\u2019s own, and no kubelet has it; checks and streams not sound: ${total(any.notSound)}.` :
-      there.length === 1 ? `Only the node ${withSide(there[0])} was run; checks and streams not sound: ${total(any.notSound)}.` : null;
+  const only = there.length === 1 ? `Only the node ${withSide(there[0])} was run; checks and streams not sound: ${total(any.notSound)}.` : null;
   return element('article', {class: 'panel', id: 'panel', tabindex: -1, 'aria-label': heading},
       element('button', {type: 'button', class: 'close', onclick: close, 'aria-label': 'close this cell'}, '\u00d7'),
       element('h3', {}, `kubelet ${grid.rows[pair.row]} beside kube-proxy ${grid.columns[pair.column]}`),

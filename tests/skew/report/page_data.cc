@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -9,7 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/skew/report/report_parts.h"
 
@@ -61,7 +60,6 @@ class PageBuilder {
     cells_.push_back({{"id", cell.id},
                       {"verdict", static_cast<int>(VerdictOf(cell))},
                       {"notSound", {{"checks", not_sound.checks}, {"streams", not_sound.streams}}},
-                      {"agentOnly", cell.agent_only},
                       {"allowed", cell.allowed},
                       {"standsFor", cell.stands_for},
                       {"about", cell.about},
@@ -175,30 +173,6 @@ Json GridJson(const Grid& grid, const MatrixReport& report) {
           {"rows", grid.rows}, {"columns", grid.columns}, {"pairs", std::move(pairs)}};
 }
 
-// For a `script` element: `json` with all that could end it, or begin a comment, as \u escapes.
-std::string ScriptJson(const std::string& json) {
-  std::string safe;
-  safe.reserve(json.size());
-  for (const char c : json) {
-    // Outside of strings JSON has none of them.
-    if (c == '<' || c == '>' || c == '&') {
-      safe += absl::StrFormat("\\u%04x", static_cast<uint8_t>(c));
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
-
-// Replaces the one `mark` in `page`. Each is looked for from where the last one was put, so nothing
-// that was put in is taken for a mark.
-void Put(std::string& page, size_t& from, const std::string& mark, const std::string& text) {
-  from = page.find(mark, from);
-  if (from == std::string::npos) return;
-  page.replace(from, mark.size(), text);
-  from += text.size();
-}
-
 // The matrix as the page's script wants it (page_read.js), in ASCII: compact, because a matrix says
 // the same thing many times.
 //
@@ -214,13 +188,10 @@ void Put(std::string& page, size_t& from, const std::string& mark, const std::st
 //   `rules`;
 //            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
 //            other, longest gap, rule, bad, allowed, because]
-//   leftOut  [id, why] of each cell that was not run
 //   grids    each pair is [row, column, A's cell, B's], -1 where there is none
 //
 // A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.
 std::string PageData(const MatrixReport& report) {
-  Json left_out = Json::array();
-  for (const LeftOut& cell : report.left_out) left_out.push_back({cell.id, cell.why});
   Json page = {
       {"kernel", report.kernel},
       {"iptables", report.iptables},
@@ -229,7 +200,6 @@ std::string PageData(const MatrixReport& report) {
       {"duration", Duration(report.seconds)},
       {"problems", report.problems},
       {"compared", {report.compared.cells, report.compared.checks, report.compared.streams}},
-      {"leftOut", std::move(left_out)},
       {"tally", TallyOf(report)}};
   PageBuilder builder;
   for (const CellReport& cell : report.cells) builder.Add(cell);
@@ -243,12 +213,13 @@ std::string PageData(const MatrixReport& report) {
 }  // namespace
 
 std::string MatrixHtml(const MatrixReport& report) {
-  std::string page = kPageHtml;
-  size_t from = 0;
-  Put(page, from, "@STYLE@", kPageStyle);
-  Put(page, from, "@DATA@", ScriptJson(PageData(report)));
-  Put(page, from, "@SCRIPT@", kPageScript);
-  return page;
+  // In a `script` element nothing may end it, or begin a comment. Outside of strings JSON has none
+  // of these.
+  const std::string data =
+      absl::StrReplaceAll(PageData(report), {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
+  // What is put in is not looked at again.
+  return absl::StrReplaceAll(
+      kPageHtml, {{"@STYLE@", kPageStyle}, {"@DATA@", data}, {"@SCRIPT@", kPageScript}});
 }
 
 }  // namespace kipt::skew

@@ -4,8 +4,8 @@
 #ifndef KIPT_TESTS_SKEW_REPORT_REPORT_PARTS_H_
 #define KIPT_TESTS_SKEW_REPORT_REPORT_PARTS_H_
 
-#include <array>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -57,44 +57,22 @@ std::string ReceiversText(const ProbeResult& result);
 // "1.9 s", "2 min 5 s".
 std::string Duration(double seconds);
 
-struct Finding {
-  // The step's name.
-  std::string step;
-  std::string text;
-};
-// All in which the cell is not as expected, in order.
-std::vector<Finding> UnexpectedOf(const CellReport& cell);
-
-// `text` in lines of at most `columns` bytes, each ended by a newline: the first begins with
-// `first`, the others with `indent`. Broken between words, which spaces and newlines part, and
-// within a word that is longer than a line.
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text,
-                    size_t columns = 100);
-
 // Enumerations in JSON: the names that people read.
 
-inline const char* WireName(Outcome outcome) { return NameOf(outcome); }
-inline const char* WireName(Place place) { return NameOf(place); }
-inline const char* WireName(Protocol protocol) { return NameOf(protocol); }
-inline const char* WireName(testing::IpFamily family) {
-  return family == testing::IpFamily::kIpv4 ? "ipv4" : "ipv6";
+template <typename Enumeration>
+const char* WireName(Enumeration value) {
+  return NameOf(value);
 }
 inline const char* WireName(ProbeKind kind) {
   return kind == ProbeKind::kConnect ? "connect" : "martian";
 }
 
-// All values of the argument's type.
-constexpr auto AllOf(Outcome) {
-  return std::array{
-      Outcome::kServed,      Outcome::kServedMasqueraded, Outcome::kDropped, Outcome::kRejected,
-      Outcome::kReachedHost, Outcome::kForwarded,         Outcome::kLost,    Outcome::kOther};
-}
-constexpr auto AllOf(Place) { return std::to_array(kAllPlaces); }
-constexpr auto AllOf(Protocol) { return std::array{Protocol::kTcp, Protocol::kUdp}; }
-constexpr auto AllOf(testing::IpFamily) {
-  return std::array{testing::IpFamily::kIpv4, testing::IpFamily::kIpv6};
-}
-constexpr auto AllOf(ProbeKind) { return std::array{ProbeKind::kConnect, ProbeKind::kMartian}; }
+// How many values the argument's type has.
+constexpr size_t CountOf(Outcome) { return 8; }
+constexpr size_t CountOf(Place) { return std::size(kAllPlaces); }
+constexpr size_t CountOf(Protocol) { return 2; }
+constexpr size_t CountOf(testing::IpFamily) { return 2; }
+constexpr size_t CountOf(ProbeKind) { return 2; }
 
 // The files page.* of this folder, whole, as the build puts them into the program (page.cmake):
 // kPageHtml has @STYLE@, @DATA@ and @SCRIPT@ where the others go.

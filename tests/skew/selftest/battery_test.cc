@@ -51,6 +51,16 @@ class NodeTest : public testing::NetnsTest,
     ASSERT_EQ(loaded.exit_code, 0) << loaded << text;
   }
 
+  static Probe To(Place from, Protocol protocol, const std::string& address, int port,
+                  const std::string& name = "") {
+    return {.name = name.empty() ? absl::StrCat(NameOf(from), " to ", address, " ", port) : name,
+            .family = family(),
+            .protocol = protocol,
+            .from = from,
+            .address = address,
+            .port = port};
+  }
+
   const testing::PrivateRun own_lock_;
   std::unique_ptr<TestNode> node_;
 };
@@ -135,15 +145,6 @@ class BatteryTest : public NodeTest {
     const absl::StatusOr<std::vector<ProbeResult>> results = battery_->Ask(probes, mode());
     EXPECT_TRUE(results.ok()) << results.status();
     return results.ok() ? *results : std::vector<ProbeResult>(probes.size());
-  }
-
-  Probe To(Place from, Protocol protocol, const std::string& address, int port) const {
-    return {.name = absl::StrCat(NameOf(from), " to ", address, " ", port),
-            .family = family(),
-            .protocol = protocol,
-            .from = from,
-            .address = address,
-            .port = port};
   }
 
   static std::string Shown(const ProbeResult& result) {
@@ -302,16 +303,6 @@ class StreamTest : public NodeTest {
     streams_ = *std::move(streams);
   }
 
-  static Probe To(const std::string& name, Place from, const std::string& address, IpFamily of,
-                  int port = 9000) {
-    return {.name = name,
-            .family = of,
-            .protocol = Protocol::kUdp,
-            .from = from,
-            .address = address,
-            .port = port};
-  }
-
   std::unique_ptr<Streams> streams_;
 };
 
@@ -330,12 +321,12 @@ TEST_P(StreamTest, CountsWhatBecameOfEveryPacket) {
       {{"CLIENT", AddressOf(Place::kAllowedClient, family())},
        {"POD", AddressOf(Place::kPodA, family())}}));
   const std::string pod = AddressOf(Place::kPodA, family());
-  Start({To("served", Place::kRefusedClient, pod, family()),
-         To("of the node", Place::kNode, pod, family()),
-         To("masqueraded", Place::kAllowedClient, pod, family()),
-         To("host", Place::kRefusedClient, BoundVip(family()), family()),
-         To("forwarded", Place::kRefusedClient, RoutedVip(family()), family()),
-         To("nobody", Place::kRefusedClient, pod, family(), 9999)});
+  Start({To(Place::kRefusedClient, Protocol::kUdp, pod, 9000, "served"),
+         To(Place::kNode, Protocol::kUdp, pod, 9000, "of the node"),
+         To(Place::kAllowedClient, Protocol::kUdp, pod, 9000, "masqueraded"),
+         To(Place::kRefusedClient, Protocol::kUdp, BoundVip(family()), 9000, "host"),
+         To(Place::kRefusedClient, Protocol::kUdp, RoutedVip(family()), 9000, "forwarded"),
+         To(Place::kRefusedClient, Protocol::kUdp, pod, 9999, "nobody")});
   for (int i = 0; i < 2; ++i) {
     absl::SleepFor(absl::Milliseconds(400));
     const std::vector<StreamCount> counts = streams_->Take();
@@ -368,11 +359,11 @@ COMMIT
       Battery::Create(*node_, {{Place::kPodA, {9100, 9101}}});
   ASSERT_TRUE(battery.ok()) << battery.status();
   // So many that some are dropped between any two readings of the counters.
-  Start({To("stream", Place::kRefusedClient, pod, family())}, /*per_second=*/8000);
+  Start({To(Place::kRefusedClient, Protocol::kUdp, pod, 9000, "stream")}, /*per_second=*/8000);
   for (int i = 0; i < 5; ++i) {
     const absl::StatusOr<std::vector<ProbeResult>> results =
-        (*battery)->Ask({To("by raw", Place::kRefusedClient, pod, family(), 9100),
-                         To("by filter", Place::kRefusedClient, pod, family(), 9101)},
+        (*battery)->Ask({To(Place::kRefusedClient, Protocol::kUdp, pod, 9100, "by raw"),
+                         To(Place::kRefusedClient, Protocol::kUdp, pod, 9101, "by filter")},
                         mode());
     ASSERT_TRUE(results.ok()) << results.status();
     EXPECT_EQ((*results)[0].outcome, Outcome::kLost) << (*results)[0].dropped_by;

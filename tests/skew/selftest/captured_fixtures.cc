@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/temporary_tree.h"
 
@@ -21,21 +22,14 @@ constexpr char kAgentRulesets[] = KIPT_TESTS_DIR "/agent/testdata/rulesets/kube-
 constexpr char kInteropData[] = KIPT_TESTS_DIR "/interop/testdata/kube-proxy/";
 constexpr char kOwnData[] = KIPT_TESTS_DIR "/skew/kube_proxy/testdata/kube-proxy-";
 
-std::string ReadFile(const std::string& path) {
-  std::string text = FileText(path);
-  EXPECT_NE(text, "") << path;
-  return text;
-}
-
-// Whether other tests have this version's saves already.
-bool IsAgentRuleset(const std::string& label) {
-  for (const char* known : {"1.17", "1.23", "1.24", "1.25", "1.28"}) {
-    if (label == known) return true;
+// Of these files, which other tests may have already, the first that is there.
+std::string ReadFile(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (std::string text = FileText(path); !text.empty()) return text;
   }
-  return false;
+  ADD_FAILURE() << "none of " << absl::StrJoin(paths, ", ");
+  return "";
 }
-
-bool IsInteropInput(const std::string& label) { return label == "1.24" || label == "1.28"; }
 
 // Port 80 of that name, over TCP.
 ServicePort P80(const char* service, const char* cluster_ip, int node_port,
@@ -205,30 +199,31 @@ std::string ReadCapturedSave(const CapturedVersion& captured, Fixture fixture, I
   const char* of_a = four ? captured.a_v4 : captured.a_v6;
   const char* of_b = four ? captured.b_v4 : captured.b_v6;
   const char* label = fixture == Fixture::kA ? of_a : of_b;
-  return ReadFile(absl::StrCat(IsAgentRuleset(label) ? kAgentRulesets : kOwnData, label,
-                               fixture == Fixture::kA ? "-A-" : "-B-", four ? "v4" : "v6",
-                               ".save"));
+  const std::string name =
+      absl::StrCat(label, fixture == Fixture::kA ? "-A-" : "-B-", four ? "v4" : "v6", ".save");
+  return ReadFile({kAgentRulesets + name, kOwnData + name});
 }
 
 std::string ReadCapturedInput(const std::string& label) {
-  return ReadFile(IsInteropInput(label) ? absl::StrCat(kInteropData, label, ".input")
-                                        : absl::StrCat(kOwnData, label, "-A-v4.input"));
+  return ReadFile(
+      {absl::StrCat(kInteropData, label, ".input"), absl::StrCat(kOwnData, label, "-A-v4.input")});
 }
 
 std::string ReadCapturedPartialInput(bool nfacct) {
   return nfacct ? ReadOwnCapture("1.31-A-v4.resync.input")
-                : ReadFile(absl::StrCat(kInteropData, "1.28.resync.input"));
+                : ReadFile({absl::StrCat(kInteropData, "1.28.resync.input")});
 }
 
-std::string ReadOwnCapture(const std::string& name) { return ReadFile(kOwnData + name); }
+std::string ReadOwnCapture(const std::string& name) { return ReadFile({kOwnData + name}); }
 
 std::string ReadCapturedJumps(const std::string& label) {
-  return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));
+  return ReadFile(
+      {absl::StrCat(kInteropData, label, ".jumps"), absl::StrCat(kOwnData, label, ".jumps")});
 }
 
 std::vector<std::string> CapturedCalls(const std::string& file, const std::string& step) {
   std::vector<std::string> calls;
-  const std::string text = ReadFile(absl::StrCat(KIPT_TESTS_DIR "/skew/", file));
+  const std::string text = ReadFile({absl::StrCat(KIPT_TESTS_DIR "/skew/", file)});
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> fields = absl::StrSplit(line, '\t');
     if (fields.size() < 3 || fields[fields.size() - 3] != step) continue;

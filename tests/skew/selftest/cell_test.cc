@@ -59,26 +59,6 @@ TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
   }
 }
 
-TEST(CellsTest, OfConnLabelMarkingAreTheAgentsAloneAndFew) {
-  std::set<testing::IptablesMode> modes;
-  std::set<bool> cleans_up;
-  std::set<Company> companies;
-  const std::vector<Cell> cells = DefaultCells({Path::kLabelFlip});
-  for (const Cell& cell : cells) {
-    EXPECT_EQ(cell.path, Path::kLabelFlip) << CellId(cell);
-    EXPECT_EQ(cell.actor, Actor::kAgent) << CellId(cell);
-    EXPECT_FALSE(cell.about.empty()) << CellId(cell);
-    modes.insert(cell.mode);
-    cleans_up.insert(CleansUp(cell.pair.kubelet));
-    companies.insert(cell.company);
-  }
-  EXPECT_EQ(modes.size(), 2U);
-  EXPECT_EQ(cleans_up.size(), 2U);
-  EXPECT_EQ(companies.count(Company::kLabelUserStays), 1U);
-  EXPECT_LE(cells.size(), 12U);
-  for (const Cell& cell : AllCells({Path::kLabelFlip})) EXPECT_EQ(cell.actor, Actor::kAgent);
-}
-
 TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateOff) {
   for (const Path path : {Path::kToNftables, Path::kFromNftables, Path::kProxyCleanup}) {
     const std::vector<Cell> cells = DefaultCells({path});
@@ -103,13 +83,6 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
 
 // ---- what they run ----
 
-// kubelet 1.24 and kube-proxy 1.20 are programs.
-const HarnessOptions kOptions = {.chroot_dir = "/chroots",
-                                 .proxy_program = "/opt/kube-proxy",
-                                 .proxy_version = {1, 20},
-                                 .kubelet_program = "/opt/kubelet",
-                                 .kubelet_version = {{1, 24}, {}}};
-
 struct ProgramRow {
   const char* name;
   // What is not there: all whose paths have this in them.
@@ -124,10 +97,7 @@ ProgramRow Missing(const char* name, const char* missing, const Cell& cell,
   return {name, missing, cell, message};
 }
 Cell WithProxy(ProxyMode mode) { return {.pair = {.proxy = {.mode = mode}}}; }
-Cell With(Company company) { return {.company = company}; }
-Cell OfMinors(int kubelet, int proxy, Actor actor = Actor::kKubelet) {
-  return {.pair = {{{1, kubelet}, {}}, {{1, proxy}}}, .actor = actor, .program = "/opt/agent"};
-}
+Cell With(Actor actor) { return {.actor = actor, .program = "/opt/agent"}; }
 
 const ProgramRow kPrograms[] = {
     Missing("all is there", "nothing", {}),
@@ -146,32 +116,14 @@ const ProgramRow kPrograms[] = {
     Missing("nft", "sbin/nft", WithProxy(ProxyMode::kNftables),
             "/usr/sbin/nft (Debian package nftables)"),
     Missing("ipset where nobody names sets", "ipset", {}),
-    Missing("portmap", "portmap", With(Company::kThirdParties),
-            "/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
-            "containernetworking-plugins)"),
-    Missing("portmap in its first place", "/opt/cni", With(Company::kThirdParties)),
-    Missing("portmap in its second", "/usr/lib/cni", With(Company::kThirdParties)),
-    Missing("another Debian release", "/chroots/bullseye", With(Company::kProxy1_8_7),
-            "/chroots/bullseye/usr/sbin/iptables-nft, "),
-    Missing("which is named", "/chroots/bullseye", With(Company::kProxy1_8_7),
-            "Debian's release bullseye there"),
-    Missing("the other one", "/chroots/trixie", With(Company::kProxy1_8_7)),
-    Missing("the agent", "/opt/agent", OfMinors(27, 27, Actor::kAgent),
+    Missing("the agent", "/opt/agent", With(Actor::kAgent),
             "/opt/agent (name it with --agent, --a or --b)"),
-    Missing("the agent where kubelet runs", "/opt/agent", OfMinors(27, 27)),
-    Missing("a kube-proxy program", "/opt/kube-proxy", OfMinors(27, 20),
-            "/opt/kube-proxy (name it with --proxy-program)"),
-    Missing("what it runs", "conntrack", OfMinors(27, 20), "conntrack (Debian package conntrack)"),
-    Missing("it where another kube-proxy runs", "/opt/kube-proxy", OfMinors(27, 36)),
-    Missing("a kubelet program", "/opt/kubelet", OfMinors(24, 27),
-            "/opt/kubelet (name it with --kubelet-program)"),
-    Missing("it where another kubelet runs", "/opt/kubelet", OfMinors(27, 27)),
-    Missing("it where the agent runs", "/opt/kubelet", OfMinors(24, 27, Actor::kAgent)),
+    Missing("the agent where kubelet runs", "/opt/agent", With(Actor::kKubelet)),
 };
 
 TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
   for (const ProgramRow& row : kPrograms) {
-    const absl::Status status = HasPrograms({row.cell}, kOptions, [&row](const std::string& path) {
+    const absl::Status status = HasPrograms({row.cell}, [&row](const std::string& path) {
       return row.missing == absl::string_view("ip") ? path != "ip"
                                                     : !absl::StrContains(path, row.missing);
     });

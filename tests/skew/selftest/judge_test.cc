@@ -15,8 +15,6 @@ namespace {
 
 using testing::IpFamily;
 
-constexpr int kPerSecond = 200;
-
 Question Asked(About about, Outcome sound, int balanced_over = 0) {
   Question question;
   question.probe.name = "a probe";
@@ -41,12 +39,6 @@ FamilyFacts Sound(IpFamily family = IpFamily::kIpv4) {
   facts.family = family;
   KubeletSyncs({{1, 24}, {}}, facts);
   ProxySyncsFully({{1, 24}}, true, facts);
-  return facts;
-}
-
-FamilyFacts DropsAll() {
-  FamilyFacts facts = Sound();
-  RoundTripBy187(facts);
   return facts;
 }
 
@@ -81,21 +73,6 @@ const CheckRow kChecks[] = {
      Outcome::kReachedHost, "", false},
     {"the same probe where nothing is known", Sound(),
      Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kReachedHost, "", false},
-    {"dropped by the rule that lost its match", DropsAll(),
-     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
-     "ip filter -A KUBE-FIREWALL -j DROP", true},
-    {"dropped by another rule", DropsAll(),
-     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
-     "ip filter -A INPUT -j DROP", false},
-    {"an answer that is lost there", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kLost, "", true},
-    {"or counted as dropped", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kDropped, "ip filter -A KUBE-FIREWALL -j DROP", true},
-    {"but by that rule alone", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
-     Outcome::kDropped, "ip filter -A FORWARD -j DROP", false},
-    {"a mark's packet dropped by a label", Sound(),
-     Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kDropped,
-     "ip filter -A KUBELET-FIREWALL -j DROP", false},
 };
 
 TEST(JudgeCheckTest, ExcusesTheOutcomeThatIsKnownAndNoOther) {
@@ -142,10 +119,10 @@ struct StreamRow {
 };
 
 StreamMoment During(const FamilyFacts& before, const FamilyFacts& after) {
-  return {.before = before, .after = after, .per_second = kPerSecond};
+  return {.before = before, .after = after};
 }
 StreamMoment After(const FamilyFacts& facts) {
-  return {.before = facts, .after = facts, .afterwards = true, .per_second = kPerSecond};
+  return {.before = facts, .after = facts, .afterwards = true};
 }
 StreamMoment RepairedFlush(IpFamily family = IpFamily::kIpv4) {
   StreamMoment moment = During(Sound(family), Sound(family));
@@ -279,68 +256,6 @@ TEST(JudgeStreamTest, ExplainsOneFamilyByItsOwnFacts) {
   // kubelet 1.19 writes no IPv6.
   EXPECT_EQ(JudgeStream(Moved(19, IpFamily::kIpv6), ipv6, count).allowed, 0U);
   EXPECT_EQ(JudgeStream(Moved(19), StreamNamed(About::kService), count).allowed, 9U);
-}
-
-struct LabelRow {
-  const char* name;
-  bool before;
-  bool after;
-  Outcome labelled;
-  StreamCount count;
-  uint64_t bad;
-};
-LabelRow Labelled(const char* name, bool before, bool after, Outcome labelled,
-                  const StreamCount& count, uint64_t bad = 0) {
-  return {name, before, after, labelled, count, bad};
-}
-constexpr Outcome kDropped = Outcome::kDropped;
-constexpr Outcome kMasqueraded = Outcome::kServedMasqueraded;
-const LabelRow kLabelStreams[] = {
-    Labelled("unlabelled", false, false, kDropped, {.sent = 9, .served = 9}),
-    Labelled("unlabelled and lost", false, false, kDropped, {.sent = 9, .served = 7}, 2),
-    Labelled("unlabelled and masqueraded", false, false, kMasqueraded,
-             {.sent = 9, .served = 6, .served_masqueraded = 3}, 3),
-    Labelled("dropped", true, true, kDropped, {.sent = 9}),
-    Labelled("not dropped", true, true, kDropped, {"", 9, 1, 1, 1, 1}, 4),
-    Labelled("masqueraded", true, true, kMasqueraded, {.sent = 9, .served_masqueraded = 9}),
-    Labelled("not masqueraded", true, true, kMasqueraded,
-             {.sent = 9, .served = 2, .served_masqueraded = 6}, 3),
-    Labelled("dropped from now on", false, true, kDropped, {.sent = 9, .served = 4}),
-    Labelled("dropped until now", true, false, kDropped, {"", 9, 4, 1, 0, 1}, 2),
-    Labelled("masqueraded from now on", false, true, kMasqueraded,
-             {.sent = 9, .served = 4, .served_masqueraded = 5}),
-    Labelled("lost in between", false, true, kMasqueraded,
-             {.sent = 9, .served = 4, .served_masqueraded = 3}, 2),
-};
-
-TEST(LabelStreamTest, CountsWhatHasNoneOfTheFatesThatItMayHave) {
-  for (const LabelRow& row : kLabelStreams) {
-    FamilyFacts before;
-    before.label_chains = before.label_user = row.before;
-    FamilyFacts after;
-    after.label_chains = true;
-    after.label_user = row.after;
-    StreamQuestion question;
-    question.about = About::kLabelled;
-    question.labelled = row.labelled;
-    const StreamCheck check = JudgeStream(During(before, after), question, row.count);
-    EXPECT_EQ(check.bad, row.bad) << row.name;
-    EXPECT_EQ(check.allowed, 0U) << row.name;
-    EXPECT_STRNE(check.rule.c_str(), "") << row.name;
-  }
-}
-
-TEST(LabelChainsTest, AreAllThereOrNone) {
-  const std::string all =
-      ":KUBELET-FIREWALL - [0:0]\n:KUBELET-MARK-DROP - [0:0]\n:KUBELET-MARK-MASQ - [0:0]\n"
-      ":KUBELET-POSTROUTING - [0:0]\n-A FORWARD -j KUBELET-FIREWALL\n";
-  EXPECT_EQ(LabelChainsComplaint(all, true), "");
-  EXPECT_EQ(LabelChainsComplaint(all, false), "KUBELET-FIREWALL is still there");
-  EXPECT_EQ(LabelChainsComplaint("", false), "");
-  EXPECT_EQ(LabelChainsComplaint(":KUBELET-FIREWALL - [0:0]\n", true),
-            "KUBELET-MARK-DROP does not exist");
-  EXPECT_EQ(LabelChainsComplaint("-A X -j KUBELET-MARK-MASQ\n", false),
-            "KUBELET-MARK-MASQ is still there");
 }
 
 // ---- errors ----

@@ -77,7 +77,7 @@ TEST_P(KubeProxyActorTest, ItsCallsInAnEmptyNamespaceAreTheRealOnes) {
       EXPECT_THAT(theirs, SizeIs(Gt(40U)));
       EXPECT_EQ(without_canaries(CallsIn(act.calls, program)), theirs) << minor;
     }
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
+    EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
 
@@ -90,11 +90,11 @@ TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod)
     EXPECT_TRUE(before.HasChain("nat", "KUBE-SERVICES"));
     EXPECT_FALSE(before.HasChain("mangle", kCanary));
     EXPECT_EQ(before.HasChain("nat", "KUBE-MARK-DROP"), minor <= 24);
-    EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
+    EXPECT_TRUE(Went(Flush(Choice(), {"filter"})));
     EXPECT_TRUE(Went(proxy->Tick()));
     EXPECT_EQ(Saved(V4()), before) << minor;
     EXPECT_EQ(Saved(V6()), before_v6) << minor;
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
+    EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
 
@@ -121,7 +121,7 @@ TEST_P(KubeProxyActorTest, NftablesModeRemovesWhatIptablesModeLeftAndTheOtherWay
     EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
     EXPECT_EQ(InAnyOrder(V4()), v4);
     EXPECT_EQ(InAnyOrder(V6()), v6);
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
+    EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
 

@@ -82,7 +82,7 @@ TEST_P(KubeProxyCleanupTest, LeavesWhatTheRealOneLeft) {
         EXPECT_EQ(ComparableLines(V6().Save().out),
                   ComparableLines(ReadOwnCapture(label + "v6.cleanup.save")));
       }
-      EXPECT_TRUE(Went(FlushEverything(Choice())));
+      EXPECT_TRUE(Went(Flush(Choice())));
     }
   }
 }
@@ -124,7 +124,7 @@ TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
     StartBoth(minor);
     EXPECT_EQ(CallsOf(CleanUpKubeProxy(As(minor))), std::prev(expected.upper_bound(minor))->second)
         << minor;
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
+    EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
 
@@ -168,7 +168,7 @@ TEST_P(CleanupNextToTheAgentTest, LeavesAClaimUpTo1_33AndNoneLater) {
         testing::RunProgram({AgentProgram(), "retire", "--emulated-version=1.27",
                              absl::StrCat("--iptables-mode=", testing::NameOf(GetParam()))});
     EXPECT_EQ(absl::StrContains(audit.out, "KUBE-PROXY-CANARY"), minor == 33) << audit;
-    EXPECT_TRUE(Went(FlushEverything(Choice())));
+    EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
 

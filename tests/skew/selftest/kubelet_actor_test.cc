@@ -59,7 +59,7 @@ class CapturedKubeletTest : public testing::AgentTest, public ::testing::WithPar
     return NewKubelet({.version = KubeletOf(GetParam()), .iptables = {.mode = mode}});
   }
   static void Empty(IptablesMode mode, const char* table) {
-    EXPECT_TRUE(Went(FlushTable({.mode = mode}, table)));
+    EXPECT_TRUE(Went(Flush({.mode = mode}, {table})));
   }
 };
 
@@ -106,7 +106,7 @@ TEST_P(CapturedKubeletTest, WatchesItsCanaryAndFrom1_34TakesALockForALostOne) {
   const IptablesMode mode = IptablesMode::kLegacy;
   const std::unique_ptr<NodeAgent> kubelet = New(mode);
   ExpectCalls(kubelet->Start().calls, Captured(GetParam(), "legacy.monitor", "start"));
-  EXPECT_TRUE(Went(FlushEverything({.mode = mode})));
+  EXPECT_TRUE(Went(Flush({.mode = mode})));
   ExpectCalls(kubelet->Tick().calls, Captured(GetParam(), "legacy.monitor", "flush"));
   Empty(mode, "nat");
   Empty(mode, "filter");
@@ -143,7 +143,7 @@ TEST_P(AgentDaemonActorTest, DoesNotSettleWhileItCannotPutThingsRight) {
   }();
   ASSERT_GT(pid, 0);
   kill(pid, SIGSTOP);
-  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
+  EXPECT_TRUE(Went(Flush(Choice(), {"nat"})));
   const Act settled = agent->Settle();
   EXPECT_FALSE(settled.ok);
   EXPECT_THAT(settled.error, AllOf(HasSubstr("not settled"), HasSubstr("KUBE-MARK-DROP")));
@@ -160,17 +160,6 @@ TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
   EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
   EXPECT_THAT(agent->Tick().done, Contains(StartsWith("Retired ")));
   EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
-}
-
-TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {
-  StartKubelet(26);
-  const testing::SavedRules before = Saved(V4());
-  AgentDaemonSettings settings = As(KubeletOf(28));
-  settings.retire = false;
-  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
-  EXPECT_TRUE(Went(agent->Start()));
-  EXPECT_TRUE(Went(agent->Tick()));
-  EXPECT_EQ(Saved(V4()), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, AgentDaemonActorTest, ::testing::ValuesIn(testing::kBothModes),

@@ -66,16 +66,6 @@ class Matrix {
   }
   // What is wrong with it as a whole.
   std::vector<std::string> Problems() const { return report_["problems"]; }
-  // Of a cell, what became of each probe, step by step.
-  std::map<std::string, std::vector<std::string>> Outcomes(const std::string& id) const {
-    std::map<std::string, std::vector<std::string>> outcomes;
-    for (const auto& step : StepsOf(id)) {
-      for (const auto& check : step["checks"]) {
-        outcomes[check["probe"]["name"]].push_back(check["result"]["outcome"]);
-      }
-    }
-    return outcomes;
-  }
   // Packets that were sent, and of these the ones somebody received.
   std::pair<uint64_t, uint64_t> Packets() const {
     uint64_t sent = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/options.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,21 +24,17 @@ TEST(OptionsTest, RunTheMainPathsWithoutArguments) {
   const Options options = Parsed({});
   EXPECT_EQ(options.command, Options::Command::kRun);
   EXPECT_EQ(options.paths, MainPaths());
-  EXPECT_TRUE(options.harness.retire);
   EXPECT_GE(options.jobs, 1);
 }
 
 TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
-  std::vector<std::string> arguments = {"--paths=boot,to-nft", "--stale-chains=keep", "--jobs", "3",
-                                        "--html=/tmp/x.html",  "--colour=always"};
+  std::vector<std::string> arguments = {"--paths=boot,to-nft", "--jobs", "3", "--html=/tmp/x.html"};
   for (int i = 0; i < 2; ++i) {
     const Options options = Parsed(arguments);
     EXPECT_EQ(options.command, Options::Command::kRun);
     EXPECT_THAT(options.paths, ElementsAre(Path::kBoot, Path::kToNft));
-    EXPECT_FALSE(options.harness.retire);
     EXPECT_EQ(options.jobs, 3);
     EXPECT_EQ(options.html_file, "/tmp/x.html");
-    EXPECT_TRUE(options.color);
     arguments.insert(arguments.begin(), "run");
   }
 }
@@ -64,10 +59,10 @@ TEST(OptionsTest, TakeWhatIsCompared) {
     const Options options =
         Parsed({absl::StrCat("--a=", row.a), absl::StrCat("--b=", row.b), "--agent=/opt/agent"});
     EXPECT_THAT(NamesOf(options.sides), Pair(row.name_a, row.name_b)) << row.name;
-    const absl::StatusOr<Choice> choice = ChosenCells(options);
-    ASSERT_TRUE(choice.ok()) << row.name << ": " << choice.status();
+    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
+    ASSERT_TRUE(cells.ok()) << row.name << ": " << cells.status();
     size_t of_b = 0;
-    for (const Cell& cell : choice->cells) {
+    for (const Cell& cell : *cells) {
       EXPECT_TRUE(
           absl::EndsWith(CellId(cell), absl::StrCat("/", cell.is_b ? row.name_b : row.name_a)))
           << CellId(cell);
@@ -79,50 +74,19 @@ TEST(OptionsTest, TakeWhatIsCompared) {
   EXPECT_EQ(Parsed({"--agent=/opt/agent", "--a=agent:/old"}).sides.a.program, "/old");
 }
 
-// A cell that two agents share is of neither kubelet; two fixed kubelets meet each kube-proxy once.
+// Two fixed kubelets meet each kube-proxy once.
 TEST(ChosenCellsTest, FollowFromTheSides) {
   const auto ids = [](const std::vector<std::string>& flags) {
     std::vector<std::string> result;
-    const absl::StatusOr<Choice> choice = ChosenCells(Parsed(flags));
-    if (!choice.ok()) return result;
-    for (const Cell& cell : choice->cells) result.push_back(CellId(cell));
+    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(Parsed(flags));
+    if (!cells.ok()) return result;
+    for (const Cell& cell : *cells) result.push_back(CellId(cell));
     return result;
   };
-  EXPECT_THAT(ids({"--paths=label-flip", "--cells=proxy-1.24/nft", "--a=agent", "--b=agent:/x"}),
-              ElementsAre("label-flip/kubelet-1.24/proxy-1.24/nft/agent-a",
-                          "label-flip/kubelet-1.24/proxy-1.24/nft/agent-b"));
   const std::vector<std::string> kubelets =
       ids({"--paths=boot", "--cells=/proxy-1.27/nft/", "--a=kubelet:1.31", "--b=kubelet:1.36"});
   EXPECT_EQ(kubelets.size(), 2U);
   EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
-}
-
-struct ProgramRow {
-  const char* flag;
-  const char* version;
-  // In the name of each cell that runs it, and of one that does not.
-  const char* runs;
-  const char* other;
-  const char* refused;
-};
-const ProgramRow kPrograms[] = {
-    {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "/proxy-1.2", "/proxy-1.23-ipvs/",
-     "finds no cell with a kube-proxy like 1.20"},
-    {"--kubelet-program=/opt/kubelet", "--kubelet-version=1.24", "/kubelet-1.24/", "/kubelet-1.27/",
-     "finds no cell with a kubelet like 1.24"},
-};
-
-TEST(ChosenCellsTest, AreThoseThatRunTheProgram) {
-  for (const ProgramRow& row : kPrograms) {
-    const absl::StatusOr<Choice> choice =
-        ChosenCells(Parsed({row.flag, row.version, "--paths=boot,flush"}));
-    ASSERT_TRUE(choice.ok()) << choice.status();
-    EXPECT_GE(choice->cells.size(), 8U);
-    for (const Cell& cell : choice->cells) EXPECT_THAT(CellId(cell), HasSubstr(row.runs));
-    const auto other = ChosenCells(
-        Parsed({row.flag, row.version, "--paths=boot,flush", absl::StrCat("--cells=", row.other)}));
-    EXPECT_THAT(std::string(other.status().message()), HasSubstr(row.refused));
-  }
 }
 
 struct RefusedRow {
@@ -135,16 +99,12 @@ const RefusedRow kRefused[] = {
     {"an unknown path", "--paths=boot,upgrade", "there is no path \"upgrade\""},
     {"an unknown command", "walk", "walk"},
     {"no jobs", "--jobs=0", "--jobs"},
-    {"another word than keep and retire", "--stale-chains=burn", "burn"},
     {"a version that is none", "--b=kubelet:1.24.3", "1.24.3"},
     {"a version before all facts", "--b=kubelet:1.16", "from 1.17 to 1.37"},
     {"a side that is none", "--a=kublet", "kubelet:VERSION"},
     {"an agent without its file", "--b=agent:", "agent:FILE"},
     {"a kubelet of no version", "--b=kubelet:new", "\"new\" is not a version"},
     {"a gate that cannot be set", "--b=kubelet:1.31-gate-off", "no gate"},
-    {"a kube-proxy without a version", "--proxy-program=/bin/true", "--proxy-version"},
-    {"a kubelet program without its version", "--kubelet-program=/opt/kubelet",
-     "--kubelet-version"},
 };
 
 TEST(OptionsTest, RefuseWhatMakesNoSense) {
@@ -158,38 +118,13 @@ TEST(OptionsTest, RefuseWhatMakesNoSense) {
 
 TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
   Options options = Parsed({"list", "--cells=^boot/kubelet-1.27/proxy-1.24/"});
-  const absl::StatusOr<Choice> choice = ChosenCells(options);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_EQ(choice->cells.size(), 4U);  // two modes, two actors
+  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
+  ASSERT_TRUE(cells.ok()) << cells.status();
+  EXPECT_EQ(cells->size(), 4U);  // two modes, two actors
   options.cells = "no such cell";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("finds no cell"));
   options.cells = "(";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("--cells"));
-  EXPECT_THAT(std::string(ChosenCells(Parsed({"--cells=round-trip-1.8.7/"})).status().message()),
-              AllOf(HasSubstr("none can be run"), HasSubstr("--iptables-chroots")));
-}
-
-TEST(ChosenCellsTest, AreLeftOutByNameWhereOtherIptablesAreMissing) {
-  const auto needs_chroot = [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; };
-  const absl::StatusOr<Choice> without = ChosenCells(Parsed({}));
-  const absl::StatusOr<Choice> with = ChosenCells(Parsed({"--iptables-chroots=/var/cache/x"}));
-  ASSERT_TRUE(without.ok() && with.ok());
-  EXPECT_TRUE(std::none_of(without->cells.begin(), without->cells.end(), needs_chroot));
-  std::vector<std::string> left_out;
-  for (const LeftOut& cell : without->left_out) left_out.push_back(cell.id);
-  std::vector<std::string> needing;
-  for (const Cell& cell : with->cells) {
-    if (needs_chroot(cell)) needing.push_back(CellId(cell));
-  }
-  EXPECT_FALSE(needing.empty());
-  EXPECT_EQ(left_out, needing);
-  EXPECT_EQ(without->cells.size() + left_out.size(), with->cells.size());
-  ASSERT_FALSE(left_out.empty());
-  EXPECT_THAT(without->left_out.front().why,
-              AllOf(HasSubstr("release bullseye"), HasSubstr("--iptables-chroots")));
-  EXPECT_EQ(without->left_out.front().path, "fresh boot");
-  EXPECT_TRUE(with->left_out.empty());
-  EXPECT_TRUE(ChosenCells(Parsed({"list"}))->left_out.empty());
 }
 
 }  // namespace

@@ -122,7 +122,6 @@ const drawn = {
   machine: byId('machine').textContent,
   names: body.all((node) => 'data-name' in node.attributes).map((node) => node.textContent),
   problems: byId('problems').textContent,
-  leftOut: byId('left-out').textContent,
   panel: byId('panel') && byId('panel').textContent,
   sides: byId('panel') && [...new Set(byId('panel').all((node) => node.has('side'))
       .map((node) => node.attributes['data-with']))],

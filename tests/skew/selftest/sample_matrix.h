@@ -75,7 +75,6 @@ inline CellReport SampleCell(const std::string& id, Verdict verdict) {
 // Every field of it set, to something of its own.
 inline CellReport CellWithEveryField() {
   CellReport cell = SampleCell("boot/kubelet-1.25-gate-on/proxy-1.27/nft/agent", Verdict::kSound);
-  cell.agent_only = true;
   cell.allowed = false;
   cell.stands_for = {"kubelet 1.25 with kube-proxy 1.27", "kubelet 1.26 with kube-proxy 1.27"};
   cell.about = "what it shows";
