@@ -23,9 +23,7 @@
 namespace kipt::testing {
 namespace {
 
-class CommandLineTest : public AgentTest {
- protected:
-};
+using CommandLineTest = AgentTest;
 
 // A script that reads an empty plan would take it for nothing to do.
 TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
@@ -74,19 +72,6 @@ TEST_F(CommandLineTest, NetnsWorksThereAndNotHere) {
   EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
   const InNetns in(there);
   EXPECT_TRUE(SavedRules::Of({IpFamily::kIpv4}).HasChain("mangle", "KUBE-IPTABLES-HINT"));
-}
-
-TEST_F(CommandLineTest, DeprecatedFlagsAreNamedOnlyWhereTheyHaveNoEffect) {
-  const auto is_named = [](const char* flag) {
-    return absl::StrContains(
-        Agent({"plan", flag, "--iptables-masquerade-bit=14"}).err,
-        "Flag --iptables-masquerade-bit has been deprecated, This flag has no effect and will be "
-        "removed in a future version.");
-  };
-  EXPECT_TRUE(is_named("--emulated-version=1.27"));
-  EXPECT_TRUE(is_named("--emulated-version=1.29"));
-  EXPECT_FALSE(is_named("--feature-gates=IPTablesOwnershipCleanup=false"));
-  EXPECT_FALSE(is_named("--emulated-version=1.24"));
 }
 
 // ---- --color: on a terminal and in a pipe, with the environment's wishes ----
@@ -206,14 +191,6 @@ TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
     }
     EXPECT_EQ(Stop(SIGTERM), kExitOk);
   }
-}
-
-TEST_F(InheritedStateTest, ASignalOfABrokenPipeDoesNotEndTheDaemon) {
-  Start({});
-  daemon().Signal(SIGPIPE);
-  daemon().Signal(SIGHUP);
-  EXPECT_TRUE(daemon().Prints("is unchanged")) << daemon().Output();
-  EXPECT_TRUE(IsReady());
 }
 
 // `run | head -1`: the reader of its log ends, the repairing goes on.

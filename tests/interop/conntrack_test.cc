@@ -78,14 +78,11 @@ class ConntrackWatchTest : public NetnsTest {
   std::vector<agent::ConntrackReport> reports_;
 };
 
-TEST_F(ConntrackWatchTest, ReadsNoEntriesBelowNinetyPercent) {
-  Watch(899, 1000);
-  EXPECT_FALSE(HasReports(1, absl::Milliseconds(300)));
-}
-
-TEST_F(ConntrackWatchTest, ReadsNoEntriesWhereThereIsNoLimit) {
-  Watch(899, 0);
-  EXPECT_FALSE(HasReports(1, absl::Milliseconds(300)));
+TEST_F(ConntrackWatchTest, ReadsNoEntriesBelowNinetyPercentAndWhereThereIsNoLimit) {
+  for (const uint64_t limit : {1000, 0}) {
+    Watch(899, limit);
+    EXPECT_FALSE(HasReports(1, absl::Milliseconds(300)));
+  }
 }
 
 TEST_F(ConntrackWatchTest, ReportsOnceInTenMinutesFromNinetyPercentOn) {

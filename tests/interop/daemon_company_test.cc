@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Beside others who keep the same rules: a second agent, a kubelet, a kube-proxy. Nothing is there
-// twice, nothing of theirs is removed, and nobody undoes what another does.
+// A second agent keeps the same rules: nothing is there twice, and neither undoes what the other
+// does. Next to kubelet and kube-proxy the daemon is in tests/soak and tests/node.
 #include <csignal>
 #include <string>
 #include <vector>
@@ -17,27 +17,6 @@ namespace kipt::testing {
 namespace {
 
 constexpr char kIncident[] = "Repaired in";
-
-// For what needs a moment: two who repair at once may leave a rule twice until one of them looks.
-bool NothingIsDoubled(IptablesMode mode) {
-  return WaitUntil(
-      [mode] {
-        for (const IpFamily family : kBothFamilies) {
-          if (!SavedRules::Of({.family = family, .mode = mode}).DoubledRules().empty())
-            return false;
-        }
-        return true;
-      },
-      absl::Seconds(5));
-}
-
-// Deletes the jump to KUBE-POSTROUTING.
-void StrikeJump(const Iptables& iptables) {
-  const ProgramResult result =
-      iptables.Run({"-w", "-t", "nat", "-D", "POSTROUTING", "-m", "comment", "--comment",
-                    "kubernetes postrouting rules", "-j", "KUBE-POSTROUTING"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-}
 
 class TwoAgentsTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
@@ -61,7 +40,7 @@ TEST_P(TwoAgentsTest, RepairTheSameDamageWithoutDoublingOrUndoingEachOther) {
     const Iptables iptables = Of(i % 2 == 0 ? IpFamily::kIpv4 : IpFamily::kIpv6);
     switch (i % 3) {
       case 0:
-        StrikeJump(iptables);
+        EXPECT_EQ(iptables.Run({"-w", "-F", "INPUT"}).exit_code, 0);
         break;
       case 1:
         EXPECT_EQ(iptables.Run({"-w", "-F", "KUBE-FIREWALL"}).exit_code, 0);
@@ -100,125 +79,6 @@ TEST_P(TwoAgentsTest, RepairTheSameDamageWithoutDoublingOrUndoingEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, TwoAgentsTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
-
-struct Company {
-  std::string kube_proxy;
-  KubeletForm kubelet;
-  IptablesMode mode;
-};
-
-class DaemonCompanyTest : public DaemonTest, public ::testing::WithParamInterface<Company> {
- protected:
-  static AgentSettings Settings() {
-    return {.ownership_cleanup = false, .iptables = GetParam().mode};
-  }
-  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam().mode}; }
-  static std::vector<std::string> KubeProxy(const std::string& between) {
-    return {KIPT_KUBE_PROXY_LIKE, NameOf(GetParam().mode), KIPT_KUBE_PROXY_INPUTS,
-            GetParam().kube_proxy, between};
-  }
-  // What kube-proxy alone makes.
-  static SavedRules OfKubeProxy() {
-    const Netns netns = NewNetns();
-    const InNetns inside(netns);
-    const ProgramResult result = RunProgram(KubeProxy("never"));
-    EXPECT_EQ(result.exit_code, 0) << result;
-    return SavedRules::Of(Of(IpFamily::kIpv4));
-  }
-  // kubelet's monitor, once; and all of its sequence, as when it starts again. How much it had to
-  // do.
-  static int KubeletTurn() {
-    int done = 0;
-    for (const IpFamily family : kBothFamilies) {
-      const Iptables iptables = Of(family);
-      EXPECT_EQ(iptables.Run({"-w", "-t", "mangle", "-S", "KUBE-KUBELET-CANARY"}).exit_code, 0);
-      const KubeletRun run = Kubelet(GetParam().kubelet, iptables);
-      done += run.chains_created + run.rules_added;
-    }
-    return done;
-  }
-  void Live(absl::Duration how_long);
-};
-
-void DaemonCompanyTest::Live(absl::Duration how_long) {
-  const SavedRules of_kube_proxy = OfKubeProxy();
-  Start(Settings());
-  BackgroundProgram kube_proxy(KubeProxy("0.5"));
-  ASSERT_TRUE(WaitUntil([] {
-    return SavedRules::Of(Of(IpFamily::kIpv4)).HasChain("filter", "KUBE-PROXY-CANARY");
-  })) << kube_proxy.Output();
-  const int incidents_before = CountOf(kIncident, daemon().Output());
-
-  int strikes = 0;
-  int done_by_kubelet = 0;
-  const absl::Time start = absl::Now();
-  for (int second = 1; absl::Now() < start + how_long; ++second) {
-    absl::SleepFor(start + second * absl::Seconds(1) - absl::Now());
-    done_by_kubelet += KubeletTurn();
-    if (second % 5 == 0) {
-      StrikeJump(Of(IpFamily::kIpv4));
-      ++strikes;
-      done_by_kubelet += KubeletTurn();
-    }
-    EXPECT_TRUE(NothingIsDoubled(GetParam().mode)) << "second " << second << daemon().Output();
-    ASSERT_FALSE(HasFailure());
-  }
-  // A strike is one incident at most. What kubelet adds at the same moment as the agent stands
-  // twice then, which is another one. kube-proxy ensures the jump to KUBE-POSTROUTING, too, and a
-  // strike gives it one chance to.
-  const double duplicates = Metric("kube_iptables_agent_duplicates_removed_total");
-  EXPECT_LE(duplicates, done_by_kubelet + strikes) << daemon().Output();
-  EXPECT_LE(CountOf(kIncident, daemon().Output()) - incidents_before, strikes + duplicates)
-      << daemon().Output();
-  EXPECT_EQ(CountOf("OwnershipFight", daemon().Output()), 0) << daemon().Output();
-  EXPECT_TRUE(IsReady()) << Readyz();
-  const double refills = Metric("kube_iptables_agent_refills_total");
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  if (GetParam().kube_proxy == "1.28") {
-    EXPECT_GE(refills, seconds / 4);
-    EXPECT_LE(refills, seconds + 2);
-  } else {
-    EXPECT_EQ(refills, 0);
-    EXPECT_LE(done_by_kubelet, strikes) << "all but the jump stood always";
-  }
-
-  kube_proxy.Signal(SIGTERM);
-  EXPECT_EQ(kube_proxy.Wait(), 0);
-  EXPECT_TRUE(BecomesClean(Settings()));
-  const auto listener = GenerationListener::Create();
-  ASSERT_THAT(listener, IsOk());
-  absl::SleepFor(absl::Seconds(2));
-  const auto changes = (*listener)->Drain();
-  ASSERT_THAT(changes, IsOk());
-  EXPECT_THAT(*changes, IsEmpty()) << "somebody still writes";
-  const SavedRules after = SavedRules::Of(Of(IpFamily::kIpv4));
-  EXPECT_THAT(of_kube_proxy.LinesMissingIn(after), IsEmpty());
-  EXPECT_EQ(KubeletTurn(), 0);
-}
-
-TEST_P(DaemonCompanyTest, NothingIsDoubledFoughtOverOrRemoved) { Live(absl::Seconds(20)); }
-
-class DaemonCompanyLongTest : public DaemonCompanyTest {};
-
-TEST_P(DaemonCompanyLongTest, NothingIsDoubledFoughtOverOrRemovedInTenMinutes) {
-  Live(absl::Minutes(10));
-}
-
-const Company kCompanies[] = {
-    {"1.24", KubeletForm::k1_24, IptablesMode::kNft},
-    {"1.24", KubeletForm::k1_24, IptablesMode::kLegacy},
-    {"1.28", KubeletForm::k1_27GateOff, IptablesMode::kNft},
-    {"1.28", KubeletForm::k1_27GateOff, IptablesMode::kLegacy},
-};
-
-std::string NameOfRow(const ::testing::TestParamInfo<Company>& row) {
-  return absl::StrCat("KubeProxy", row.param.kube_proxy == "1.24" ? "24" : "28",
-                      TestNameOf(row.param.mode));
-}
-
-INSTANTIATE_TEST_SUITE_P(Versions, DaemonCompanyTest, ::testing::ValuesIn(kCompanies), NameOfRow);
-INSTANTIATE_TEST_SUITE_P(Versions, DaemonCompanyLongTest, ::testing::ValuesIn(kCompanies),
-                         NameOfRow);
 
 }  // namespace
 }  // namespace kipt::testing

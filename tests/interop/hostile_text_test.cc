@@ -241,33 +241,6 @@ TEST_P(HostileTextTest, NothingThatAChangeDependsOnIsPrintedUnescaped) {
   Call({"detect", "--capabilities", mode, HostRoot(), "--output=json"}, "\"kernel\"");
 }
 
-TEST_P(HostileTextTest, NoErrorRepeatsAnArgumentUnescaped) {
-  const std::string hostile = HostileComment();
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {hostile},
-           {"plan", hostile},
-           {"explain", hostile},
-           {"explain", "nat/" + hostile},
-           {"explain", "nat/X", "--from-file=" + hostile},
-           {"plan", "--" + hostile},
-           {"plan", "-" + hostile},
-           {"plan", "--config=" + hostile},
-           {"plan", "--netns=" + hostile},
-           {"plan", "--host-root=" + hostile},
-           {"plan", "--feature-gates=" + hostile},
-           {"plan", "--feature-gates=" + hostile + "=true"},
-           {"plan", "--emulated-version=" + hostile},
-           {"plan", "--ip-families=" + hostile},
-           {"plan", "--cni-conf-dir=" + hostile},
-           {"audit", "--allow=" + hostile},
-           {"run", "--healthz-bind-address=" + hostile},
-           {"completion", hostile},
-       }) {
-    const ProgramResult result = Call(arguments, "\\x1b[2J");
-    EXPECT_NE(result.exit_code, kExitOk) << result;
-  }
-}
-
 // A namespace that any user can make: whoever runs `audit --all-netns` reads it.
 TEST_P(HostileTextTest, AuditOfAllNamespacesPrintsNoOtherNamespacesTextUnescaped) {
   const Netns other = NewNetns();

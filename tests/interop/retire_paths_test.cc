@@ -165,6 +165,29 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
   EXPECT_EQ(Stands(Mode()), expected);
 }
 
+TEST_P(RetireModesTest, ADaemonCountsWhatWentAndSaysOnceWhatIsKept) {
+  LeaveResidue(Mode());
+  const ProgramResult added = Iptables{.mode = Mode()}.Restore(
+      "*nat\n:THIRD - [0:0]\n-A THIRD -p udp -j KUBE-MARK-MASQ\nCOMMIT\n");
+  ASSERT_EQ(added.exit_code, 0) << added;
+  StartOnly(RetireFlags(Mode()));
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  const std::string stale = absl::StrCat("Stale in iptables ", NameOf(Mode()));
+  EXPECT_TRUE(daemon().Prints(stale + ", and kept: foreignJump (1): ip nat KUBE-MARK-MASQ"))
+      << daemon().Output();
+  const std::string retired = "kube_iptables_agent_retired_total";
+  // The chain and its rule.
+  EXPECT_EQ(Metric(retired, "{chain=\"KUBE-MARK-DROP\",family=\"ip\","), 2);
+  EXPECT_EQ(Metric(retired, "{chain=\"KUBE-MARK-MASQ\",family=\"ip\","), 0);
+  EXPECT_EQ(Metric(retired, "{chain=\"POSTROUTING\",family=\"ip6\","), 1) << "the jump";
+  EXPECT_EQ(
+      Metric("kube_iptables_agent_stale_claims", "{chain=\"KUBE-MARK-MASQ\",claim=\"foreignJump\""),
+      1);
+  EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nobody damaged anything";
+  EXPECT_TRUE(IsReady()) << "what is kept is no fault";
+  EXPECT_FALSE(daemon().Prints(stale, 2, absl::Seconds(1))) << "said once";
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, RetireModesTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 

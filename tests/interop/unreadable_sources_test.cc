@@ -144,6 +144,19 @@ TEST_P(UnreadableSourcesTest, RulesOfTheOtherModeThatCannotBeReadMaySetTheMark) 
   }
 }
 
+// The CNI configurations of a daemon in a container are the host's.
+TEST_P(UnreadableSourcesTest, ADaemonInAContainerRetiresNothingAndSaysWhy) {
+  LeaveResidue(GetParam());
+  StartProgram({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", AgentProgram(), "run",
+                absl::StrCat("--iptables-mode=", NameOf(GetParam())), "--stale-chains=retire"});
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  EXPECT_TRUE(
+      daemon().Prints("a CNI configuration may name it: CNI configurations: this process is "
+                      "in a container (another pid namespace); give --host-root"))
+      << daemon().Output();
+  EXPECT_EQ(Metric("kube_iptables_agent_retired_total"), 0);
+}
+
 struct FailedCall {
   const char* name;
   const char* error;

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/background_program.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"

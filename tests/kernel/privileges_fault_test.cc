@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Privileges where a step of giving them up fails, and Landlock as kernels of any age have it.
+// Privileges where a step of giving them up fails.
 #include <cap-ng.h>
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <linux/landlock.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,8 +10,6 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,65 +17,20 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
+#include "gtest/gtest.h"
 #include "tests/kernel/unprivileged_child.h"
-#include "tests/support/matchers.h"
-#include "tests/support/temporary_tree.h"
 
 namespace {
 
-// What the next calls do; each child has its own.
-struct Faults {
-  // A call of libcap-ng or the kernel that fails with EPERM.
-  std::string failing = {};
-  // Landlock's version, or the negative errno of asking for it; 0: the real kernel's.
-  long abi = 0;
-  std::string calls = {};  // of Landlock, one a line
-};
-Faults& Current() {
-  static Faults faults;
-  return faults;
+// A call of libcap-ng or the kernel that fails with EPERM; each child has its own.
+std::string& Failing() {
+  static std::string call;
+  return call;
 }
-
 bool Fails(const std::string& call) {
-  if (Current().failing != call) return false;
+  if (Failing() != call) return false;
   errno = EPERM;
   return true;
-}
-
-// "/path"; more, where the descriptor is more than a name.
-std::string NameOf(int fd) {
-  char path[256] = {};
-  const std::string link = absl::StrCat("/proc/self/fd/", fd);
-  if (readlink(link.c_str(), path, sizeof path - 1) < 0) return "closed";
-  const bool is_only_a_name = (fcntl(fd, F_GETFL) & O_PATH) != 0;
-  const bool programs_get_it = (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0;
-  return absl::StrCat(path, is_only_a_name ? "" : " opened", programs_get_it ? " kept" : "");
-}
-
-long Landlock(long number, const std::vector<long>& arguments) {
-  std::string& calls = Current().calls;
-  if (number == SYS_landlock_create_ruleset && arguments[2] == LANDLOCK_CREATE_RULESET_VERSION) {
-    if (arguments[0] != 0 || arguments[1] != 0) calls += "a wrong question\n";
-    if (Current().abi > 0) return Current().abi;
-    errno = static_cast<int>(-Current().abi);
-    return -1;
-  }
-  if (number == SYS_landlock_create_ruleset) {
-    uint64_t words[3] = {};
-    std::memcpy(words, reinterpret_cast<const void*>(arguments[0]), sizeof words);
-    absl::StrAppend(&calls, "forbid ", absl::Hex(words[0]), " net ", words[1], " scoped ", words[2],
-                    " size ", arguments[1], " flags ", arguments[2], "\n");
-    return Fails("create") ? -1 : open("/", O_PATH | O_CLOEXEC);
-  }
-  if (NameOf(static_cast<int>(arguments[0])) != "/") calls += "another ruleset\n";
-  if (number == SYS_landlock_add_rule) {
-    const auto* rule = reinterpret_cast<const landlock_path_beneath_attr*>(arguments[2]);
-    absl::StrAppend(&calls, "allow ", absl::Hex(rule->allowed_access), " at ",
-                    NameOf(rule->parent_fd), " kind ", arguments[1], " flags ", arguments[3], "\n");
-    return Fails("add") ? -1 : 0;
-  }
-  absl::StrAppend(&calls, "apply flags ", arguments[1], "\n");
-  return Fails("apply") ? -1 : 0;
 }
 
 }  // namespace
@@ -87,25 +38,11 @@ long Landlock(long number, const std::vector<long>& arguments) {
 // The linker leads the product's calls here (--wrap), and calls of __real_* to the libraries.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl50-cpp)
 extern "C" {
-long __real_syscall(long number, ...);
 int __real_prctl(int option, ...);
 int __real_capng_get_caps_process();
 int __real_capng_apply(capng_select_t set);
 
-// They take as many arguments as there can be, so they read beyond those that were given.
-ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS long __wrap_syscall(long number, ...) {
-  std::vector<long> arguments(6);
-  va_list list;
-  va_start(list, number);
-  for (long& argument : arguments) argument = va_arg(list, long);
-  va_end(list);
-  if (Current().abi != 0 && number >= SYS_landlock_create_ruleset &&
-      number <= SYS_landlock_restrict_self) {
-    return Landlock(number, arguments);
-  }
-  return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
-                        arguments[4], arguments[5]);
-}
+// It takes as many arguments as there can be, so it reads beyond those that were given.
 ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS int __wrap_prctl(int option, ...) {
   std::vector<unsigned long> arguments(4);
   va_list list;
@@ -117,7 +54,7 @@ ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS int __wrap_prctl(int option, ...) {
 }
 int __wrap_capng_get_caps_process() {
   // libcap-ng does not always leave an errno.
-  if (Current().failing == "get, without a reason") return -1;
+  if (Failing() == "get, without a reason") return -1;
   return Fails("get") ? -1 : __real_capng_get_caps_process();
 }
 int __wrap_capng_apply(capng_select_t set) {
@@ -130,39 +67,26 @@ int __wrap_capng_apply(capng_select_t set) {
 }
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl50-cpp)
 
-namespace kipt::testing::privileges_fault_test {
+namespace kipt::testing {
 namespace {
 
-// ---- capabilities ----
-
-struct CapabilityFault {
-  std::string failing;
-  std::string step;
-  std::string reason = "Operation not permitted";
-};
-const CapabilityFault kCapabilityFaults[] = {
-    {"get", "reading them"},        {"get, without a reason", "reading them", "Success"},
-    {"bounds", "the bounding set"}, {"caps", "the thread's sets"},
-    {"ambient", "the ambient set"}, {"no_new_privs", "PR_SET_NO_NEW_PRIVS"},
-};
-
 TEST(CapabilityFaultTest, EachStepThatFailsIsNamed) {
-  for (const CapabilityFault& row : kCapabilityFaults) {
+  struct Row {
+    std::string failing;
+    std::string step;
+    std::string reason = "Operation not permitted";
+  };
+  for (const Row& row :
+       {Row{"get", "reading them"}, Row{"get, without a reason", "reading them", "Success"},
+        Row{"bounds", "the bounding set"}, Row{"caps", "the thread's sets"},
+        Row{"ambient", "the ambient set"}, Row{"no_new_privs", "PR_SET_NO_NEW_PRIVS"}}) {
     EXPECT_EQ(InChild([&row] {
-                Current().failing = row.failing;
+                Failing() = row.failing;
                 errno = EACCES;  // another call's
                 return agent::DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
               absl::StrCat("INTERNAL: giving up capabilities: ", row.step, ": ", row.reason));
   }
-}
-
-TEST(CapabilityFaultTest, ACommandThatLimitsThemNamesTheStepToo) {
-  EXPECT_EQ(InChild([] {
-              Current().failing = "get";
-              return agent::LimitCapabilities({}, /*for_programs=*/false).ToString();
-            }),
-            "INTERNAL: giving up capabilities: reading them: Operation not permitted");
 }
 
 TEST(CapabilityFaultTest, SetpcapThatIsNotInEffectShrinksNothing) {
@@ -189,78 +113,5 @@ TEST(CapabilityFaultTest, OfThoseAllowedOnlyThoseThatItHasAreKept) {
             "OK");
 }
 
-// ---- Landlock ----
-
-// What the kernel is asked for: linux/landlock.h of 6.12, as numbers.
-struct LandlockRow {
-  long abi;
-  std::string forbidden;
-  int scoped = 0;
-};
-const LandlockRow kLandlockRows[] = {
-    {.abi = 1, .forbidden = "1ff2"},  // Linux 5.13
-    {.abi = 2, .forbidden = "3ff2"},  // LANDLOCK_ACCESS_FS_REFER
-    {.abi = 3, .forbidden = "7ff2"},  // LANDLOCK_ACCESS_FS_TRUNCATE
-    {.abi = 4, .forbidden = "7ff2"},
-    {.abi = 5, .forbidden = "7ff2"},
-    {.abi = 6, .forbidden = "7ff2", .scoped = 2},  // LANDLOCK_SCOPE_SIGNAL
-    {.abi = 7, .forbidden = "7ff2", .scoped = 2},
-};
-
-constexpr char kDevNull[] = "allow 2 at /dev/null kind 1 flags 0\n";
-
-std::string Asked(const LandlockRow& row, const std::string& allowed) {
-  return absl::StrCat("forbid ", row.forbidden, " net 0 scoped ", row.scoped, " size 24 flags 0\n",
-                      allowed);
-}
-
-// The result and the calls of ForbidFileWrites.
-std::string Forbidding(const Faults& faults, const std::string& may_be_made) {
-  return InChild([&] {
-    Current() = faults;
-    const absl::Status status = agent::ForbidFileWrites(may_be_made);
-    return absl::StrCat(Current().calls, status.ToString());
-  });
-}
-
-class LandlockTest : public ::testing::Test {
- protected:
-  TemporaryTree tree_;
-  std::string allowed_at_lock_ =
-      absl::StrCat(kDevNull, "allow 100 at ", std::filesystem::canonical(tree_.root()).string(),
-                   " kind 1 flags 0\n");
-};
-
-TEST_F(LandlockTest, EachKernelIsAskedForWhatItKnows) {
-  if (agent::kBuiltWithASanitizer) return;
-  for (const LandlockRow& row : kLandlockRows) {
-    SCOPED_TRACE(row.abi);
-    const Faults faults = {.abi = row.abi};
-    const std::string end = "apply flags 0\nOK";
-    EXPECT_EQ(Forbidding(faults, ""), Asked(row, kDevNull) + end);
-    EXPECT_EQ(Forbidding(faults, "/no/such/directory/lock"), Asked(row, kDevNull) + end);
-    EXPECT_EQ(Forbidding(faults, tree_.Path("lock")), Asked(row, allowed_at_lock_) + end);
-  }
-}
-
-TEST_F(LandlockTest, AStepThatFailsIsNamedAndNothingIsForbidden) {
-  if (agent::kBuiltWithASanitizer) return;
-  const LandlockRow& row = kLandlockRows[0];
-  const auto fails = [](const std::string& step) {
-    return absl::StrCat("INTERNAL: forbidding writes to files (Landlock): ", step,
-                        ": Operation not permitted");
-  };
-  const std::string lock = tree_.Path("lock");
-  EXPECT_EQ(Forbidding({.failing = "create", .abi = 1}, lock),
-            Asked(row, fails("making the rules")));
-  EXPECT_EQ(Forbidding({.failing = "add", .abi = 1}, lock),
-            Asked(row, kDevNull + fails("/dev/null")));
-  EXPECT_EQ(Forbidding({.failing = "apply", .abi = 1}, lock),
-            Asked(row, allowed_at_lock_ + "apply flags 0\n" + fails("applying them")));
-  EXPECT_EQ(Forbidding({.abi = -EOPNOTSUPP}, lock),
-            "UNIMPLEMENTED: this kernel, or the container, has no Landlock: Operation not "
-            "supported");
-}
-
 }  // namespace
-}  // namespace kipt::testing::privileges_fault_test
+}  // namespace kipt::testing

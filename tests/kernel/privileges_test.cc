@@ -3,9 +3,18 @@
 // What the agent can do, and what it can no longer do, after it has given up its privileges. Each
 // attempt is made in a child with a network namespace and a /run of its own, because nothing that
 // was given up comes back.
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <latch>
 #include <ostream>
@@ -18,7 +27,6 @@
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "netlink/backend.h"
-#include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
@@ -112,15 +120,63 @@ std::string CheckTwoThreads(const Sets& sets, bool filtered) {
   return wrong;
 }
 
+// Calls that such an agent must not get through, made so that nothing would happen to the machine
+// if it did. Which arguments the filter refuses is in tests/agent/process/syscall_table_test.cc.
+struct Forbidden {
+  const char* name;
+  // Negative, and errno, where it fails.
+  long (*make)(int network_namespace);
+  bool by_capabilities = false;  // the filter refuses all of them
+};
+constexpr bool kByCapabilitiesToo = true;
+constexpr Forbidden kForbidden[] = {
+    {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); },
+     kByCapabilitiesToo},
+    {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }},
+    {"chroot", [](int) -> long { return chroot("/"); }, kByCapabilitiesToo},
+    {"setns", [](int fd) -> long { return setns(fd, CLONE_NEWNET); }, kByCapabilitiesToo},
+    {"unshare", [](int) -> long { return unshare(CLONE_NEWNET); }, kByCapabilitiesToo},
+    // No such process.
+    {"ptrace", [](int) -> long { return ptrace(PTRACE_ATTACH, 1 << 30, nullptr, nullptr); }},
+    {"bpf", [](int) -> long { return syscall(SYS_bpf, -1, nullptr, 0); }},
+    {"init_module", [](int) -> long { return syscall(SYS_init_module, "", 0, ""); }},
+    {"kexec_load", [](int) -> long { return syscall(SYS_kexec_load, 0, 0, nullptr, ~0UL); }},
+    // Neither magic number is right.
+    {"reboot", [](int) -> long { return syscall(SYS_reboot, 1, 2, 3, nullptr); },
+     kByCapabilitiesToo},
+    {"io_uring_setup", [](int) -> long { return syscall(SYS_io_uring_setup, 1, nullptr); }},
+    {"userfaultfd", [](int) -> long { return syscall(SYS_userfaultfd, 0); }},
+    {"setuid", [](int) -> long { return setuid(1234); }, kByCapabilitiesToo},
+    // Too long for the kernel, which looks at that last.
+    {"sethostname", [](int) -> long { return syscall(SYS_sethostname, "x", 65); },
+     kByCapabilitiesToo},
+    {"settimeofday", [](int) -> long { return syscall(SYS_settimeofday, nullptr, nullptr); }},
+    {"unlink", [](int) -> long { return unlink("/no/such/file"); }},
+    {"connect", [](int) -> long { return connect(-1, nullptr, 0); }},
+};
+
+// Every one that did not fail as it should, with what it did.
+std::string TryForbidden(bool capabilities_only, int network_namespace) {
+  std::string wrong;
+  for (const Forbidden& call : kForbidden) {
+    if (capabilities_only && !call.by_capabilities) continue;
+    errno = 0;
+    const long result = call.make(network_namespace);
+    if (result < 0 && (errno == EPERM || errno == EACCES)) continue;
+    absl::StrAppend(&wrong, call.name, " returned ", result, " (", std::strerror(errno), "); ");
+  }
+  return wrong;
+}
+
 // On a kernel without filters the capabilities are all there is.
 TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
   EXPECT_THAT(InChild([]() -> std::string {
                 LeaveMounts();
-                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
                 const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
                 if (std::string wrong = GiveUpCapabilities(); !wrong.empty()) return wrong;
                 std::string wrong = CheckTwoThreads(Kept(bounding_before), /*filtered=*/false);
-                return wrong + calls.TryAll(Guard::kCapabilities);
+                return wrong + TryForbidden(/*capabilities_only=*/true, netns);
               }),
               IsEmpty());
 }
@@ -133,14 +189,14 @@ TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
   }
   EXPECT_THAT(InChild([]() -> std::string {
                 LeaveMounts();
-                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
                 const ThreadStatus before;
                 const Sets all = {.own = before.Hex("CapEff"),
                                   .inherited = before.Hex("CapInh"),
                                   .bounding = before.Hex("CapBnd")};
                 if (std::string wrong = InstallFilter(); !wrong.empty()) return wrong;
                 std::string wrong = CheckTwoThreads(all, /*filtered=*/true);
-                return wrong + calls.TryAll(Guard::kFilter);
+                return wrong + TryForbidden(/*capabilities_only=*/false, netns);
               }),
               IsEmpty());
 }
