@@ -79,7 +79,7 @@ class ConntrackWatchTest : public NetnsTest {
 };
 
 TEST_F(ConntrackWatchTest, ReadsNoEntriesBelowNinetyPercentAndWhereThereIsNoLimit) {
-  for (const uint64_t limit : {1000, 0}) {
+  for (const uint64_t limit : {1000U, 0U}) {
     Watch(899, limit);
     EXPECT_FALSE(HasReports(1, absl::Milliseconds(300)));
   }

@@ -111,20 +111,6 @@ TEST_F(DetectTest, WhatTheKernelCanDoIsReadWithoutATrace) {
   EXPECT_EQ(Agent({"plan", "--capabilities"}).exit_code, kExitUsage);
 }
 
-// Module lists of the host's that lie, and whose names are escapes.
-TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
-  const TemporaryTree host;
-  utsname name = {};
-  ASSERT_EQ(uname(&name), 0);
-  const std::string directory = absl::StrCat("hos\x1b[2Jt/lib/modules/", name.release);
-  host.Write(directory + "/modules.builtin", std::string("\x1b[2J\0\xff\n", 7));
-  host.Directory(directory + "/modules.dep");
-  const ProgramResult result =
-      Agent({"detect", "--capabilities", "--host-root=" + host.Path("hos\x1b[2Jt")});
-  EXPECT_THAT(result.exit_code, AnyOf(kExitFailed, kExitDifferences)) << result;
-  EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
-}
-
 TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_19, {family});
   const Json json = Detect("nft", kExitOk);
@@ -160,18 +146,6 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
     EXPECT_EQ(other["iptablesMode"], "legacy");
     EXPECT_FALSE(other["chains"].empty());
   }
-}
-
-TEST_F(DetectTest, OtherPeoplesRulesTellToo) {
-  for (const char* const program : {"iptables-legacy", "ip6tables-legacy"}) {
-    MustRun({absl::StrCat("/usr/sbin/", program), "-w", "5", "-A", "FORWARD", "-j", "ACCEPT"});
-  }
-  Detect("legacy", kExitOk);
-  for (const char* const program : {"iptables-nft", "ip6tables-nft"}) {
-    MustRun({absl::StrCat("/usr/sbin/", program), "-t", "nat", "-N", "DOCKER"});
-  }
-  const Json json = Detect("unknown", kExitFailed);
-  EXPECT_FALSE(json["families"][0]["contradiction"].get<bool>());
 }
 
 // What lives in the mode that the host's program does not select.

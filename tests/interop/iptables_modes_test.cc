@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/generation_listener.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -111,6 +113,32 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
   Sync({.ownership_cleanup = false});
   EXPECT_THAT(Output({"/usr/sbin/nft", "list", "chain", "ip", "nat", "POSTROUTING"}),
               HasSubstr("policy drop;"));
+}
+
+// ---- how often the ruleset of nf_tables changes because of us ----
+
+using TransactionsTest = AgentTest;
+
+TEST_F(TransactionsTest, AFullSyncOfBothFamiliesIsOneAndASecondSyncAndLookingAreNone) {
+  const auto listener = GenerationListener::Create();
+  ASSERT_THAT(listener, IsOk());
+  const auto look = [](const AgentSettings& settings) {
+    for (const char* command : {"plan", "status", "detect", "gates", "version"}) {
+      Agent(command, settings);
+    }
+  };
+  for (const bool ownership_cleanup : {true, false}) {
+    const AgentSettings settings = {ownership_cleanup};
+    look(settings);
+    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+    Sync(settings);
+    const auto changes = (*listener)->Drain();
+    ASSERT_THAT(changes, IsOkAndHolds(SizeIs(1)));
+    EXPECT_EQ((*changes)[0].process, "kube-iptables-a") << "a name has 15 characters in the kernel";
+    Sync(settings);
+    look(settings);
+    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+  }
 }
 
 }  // namespace

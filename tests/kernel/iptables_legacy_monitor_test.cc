@@ -284,7 +284,7 @@ TEST_F(LegacyMonitorTest, IsWhatTheBackendWatchesWithInBothModes) {
               StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(LegacyMonitorTest, TellsEachErrorFromATableThatIsMissing) {
+TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
   using Code = absl::StatusCode;
   MustRun({"iptables-legacy", "-N", "USER"});
   MustRun({"ip6tables-legacy", "-N", "USER"});
