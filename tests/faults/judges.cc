@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/judges.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {

@@ -4,20 +4,11 @@
 #ifndef KIPT_TESTS_FAULTS_JUDGES_H_
 #define KIPT_TESTS_FAULTS_JUDGES_H_
 
-#include <map>
-#include <string>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "tests/support/kubelet_sequence.h"
+#include "tests/interop/agent_fixture.h"
 
 namespace kipt::testing {
-
-// Exit codes of the program.
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 64;
 
 // Tables by "ip filter" and what nft has besides, as iptables-save and nft print them: the rules of
 // each chain in their order, without counters.

@@ -2,14 +2,9 @@
 #include "tests/interop/agent_fixture.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <set>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace kipt::testing {
 

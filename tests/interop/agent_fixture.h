@@ -4,18 +4,34 @@
 #ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 
+// What most tests here use.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/support/background_program.h"
 #include "tests/support/in_place_of.h"
 #include "tests/support/kubelet_sequence.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {

@@ -4,19 +4,10 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
-#include <csignal>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -83,7 +74,7 @@ TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
             1);
   // The words of the command.
   const ProgramResult command =
-      RunProgram({AgentProgramPath(), "audit", "--cni-conf-dir=" + no_cni_.root(),
+      RunProgram({AgentProgram(), "audit", "--cni-conf-dir=" + no_cni_.root(),
                   "--host-root=" + no_cni_.root()});
   EXPECT_THAT(Auditz(), AllOf(HasSubstr("\nBefore ownership-cleanup:\n\n" + command.out),
                               HasSubstr("-A OFFICE -s 192.0.2.7/32 -j KUBE-MARK-MASQ")));

@@ -3,14 +3,9 @@
 // What `audit --before=CHANGE` predicts, and what packets and programs then do: on nft and
 // iptables-legacy, with rules that kube-proxy wrote, and iptables of three releases.
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

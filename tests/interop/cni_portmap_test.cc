@@ -10,15 +10,9 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

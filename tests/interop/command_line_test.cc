@@ -5,20 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <system_error>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "tests/interop/agent_fixture.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -9,21 +9,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/child.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -5,19 +5,9 @@
 #include "agent/endpoints/conntrack.h"
 
 #include <cstdint>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::testing {

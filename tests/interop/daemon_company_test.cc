@@ -2,16 +2,8 @@
 //
 // A second agent keeps the same rules: nothing is there twice, and neither undoes what the other
 // does. Next to kubelet and kube-proxy the daemon is in tests/soak and tests/node.
-#include <csignal>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -4,19 +4,12 @@
 // a build without optimisation. tests/bench/run has the figures. And a daemon for years: what it
 // has lived through leaves nothing behind.
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <utility>
-#include <vector>
 
-#include "absl/time/clock.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/foreign_writer.h"
-#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -2,18 +2,8 @@
 //
 // Somebody who undoes every repair: he is named once and left most of the time, and nothing else
 // suffers. kube-proxy, which empties KUBE-FIREWALL on each sync, is nobody to fight with.
-#include <algorithm>
-#include <csignal>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 
 namespace kipt::testing {

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kill -9 at any moment: what stood stands, what is missing can be named, and a sync mends it.
-#include <csignal>
 #include <cstdint>
 #include <random>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

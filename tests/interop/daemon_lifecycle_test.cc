@@ -6,18 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

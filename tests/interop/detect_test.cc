@@ -6,16 +6,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
 #include "tests/support/unescaped.h"
 

@@ -6,18 +6,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
 
 namespace kipt::testing {

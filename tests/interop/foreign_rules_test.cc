@@ -2,17 +2,8 @@
 //
 // Other people's rules, around our chains and inside them, stay as they are, byte for byte. The one
 // thing they may not do is decide before our rules inside our own chains.
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -4,20 +4,10 @@
 // stale is retired: no martian comes in, and nothing that a third party has marked leaves with the
 // address of its sender.
 #include <iterator>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "tests/interop/agent_fixture.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -7,21 +7,12 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include <csignal>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "netlink/backend.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {

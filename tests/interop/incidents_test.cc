@@ -5,15 +5,9 @@
 // reason to repair less.
 #include <sys/mount.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/netns.h"
 
 namespace kipt::testing {

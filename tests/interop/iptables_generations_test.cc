@@ -4,17 +4,9 @@
 // has 1.8.7, Debian 12 (this machine) 1.8.9, Debian 13 1.8.11.
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

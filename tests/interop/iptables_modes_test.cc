@@ -2,16 +2,9 @@
 //
 // Two kinds of iptables, each of which leaves the other's kernel interface alone. The tables and
 // base chains that iptables owns stay iptables' own.
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/lock_holder.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -3,12 +3,9 @@
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
 // iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
 // iptables-legacy.
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

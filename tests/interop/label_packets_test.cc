@@ -2,21 +2,8 @@
 //
 // What becomes of packets whose connection a component had labelled, on each way through the node
 // and in a tunnel, beside what becomes of those that it had marked.
-#include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/interop/tunnel_world.h"

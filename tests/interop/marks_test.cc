@@ -9,19 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -2,17 +2,9 @@
 //
 // What the daemon says of packets to 127.0.0.0/8 from neighbours: whether the node is open to them
 // (CVE-2020-8558), and how many it has dropped.
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

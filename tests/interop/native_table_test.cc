@@ -5,18 +5,8 @@
 // are sent all the time.
 #include <sys/utsname.h>
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

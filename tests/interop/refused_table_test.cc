@@ -3,13 +3,8 @@
 // A table that nobody but its owner can write, or that refuses our chain: the other tables of its
 // family are made and repaired all the same.
 #include <cerrno>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 #include "tests/support/write_guard.h"
 
 namespace kipt::testing {

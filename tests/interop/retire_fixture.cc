@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/interop/retire_fixture.h"
 
-#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace kipt::testing {
 namespace {

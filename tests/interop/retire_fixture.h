@@ -5,10 +5,7 @@
 #ifndef KIPT_TESTS_INTEROP_RETIRE_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_RETIRE_FIXTURE_H_
 
-#include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "tests/interop/daemon_fixture.h"
 

@@ -3,17 +3,8 @@
 // The gate goes on under a running daemon that retires what is stale, beside kube-proxy of every
 // generation: one that serves, an idle one, none that comes later. What must be masqueraded is,
 // what must be dropped is, before and after.
-#include <csignal>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

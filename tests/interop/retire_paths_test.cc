@@ -2,16 +2,10 @@
 //
 // What kubelets of every form left behind, with any bits, in a family or an iptables mode that is
 // managed no longer; and the ways to have it removed: by policy, and by `retire`.
-#include <map>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/support/generation_listener.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

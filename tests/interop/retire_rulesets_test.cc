@@ -3,12 +3,9 @@
 // kube-proxy of every generation beside what kubelet left: what goes when the gate goes on, what
 // stays and by whose claim, in whichever order the three come. Nothing that is not kubelet's is
 // ever touched.
-#include <string>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -4,18 +4,8 @@
 // answer gets safer by it.
 #include <sys/mount.h>
 
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "tests/interop/daemon_fixture.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

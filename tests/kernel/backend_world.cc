@@ -5,10 +5,7 @@
 
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/backend.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/run_program.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {

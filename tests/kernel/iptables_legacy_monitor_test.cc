@@ -18,44 +18,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/matchers.h"
-
-// Needs struct in6_addr to be the C library's, and so comes after it.
-#include <linux/netfilter_ipv4/ip_tables.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
-#include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
+
+// Needs struct in6_addr to be the C library's, and so comes last.
+#include <linux/netfilter_ipv4/ip_tables.h>
 
 namespace {
 

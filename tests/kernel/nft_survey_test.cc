@@ -2,23 +2,13 @@
 //
 // Surveys of the real kernel. The oracle of their text is iptables-nft-save: what it prints of the
 // same rules must be what we print, byte for byte.
-#include <algorithm>
 #include <filesystem>
 #include <set>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "netlink/backend.h"
 #include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {

@@ -2,25 +2,11 @@
 //
 // Random damage for as long as one likes, by several writers at once, while the daemon is reloaded,
 // stopped and killed. README.md says what is judged, and why it needs no excuses.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
-#include <map>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
 #include "tests/soak/writers.h"
