@@ -15,7 +15,7 @@
 namespace kipt::testing {
 namespace {
 
-using Arguments = std::vector<std::string>;
+using Arguments = Words;
 
 // In the /run of each test (PrivateRun).
 constexpr char kTrace[] = "/run/trace";
@@ -181,11 +181,6 @@ absl::Status PutForeignRules(IptablesMode mode) {
   if (mode == IptablesMode::kNft)
     status.Update(Done(RunProgram({"nft", "-f", "-"}, kForeignTable)));
   return status;
-}
-
-Arguments operator+(Arguments one, const Arguments& two) {
-  one.insert(one.end(), two.begin(), two.end());
-  return one;
 }
 
 // `-D`: strace is no parent of the program, whose signals and exit code are then its own.

@@ -32,8 +32,7 @@ TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
                                                        {"audit", "--output=dot"},
                                                        {"explain", "filter/KUBE-FIREWALL"}};
   for (const std::vector<std::string>& call : calls) {
-    std::vector<std::string> argv = {"sh", "-c", "", AgentProgram()};
-    argv.insert(argv.end(), call.begin(), call.end());
+    Words argv = Words{"sh", "-c", "", AgentProgram()} + call;
     for (const char* const where : {">/dev/full", ">&-"}) {
       argv[2] = absl::StrCat("exec \"$0\" \"$@\" ", where);
       const ProgramResult result = RunProgram(argv);
@@ -121,11 +120,8 @@ class ColorsTest : public AgentTest {
   }
 
   static std::string Print(const Row& row, const std::vector<std::string>& command) {
-    std::vector<std::string> argv = {"env", "-u", "NO_COLOR", "TERM=xterm"};
-    argv.insert(argv.end(), row.variables.begin(), row.variables.end());
-    argv.push_back(AgentProgram());
-    argv.insert(argv.end(), command.begin(), command.end());
-    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    const Words argv = Words{"env", "-u", "NO_COLOR", "TERM=xterm"} + row.variables +
+                       Words{AgentProgram()} + command + row.flags;
     return row.terminal ? OnTerminal(argv) : RunProgram(argv).out;
   }
 };

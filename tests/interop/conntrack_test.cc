@@ -124,11 +124,7 @@ TEST_F(ConntrackFullTest, NamesWhoFillsItWhileDamageIsRepaired) {
         << daemon().Output();
   }
   const std::string named = absl::StrCat("entries (91 %). Most by source: ", kCulprit);
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (!absl::StrContains(daemon().Output(), named) && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(50));
-  }
-  EXPECT_THAT(daemon().Output(), HasSubstr(named));
+  EXPECT_TRUE(daemon().Prints(named, 1, absl::Seconds(30))) << daemon().Output();
   EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body,
               AllOf(HasSubstr(absl::StrCat(" of ", Limit(), " entries\n")), HasSubstr(named)));
 }

@@ -47,8 +47,7 @@ class DaemonDamageTest : public DaemonTest {
   }
   static void Load(IptablesMode mode, const std::string& text) {
     for (const IpFamily family : kBothFamilies) {
-      const ProgramResult result = Iptables{.family = family, .mode = mode}.Restore(text);
-      ASSERT_EQ(result.exit_code, 0) << result;
+      DaemonTest::Load({.family = family, .mode = mode}, text);
     }
   }
   // The line of the one incident there has been.

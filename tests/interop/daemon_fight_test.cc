@@ -58,9 +58,7 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
     return absl::Now() - last_sync;
   }
   static bool Has(const std::string& table, const std::vector<std::string>& rule) {
-    std::vector<std::string> arguments = {"-t", table, "-C"};
-    arguments.insert(arguments.end(), rule.begin(), rule.end());
-    return Ip4().Run(arguments).exit_code == 0;
+    return Ip4().Run(Words{"-t", table, "-C"} + rule).exit_code == 0;
   }
 };
 

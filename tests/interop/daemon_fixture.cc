@@ -5,9 +5,7 @@ namespace kipt::testing {
 
 void DaemonTest::StartOnly(const std::vector<std::string>& flags,
                            const std::vector<std::string>& environment) {
-  std::vector<std::string> argv = {AgentProgram(), "run"};
-  argv.insert(argv.end(), flags.begin(), flags.end());
-  StartProgram(argv, environment);
+  StartProgram(Words{AgentProgram(), "run"} + flags, environment);
 }
 
 void DaemonTest::StartProgram(const std::vector<std::string>& argv,
@@ -21,9 +19,7 @@ void DaemonTest::StartProgram(const std::vector<std::string>& argv,
 
 void DaemonTest::Start(const AgentSettings& settings, const std::vector<std::string>& more_flags,
                        const std::vector<std::string>& environment) {
-  std::vector<std::string> flags = settings.Flags();
-  flags.insert(flags.end(), more_flags.begin(), more_flags.end());
-  StartOnly(flags, environment);
+  StartOnly(settings.Flags() + more_flags, environment);
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
@@ -163,37 +160,18 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
 // ---- a log that is not read ----
 
 TEST_F(DaemonLifecycleTest, LogLinesThatNobodyReadsAreDroppedAndCounted) {
-  const TemporaryFile directory("");
-  const std::string fifo = directory.directory() + "/log";
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const int reader = open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  ASSERT_GE(reader, 0);
-  const std::string page(4096, '.');
-  while (write(reader, page.data(), page.size()) > 0) {
-  }
-  StartProgram({"/bin/bash", "-c", "exec \"$@\" 2>\"$0\"", fifo, AgentProgram(), "run",
+  FullPipe log;
+  StartProgram({"/bin/bash", "-c", "exec \"$@\" 2>\"$0\"", log.path(), AgentProgram(), "run",
                 "--iptables-sync-period=1s"});
   ASSERT_TRUE(BecomesReady());
   Output({"nft", "flush", "ruleset"});
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
   EXPECT_GE(Metric("kube_iptables_agent_log_lines_dropped_total"), 3);
-  std::string log;
-  std::string buffer(1 << 16, ' ');
-  const auto read_all = [&] {
-    for (ssize_t size = 0; (size = read(reader, buffer.data(), buffer.size())) > 0;) {
-      log.append(buffer, 0, static_cast<size_t>(size));
-    }
-    return log.size();
-  };
-  read_all();
+  log.Read();
   daemon().Signal(SIGHUP);
-  EXPECT_TRUE(WaitUntil([&] {
-    read_all();
-    return absl::StrContains(log, "is unchanged");
-  })) << log.substr(log.find_last_of('.') + 1);
-  EXPECT_THAT(log, HasSubstr(" lines are missing here: standard error was full\n"));
+  EXPECT_TRUE(WaitUntil([&] { return absl::StrContains(log.Read(), "is unchanged"); }));
+  EXPECT_THAT(log.Read(), HasSubstr(" lines are missing here: standard error was full\n"));
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
-  close(reader);
 }
 
 }  // namespace

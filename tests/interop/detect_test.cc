@@ -57,14 +57,12 @@ class DetectTest : public AgentTest {
   static Json Detect(const std::string& mode, int exit_code,
                      const std::vector<std::string>& flags = {}) {
     const std::string before = TablesAndModules();
-    std::vector<std::string> arguments = {"detect"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Words arguments = Words{"detect"} + flags;
     const ProgramResult text = Agent(arguments);
     EXPECT_EQ(text.exit_code, exit_code) << text;
     EXPECT_THAT(text.out, AllOf(HasSubstr("ip: " + mode + "\n"), HasSubstr("ip6: " + mode + "\n")))
         << text;
-    arguments.push_back("--output=json");
-    const ProgramResult json = Agent(arguments);
+    const ProgramResult json = Agent(arguments + Words{"--output=json"});
     EXPECT_EQ(json.exit_code, exit_code) << json;
     EXPECT_EQ(TablesAndModules(), before) << "looking has changed something";
     Json parsed = Json::parse(json.out, nullptr, /*allow_exceptions=*/false);

@@ -39,11 +39,6 @@ std::vector<std::string> Below(const std::string& parent, const std::vector<std:
   return fields;
 }
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 const std::vector<std::string> kSubject =
     Below("", {"mode", "emulatedVersion", "iptablesMode", "ipFamilies/1", "generation"});
 const std::vector<std::string> kChange = {"family",    "table", "chain",
@@ -149,7 +144,8 @@ const std::vector<Row> kWriting = {
      Json{{"/modes/0/changes", Json::array()}}},
 };
 
-class NodeWithKubeletTest : public DaemonTest {
+class EveryCommandTest : public DaemonTest,
+                         public ::testing::WithParamInterface<std::tuple<IptablesMode, bool>> {
  protected:
   // kubelet 1.23 of both families, kube-proxy 1.24 of IPv4, and a plugin that will use a chain of
   // kubelet's. In a namespace with the name pod1, others' rules use that chain.
@@ -214,18 +210,12 @@ class NodeWithKubeletTest : public DaemonTest {
     }
   }
 
-  const std::string& mode() const { return mode_; }
-  const TemporaryTree& tree() const { return tree_; }
-
  private:
   TemporaryTree tree_;
   std::string mode_;
   std::string rules_;
   std::optional<Netns> pod_;
 };
-
-class EveryCommandTest : public NodeWithKubeletTest,
-                         public ::testing::WithParamInterface<std::tuple<IptablesMode, bool>> {};
 
 TEST_P(EveryCommandTest, EndsAsPromisedAndSaysWhatItPromises) {
   const auto [mode, json] = GetParam();

@@ -83,10 +83,6 @@ std::string ForeignState(IpFamily family) {
 
 class ForeignRulesTest : public AgentTest {
  protected:
-  static void Load(const Iptables& iptables, const std::string& text) {
-    const ProgramResult result = iptables.Restore(text);
-    ASSERT_EQ(result.exit_code, 0) << result;
-  }
   static RawRules Raw() {
     const auto rules = ReadRawRules();
     EXPECT_THAT(rules, IsOk());

@@ -193,10 +193,8 @@ class SavedByNftTest : public AgentTest, public ::testing::WithParamInterface<co
   static std::string Dir() { return *GetParam() == '\0' ? "" : ChrootDir(GetParam()); }
   static Iptables Theirs(IpFamily family) { return {family, Dir()}; }
   static ProgramResult Nft(const std::vector<std::string>& arguments) {
-    std::vector<std::string> argv = {"/usr/sbin/nft"};
-    if (!Dir().empty()) argv = {"/usr/sbin/chroot", Dir(), "/usr/sbin/nft"};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return RunProgram(argv);
+    const Words chroot = Dir().empty() ? Words{} : Words{"/usr/sbin/chroot", Dir()};
+    return RunProgram(chroot + Words{"/usr/sbin/nft"} + arguments);
   }
   static void Add(const std::string& rules) {
     const ProgramResult result = RunProgram({"nft", "-f", "-"}, rules);

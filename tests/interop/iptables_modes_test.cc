@@ -19,9 +19,9 @@ class IptablesModesTest : public AgentTest, public ::testing::WithParamInterface
   static void LookAtEverything(const std::vector<std::string>& flags) {
     for (const char* const command : {"plan", "status", "detect"}) {
       for (const char* const output : {"text", "json"}) {
-        std::vector<std::string> arguments = flags;
-        arguments.insert(arguments.begin(), {command, absl::StrCat("--output=", output)});
-        EXPECT_NE(Agent(arguments).exit_code, kExitFailed) << command;
+        EXPECT_NE(Agent(Words{command, absl::StrCat("--output=", output)} + flags).exit_code,
+                  kExitFailed)
+            << command;
       }
     }
   }
@@ -112,7 +112,7 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
 
 using TransactionsTest = AgentTest;
 
-TEST_F(TransactionsTest, AFullSyncOfBothFamiliesIsOneAndASecondSyncAndLookingAreNone) {
+TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndLookingIsNone) {
   const auto listener = GenerationListener::Create();
   ASSERT_THAT(listener, IsOk());
   const auto look = [](const AgentSettings& settings) {

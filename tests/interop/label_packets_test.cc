@@ -34,10 +34,7 @@ class LabelTest : public DaemonTest, public ::testing::WithParamInterface<Iptabl
   static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
   // Input of iptables-restore --noflush, which must be taken, in both families.
   static void Load(const std::string& text) {
-    for (const IpFamily family : kBothFamilies) {
-      const ProgramResult result = Of(family).Restore(text);
-      ASSERT_EQ(result.exit_code, 0) << text << result;
-    }
+    for (const IpFamily family : kBothFamilies) DaemonTest::Load(Of(family), text);
   }
   // A chain COMPONENT for new connections, those of the node too, that jumps to `masquerade` for
   // one port and to `drop` for the other.

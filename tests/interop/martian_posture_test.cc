@@ -28,10 +28,10 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
   void TearDown() override { listener_.reset(); }
 
   void StartWith(const std::vector<std::string>& more) {
-    std::vector<std::string> flags = {"--iptables-sync-period=1s",
-                                      absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
-    flags.insert(flags.end(), more.begin(), more.end());
-    StartOnly(flags, {told_.Variable()});
+    StartOnly(
+        Words{"--iptables-sync-period=1s", absl::StrCat("--iptables-mode=", NameOf(GetParam()))} +
+            more,
+        {told_.Variable()});
     ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
   }
 
@@ -39,11 +39,6 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     return WaitUntil([&] { return Metric(kExposed) == (exposed ? 1 : 0) && IsReady() != exposed; });
   }
   static std::string Statusz() { return HttpGet(kMetricsPort, "/statusz").body; }
-
-  void Change(const std::vector<std::string>& arguments) const {
-    const ProgramResult result = iptables_.Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << result;
-  }
 
   // From the neighbour; how many.
   uint64_t SendMartians(uint64_t at_least) {
@@ -99,7 +94,7 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
   EXPECT_EQ(Metric(kExposed), 0);
-  Change({"-I", "INPUT", "-j", "ACCEPT"});
+  Change(iptables_, {"-I", "INPUT", "-j", "ACCEPT"});
   ASSERT_TRUE(BecomesExposed(true)) << Readyz();
   EXPECT_THAT(Readyz(), HasSubstr(kWhy));
   EXPECT_THAT(Readyz(), HasSubstr("ShadowedJump"));
@@ -107,19 +102,15 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   EXPECT_TRUE(told_.IsTold(kWhy)) << told_.Told();
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
-  Change({"-D", "INPUT", "-j", "ACCEPT"});
+  Change(iptables_, {"-D", "INPUT", "-j", "ACCEPT"});
   EXPECT_TRUE(BecomesExposed(false)) << Readyz();
 }
 
 TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   const auto rename = [](const std::string& from, const std::string& to) {
-    const auto link = [](std::vector<std::string> arguments) {
-      arguments.insert(arguments.begin(), {"/usr/sbin/ip", "link", "set"});
-      EXPECT_EQ(RunProgram(arguments).exit_code, 0);
-    };
-    link({from, "down"});
-    link({from, "name", to});
-    link({to, "up"});
+    for (const Words& arguments : {Words{from, "down"}, Words{from, "name", to}, Words{to, "up"}}) {
+      EXPECT_EQ(RunProgram(Words{"/usr/sbin/ip", "link", "set"} + arguments).exit_code, 0);
+    }
   };
   SetSysctl("ipv4/conf/outside/route_localnet", "0");
   SetSysctl("ipv4/conf/lo/route_localnet", "1");
@@ -134,7 +125,8 @@ TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
   // It drops this node's own packets, and none of that neighbour.
-  Change({"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
+  Change(iptables_,
+         {"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
   const std::string mode = absl::StrCat("--iptables-mode=", NameOf(iptables_.mode));
   EXPECT_THAT(Agent({"status", mode}).out, HasSubstr("martian packets: EXPOSED"));
 }
@@ -144,7 +136,7 @@ TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew
   ASSERT_TRUE(BecomesReady()) << Readyz();
   const uint64_t before = SendMartians(400);
   EXPECT_TRUE(CountsDropped(before));
-  Change({"-F", "KUBE-FIREWALL"});
+  Change(iptables_, {"-F", "KUBE-FIREWALL"});
   ASSERT_TRUE(WaitUntil([this] {
     return iptables_.Run({"-S", "KUBE-FIREWALL"}).out.find("-j DROP") != std::string::npos;
   })) << daemon().Output();

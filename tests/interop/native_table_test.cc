@@ -88,10 +88,7 @@ class NativeTableTest : public DaemonTest {
 
   std::string HostRoot() const { return "--host-root=" + host_.root(); }
   void StartWith(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> flags = {HostRoot(), "--iptables-mode=nft",
-                                      "--iptables-sync-period=1s"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    StartOnly(flags);
+    StartOnly(Words{HostRoot(), "--iptables-mode=nft", "--iptables-sync-period=1s"} + more);
     ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
   }
 

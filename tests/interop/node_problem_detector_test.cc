@@ -38,13 +38,10 @@ class NodeProblemDetectorTest : public DaemonTest {
 
   // One run of the plugin. `replaced`: what is in the place of its program; `more`: after its
   // arguments.
-  Condition Invoke(std::vector<std::string> more = {}, std::vector<std::string> before = {}) const {
-    std::vector<std::string> argv = std::move(before);
-    argv.push_back(AgentProgram());
-    for (const Json& argument : rule_["args"]) argv.push_back(argument);
-    argv.insert(argv.end(), more.begin(), more.end());
+  Condition Invoke(const Words& more = {}, const Words& before = {}) const {
+    const Words arguments = rule_["args"];
     const absl::Time start = absl::Now();
-    const ProgramResult result = RunProgram(argv);
+    const ProgramResult result = RunProgram(before + Words{AgentProgram()} + arguments + more);
     EXPECT_LT(absl::Now() - start, Seconds(rule_["timeout"])) << "it would be killed";
     EXPECT_THAT(result.exit_code, AnyOf(kOk, kProblem, kUnknown)) << result;
     EXPECT_THAT(result.out, EndsWith("\n")) << result;

@@ -25,8 +25,7 @@ class ManyServicesTest : public DaemonTest {
  protected:
   static void Change(IptablesMode mode, const std::vector<std::string>& arguments) {
     for (const IpFamily family : kBothFamilies) {
-      const ProgramResult result = Iptables{.family = family, .mode = mode}.Run(arguments);
-      ASSERT_EQ(result.exit_code, 0) << result;
+      DaemonTest::Change({.family = family, .mode = mode}, arguments);
     }
   }
 };
@@ -63,11 +62,7 @@ class OwnershipCostTest : public ManyServicesTest, public ::testing::WithParamIn
   // What a command prints. The cheapest of up to three counts, of the agent and of the programs
   // that it runs: others use this machine too, and its caches.
   json OfCheapCommand(const std::vector<std::string>& arguments, int exit_code) const {
-    std::vector<std::string> argv = {AgentProgram()};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    const std::vector<std::string> flags = CommonFlags();
-    argv.insert(argv.end(), flags.begin(), flags.end());
-    argv.push_back("--output=json");
+    const Words argv = Words{AgentProgram()} + arguments + CommonFlags() + Words{"--output=json"};
     absl::Duration cpu = absl::InfiniteDuration();
     std::string output;
     for (int i = 0; i < 3 && cpu >= GetParam().longest; ++i) {
@@ -114,9 +109,7 @@ TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
   Change(GetParam().mode, {"-t", "nat", "-N", "THIRD-PARTY"});
   Change(GetParam().mode, {"-t", "nat", "-A", "THIRD-PARTY", "-p", "udp", "-j", "KUBE-MARK-DROP"});
   write_config("1h");
-  std::vector<std::string> flags = CommonFlags();
-  flags.insert(flags.end(), {"--config=" + file_.path(), "--stale-chains=retire"});
-  StartOnly(flags);
+  StartOnly(CommonFlags() + Words{"--config=" + file_.path(), "--stale-chains=retire"});
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   // Each new configuration makes it look again.
   for (int i = 1; i <= 5; ++i) {

@@ -206,10 +206,7 @@ Retired RetireTest::RunAgent(std::vector<std::string> arguments) const {
 }
 
 Retired RetireTest::SyncAndRetire(IptablesMode mode, const std::vector<std::string>& more) const {
-  std::vector<std::string> arguments = RetireFlags(mode);
-  arguments.insert(arguments.begin(), "sync");
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunAgent(arguments);
+  return RunAgent(Words{"sync"} + RetireFlags(mode) + more);
 }
 
 void RetireTest::SyncAndKeep(IptablesMode mode) {
@@ -218,10 +215,9 @@ void RetireTest::SyncAndKeep(IptablesMode mode) {
 }
 
 Retired RetireTest::RunRetire(IptablesMode mode, const std::vector<std::string>& more) const {
-  std::vector<std::string> arguments = {"retire", absl::StrCat("--iptables-mode=", NameOf(mode)),
-                                        "--cni-conf-dir=" + cni_dir_};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunAgent(arguments);
+  return RunAgent(Words{"retire", absl::StrCat("--iptables-mode=", NameOf(mode)),
+                        "--cni-conf-dir=" + cni_dir_} +
+                  more);
 }
 
 void RetireTest::LeaveResidue(IptablesMode mode) {

@@ -161,9 +161,7 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
 
 TEST_P(RetireModesTest, ADaemonCountsWhatWentAndSaysOnceWhatIsKept) {
   LeaveResidue(Mode());
-  const ProgramResult added = Iptables{.mode = Mode()}.Restore(
-      "*nat\n:THIRD - [0:0]\n-A THIRD -p udp -j KUBE-MARK-MASQ\nCOMMIT\n");
-  ASSERT_EQ(added.exit_code, 0) << added;
+  Load({.mode = Mode()}, "*nat\n:THIRD - [0:0]\n-A THIRD -p udp -j KUBE-MARK-MASQ\nCOMMIT\n");
   StartOnly(RetireFlags(Mode()));
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   const std::string stale = absl::StrCat("Stale in iptables ", NameOf(Mode()));

@@ -54,11 +54,9 @@ class NodeAgentTest : public AgentTest {
     tree_.Write("settings", absl::StrCat("# the node's own\ngates = ", gates, "\n"));
   }
   std::vector<std::string> Command(const std::vector<std::string>& more) const {
-    std::vector<std::string> command = {Consumer("node-agent/node-agent"),
-                                        absl::StrCat("--settings=", tree_.Path("settings")),
-                                        "--housekeeping=50ms"};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+    return Words{Consumer("node-agent/node-agent"),
+                 absl::StrCat("--settings=", tree_.Path("settings")), "--housekeeping=50ms"} +
+           more;
   }
   std::vector<std::string> ServeAll() const {
     std::vector<std::string> serve;

@@ -135,7 +135,7 @@ class LiveMonitoringTest : public DaemonTest {
   }
   // Another agent in the calling thread's network namespace, in legacy mode.
   void StartBeside(const std::vector<std::string>& flags) {
-    std::vector<std::string> argv = {AgentProgramPath(), "run", "--healthz-bind-address=",
+    std::vector<std::string> argv = {AgentProgram(), "run", "--healthz-bind-address=",
                                      "--feature-gates=IPTablesOwnershipCleanup=false",
                                      "--iptables-sync-period=2s"};
     argv.insert(argv.end(), flags.begin(), flags.end());
