@@ -58,9 +58,6 @@ TEST_F(DaemonStarvedTest, WhatIsDeletedComesBackAndOnceOnly) {
   const auto before = (*backend)->Read(queries);
   ASSERT_THAT(before, IsOk());
   ASSERT_NO_FATAL_FAILURE(FillInput(100'000));
-  // All are counted, and some are named.
-  EXPECT_TRUE(daemon().Prints("; 99988 more")) << daemon().Output();
-  EXPECT_LE(daemon().Output().size(), 20'000U);
   OthersCommitAllTheTime();
   Output({"/usr/sbin/nft", "flush chain ip filter KUBE-FIREWALL"});
   const auto jump = before->Find(input)->rules.at(0);
