@@ -154,12 +154,6 @@ TEST_F(ColorsTest, FollowTheFlagThenTheEnvironmentThenTheTerminal) {
 
 class InheritedStateTest : public DaemonTest {
  protected:
-  // The program, started by a shell with `redirections`.
-  static std::vector<std::string> FromShell(const std::string& redirections,
-                                            const std::string& arguments) {
-    return {"/bin/sh", "-c", absl::StrCat("exec \"$0\" ", arguments, " ", redirections),
-            AgentProgram()};
-  }
   std::string TargetOf(int fd) {
     std::error_code error;
     return std::filesystem::read_symlink(absl::StrCat("/proc/", daemon().pid(), "/fd/", fd), error)
@@ -169,7 +163,7 @@ class InheritedStateTest : public DaemonTest {
 
 TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
   for (const char* closed : {"0<&- 1>&- 2>&-", "0<&-", "1>&- 2>&-", "0<&- 2>&-"}) {
-    StartProgram(FromShell(closed, "run"));
+    StartProgram({"/bin/sh", "-c", absl::StrCat("exec \"$0\" run ", closed), AgentProgram()});
     ASSERT_TRUE(BecomesReady()) << closed;
     for (const int fd : {0, 1, 2}) {
       // "memfd:output" is this test's.

@@ -16,9 +16,6 @@ class DaemonLifecycleTest : public DaemonTest {
   static std::string SavedNft() { return Output({"nft", "-s", "list", "ruleset"}); }
 };
 
-// A build with a sanitizer has no filter (agent/process/syscall_filter.h).
-std::string ExpectedSeccomp() { return agent::kBuiltWithASanitizer ? "0" : "2"; }
-
 // What `name` is in /proc/PID/task/*/status.
 std::vector<std::string> OfEveryThread(pid_t pid, const std::string& name) {
   std::vector<std::string> values;
@@ -129,7 +126,8 @@ TEST_F(DaemonLifecycleTest, EveryThreadHasNothingButNetAdmin) {
     EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000000000")) << set;
   }
   EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), Each("1"));
-  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(ExpectedSeccomp()));
+  // A build with a sanitizer has no filter (agent/process/syscall_filter.h).
+  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(agent::kBuiltWithASanitizer ? "0" : "2"));
 }
 
 TEST_F(DaemonLifecycleTest, LegacyKeepsNetRawToo) {

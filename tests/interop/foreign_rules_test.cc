@@ -174,12 +174,7 @@ add rule ip nat KUBE-POSTROUTING masquerade
   ExpectAllStillThere(theirs);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, ForeignTextTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
-class OwnChainTest : public ForeignTextTest {};
-
-TEST_P(OwnChainTest, AForeignRuleThatWasThereBeforeUsComesAfterOurs) {
+TEST_P(ForeignTextTest, InAChainOfOursThatWasThereBeforeUsComesAfterOurs) {
   for (const auto& [table, chain] : {std::pair("filter", "KUBE-FIREWALL"),
                                      {"nat", "KUBE-MARK-MASQ"},
                                      {"nat", "KUBE-MARK-DROP"},
@@ -203,7 +198,7 @@ TEST_P(OwnChainTest, AForeignRuleThatWasThereBeforeUsComesAfterOurs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, OwnChainTest, ::testing::ValuesIn(kBothModes),
+INSTANTIATE_TEST_SUITE_P(Modes, ForeignTextTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
