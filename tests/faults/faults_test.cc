@@ -3,36 +3,19 @@
 // One thing fails under the real program, each time it happens: README.md. The tests of the default
 // run take some of the faults; those named Long take all of them.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "tests/faults/judges.h"
-#include "tests/support/background_program.h"
-#include "tests/support/in_place_of.h"
+#include "tests/interop/damage_rows.h"
 #include "tests/support/lock_holder.h"
-#include "tests/support/netns.h"
-#include "tests/support/private_run.h"
-#include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using Arguments = std::vector<std::string>;
+using Arguments = Words;
 
 // In the /run of each test (PrivateRun).
 constexpr char kTrace[] = "/run/trace";
@@ -177,21 +160,7 @@ std::vector<FaultCase> Cases(unsigned Fault::*places, Place nft, Place legacy) {
 
 // ---- the kernel and the program
 
-// Rules of others: in tables of ours, in a chain of ours, and in a table of their own.
-constexpr char kForeignRules[] = R"(*nat
-:FOREIGN - [0:0]
--A FOREIGN -p tcp -m tcp --dport 7 -m comment --comment foreign -j ACCEPT
--A POSTROUTING -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
-COMMIT
-*filter
-:FOREIGN - [0:0]
-:KUBE-FIREWALL - [0:0]
--A FOREIGN -p tcp -m tcp --dport 7 -m comment --comment foreign -j DROP
--A INPUT -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
--A FORWARD -p tcp -m tcp --dport 7 -m comment --comment foreign -j FOREIGN
--A KUBE-FIREWALL -p tcp -m tcp --dport 7 -m comment --comment foreign -j RETURN
-COMMIT
-)";
+// Of others, in a table of their own.
 constexpr char kForeignTable[] =
     "add table inet foreign\n"
     "add chain inet foreign input { type filter hook input priority 10; }\n"
@@ -212,11 +181,6 @@ absl::Status PutForeignRules(IptablesMode mode) {
   if (mode == IptablesMode::kNft)
     status.Update(Done(RunProgram({"nft", "-f", "-"}, kForeignTable)));
   return status;
-}
-
-Arguments operator+(Arguments one, const Arguments& two) {
-  one.insert(one.end(), two.begin(), two.end());
-  return one;
 }
 
 // `-D`: strace is no parent of the program, whose signals and exit code are then its own.
@@ -307,7 +271,7 @@ Arguments SyncFlags(const Scene& scene) {
   return flags + Arguments{absl::StrCat("--iptables-mode=", NameOf(scene.iptables))};
 }
 
-absl::Status Damage(const Scene& scene, IpFamily family) {
+absl::Status DamageRules(const Scene& scene, IpFamily family) {
   std::string text = "*mangle\n-X KUBE-IPTABLES-HINT\nCOMMIT\n";
   if (!scene.cleanup || family == IpFamily::kIpv4) {
     absl::StrAppend(&text,
@@ -324,7 +288,7 @@ absl::Status Prepare(const Scene& scene) {
   const Scene cold = {scene.iptables, scene.cleanup, StartState::kCold};
   status.Update(Done(RunProgram(Arguments{KIPT_AGENT_PROGRAM} + SyncFlags(cold))));
   if (scene.state == StartState::kWarm) return status;
-  for (const IpFamily family : kBothFamilies) status.Update(Damage(scene, family));
+  for (const IpFamily family : kBothFamilies) status.Update(DamageRules(scene, family));
   return status;
 }
 

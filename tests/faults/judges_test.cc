@@ -3,15 +3,8 @@
 // Each judge fails where it should.
 #include "tests/faults/judges.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
 namespace kipt::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct DaemonRow {
   std::string name;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/interop/agent_fixture.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <set>
-#include <utility>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "absl/strings/str_cat.h"
+#include <cstdlib>
+#include <set>
+
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 namespace kipt::testing {
 
@@ -33,22 +32,29 @@ void AgentTest::SetUp() {
 
 std::string AgentTest::AgentProgram() { return KIPT_AGENT_PROGRAM; }
 
-ProgramResult AgentTest::Agent(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), AgentProgram());
-  return RunProgram(std::move(arguments));
+ProgramResult AgentTest::Agent(const Words& arguments) {
+  return RunProgram(Words{AgentProgram()} + arguments);
 }
 
 ProgramResult AgentTest::Agent(const std::string& command, const AgentSettings& settings) {
-  std::vector<std::string> arguments = settings.Flags();
-  arguments.insert(arguments.begin(), command);
-  return Agent(std::move(arguments));
+  return Agent(Words{command} + settings.Flags());
 }
 
-ProgramResult AgentTest::AgentAsNobody(std::vector<std::string> arguments) {
+ProgramResult AgentTest::AgentAsNobody(const Words& arguments) {
   const UserCopy copy(AgentProgram());
-  arguments.insert(arguments.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534",
-                                       "--clear-groups", copy.path()});
-  return RunProgram(std::move(arguments));
+  return RunProgram(
+      Words{"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", copy.path()} +
+      arguments);
+}
+
+void AgentTest::Change(const Iptables& iptables, const Words& arguments) {
+  const ProgramResult result = iptables.Run(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result;
+}
+
+void AgentTest::Load(const Iptables& iptables, const std::string& text) {
+  const ProgramResult result = iptables.Restore(text);
+  ASSERT_EQ(result.exit_code, 0) << text << result;
 }
 
 void AgentTest::Sync(const AgentSettings& settings) {
@@ -116,6 +122,29 @@ std::string ChrootDir(const std::string& release) {
       << " holds no iptables: `tests/run` makes it (debootstrap) and tells the tests where "
       << "by KIPT_CHROOT_DIR";
   return chroot.string();
+}
+
+FullPipe::FullPipe() {
+  EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  fd_ = open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_GE(fd_, 0);
+  const std::string page(4096, '.');
+  for (ssize_t size = 0; (size = write(fd_, page.data(), page.size())) > 0;) {
+    filled_ += static_cast<size_t>(size);
+  }
+}
+
+FullPipe::~FullPipe() { close(fd_); }
+
+const std::string& FullPipe::Read() {
+  std::string buffer(1 << 16, ' ');
+  for (ssize_t size = 0; (size = read(fd_, buffer.data(), buffer.size())) > 0;) {
+    const auto got = static_cast<size_t>(size);
+    const size_t skipped = std::min(filled_, got);
+    filled_ -= skipped;
+    read_.append(buffer, skipped, got - skipped);
+  }
+  return read_;
 }
 
 std::unique_ptr<InPlaceOf> PutBeforeLegacyPrograms(const TemporaryTree& tree,

@@ -4,18 +4,34 @@
 #ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 
+// What most tests here use.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/support/background_program.h"
 #include "tests/support/in_place_of.h"
 #include "tests/support/kubelet_sequence.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
@@ -32,6 +48,13 @@ inline constexpr char kConfigHead[] =
     "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 inline constexpr const char* kIptablesTables[] = {"mangle", "nat", "filter"};
 
+// A command line, or a part of one.
+using Words = std::vector<std::string>;
+inline Words operator+(Words first, const Words& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
 // What chooses the mode, as flags.
 struct AgentSettings {
   bool ownership_cleanup = true;  // the default of 1.27
@@ -46,11 +69,14 @@ class AgentTest : public NetnsTest {
   void SetUp() override;
 
   static std::string AgentProgram();
-  static ProgramResult Agent(std::vector<std::string> arguments);
+  static ProgramResult Agent(const Words& arguments);
   // `kube-iptables-agent COMMAND` with the flags of `settings`.
   static ProgramResult Agent(const std::string& command, const AgentSettings& settings);
   // As an ordinary user.
-  static ProgramResult AgentAsNobody(std::vector<std::string> arguments);
+  static ProgramResult AgentAsNobody(const Words& arguments);
+  // A command of iptables, or input of its restore --noflush, that must succeed.
+  static void Change(const Iptables& iptables, const Words& arguments);
+  static void Load(const Iptables& iptables, const std::string& text);
   // `sync` that must succeed.
   static void Sync(const AgentSettings& settings);
   // `plan` must find nothing to do.
@@ -101,6 +127,25 @@ class UserCopy {
  private:
   TemporaryFile beside_{""};
   const std::string path_ = beside_.directory() + "/kube-iptables-agent";
+};
+
+// A named pipe that is full until it is read.
+class FullPipe {
+ public:
+  FullPipe();
+  ~FullPipe();
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+  const std::string& path() const { return path_; }
+  // All that programs have written so far.
+  const std::string& Read();
+
+ private:
+  TemporaryFile beside_{""};
+  const std::string path_ = beside_.directory() + "/pipe";
+  int fd_ = -1;
+  size_t filled_ = 0;
+  std::string read_;
 };
 
 // Puts `script` in front of every program of iptables-legacy, in the mount namespace that the test

@@ -4,19 +4,10 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
-#include <csignal>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -25,34 +16,24 @@ constexpr char kDone[] = "kube_iptables_agent_audits_total";
 constexpr char kFindings[] = "kube_iptables_agent_audit_findings";
 constexpr char kWarm[] = "result=\"done\"";
 
-// The host that is audited: no CNI configurations of this machine, and lists of the kernel's
-// modules.
-class AuditedHost {
- public:
-  // Without lists of modules each audit would read the kernel's symbols, which takes most of its
-  // processor time, and so the next one would come much later.
-  AuditedHost() {
-    utsname kernel = {};
-    uname(&kernel);
-    files_.Write(absl::StrCat("lib/modules/", kernel.release, "/modules.builtin"),
-                 "kernel/nft_compat.ko\nkernel/xt_comment.ko\nkernel/xt_conntrack.ko\n"
-                 "kernel/xt_mark.ko\nkernel/xt_nat.ko\n");
-  }
-
-  // Of a daemon that audits this host so often.
-  std::vector<std::string> Flags(const std::string& period) const {
-    return {"--audit-period=" + period, "--cni-conf-dir=" + files_.root(),
-            "--host-root=" + files_.root()};
-  }
-  const TemporaryTree& files() const { return files_; }
-
- private:
-  const TemporaryTree files_;
-};
-
 class AuditDaemonTest : public DaemonTest {
  protected:
-  void StartAuditing(const std::string& period) { Start({}, host_.Flags(period)); }
+  // Without lists of modules each audit would read the kernel's symbols, which takes most of its
+  // processor time, and so the next one would come much later.
+  AuditDaemonTest() {
+    utsname kernel = {};
+    uname(&kernel);
+    host_.Write(absl::StrCat("lib/modules/", kernel.release, "/modules.builtin"),
+                "kernel/nft_compat.ko\nkernel/xt_comment.ko\nkernel/xt_conntrack.ko\n"
+                "kernel/xt_mark.ko\nkernel/xt_nat.ko\n");
+  }
+  // Of what audits this host, with no CNI configurations of this machine.
+  Words HostFlags() const {
+    return {"--cni-conf-dir=" + host_.root(), "--host-root=" + host_.root()};
+  }
+  void StartAuditing(const std::string& period) {
+    Start({}, HostFlags() + Words{"--audit-period=" + period});
+  }
 
   // Audits that begin from now on have ended.
   bool AuditsAgain(int audits = 2) {
@@ -62,8 +43,7 @@ class AuditDaemonTest : public DaemonTest {
     return HttpGet(kMetricsPort, "/auditz" + query).body;
   }
 
-  const AuditedHost host_;
-  const TemporaryTree& no_cni_ = host_.files();
+  const TemporaryTree host_;
 };
 
 TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
@@ -82,9 +62,7 @@ TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
                    "\"ip\",kind=\"ChainUser\",owner=\"unknown\",severity=\"error\",table=\"nat\"}"),
             1);
   // The words of the command.
-  const ProgramResult command =
-      RunProgram({AgentProgramPath(), "audit", "--cni-conf-dir=" + no_cni_.root(),
-                  "--host-root=" + no_cni_.root()});
+  const ProgramResult command = Agent(Words{"audit"} + HostFlags());
   EXPECT_THAT(Auditz(), AllOf(HasSubstr("\nBefore ownership-cleanup:\n\n" + command.out),
                               HasSubstr("-A OFFICE -s 192.0.2.7/32 -j KUBE-MARK-MASQ")));
   const auto json = nlohmann::json::parse(Auditz("?output=json"));
@@ -107,19 +85,14 @@ TEST_F(AuditDaemonTest, AReloadChangesThePeriodAndZeroSwitchesItOff) {
   const TemporaryTree files;
   const std::string head = kConfigHead;
   files.Write("config.yaml", head + "auditPeriod: 1h\n");
-  Start({}, {"--config=" + files.Path("config.yaml"), "--cni-conf-dir=" + no_cni_.root(),
-             "--host-root=" + no_cni_.root()});
+  Start({}, HostFlags() + Words{"--config=" + files.Path("config.yaml")});
   EXPECT_EQ(Metric("kube_iptables_agent_audit_period_seconds"), 3600);
   EXPECT_THAT(Auditz(), HasSubstr("none has ended yet"));
   files.Write("config.yaml", head + "auditPeriod: 1s\n");
   ASSERT_TRUE(MetricReaches(kDone, 2, kWarm)) << daemon().Output();
   EXPECT_GT(Metric("kube_iptables_agent_audit_last_success_timestamp_seconds"), 0);
   files.Write("config.yaml", head + "auditPeriod: 0s\n");
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!absl::StrContains(Auditz(), "Off: --audit-period is 0") && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(20));
-  }
-  EXPECT_THAT(Auditz(), HasSubstr("Off: --audit-period is 0"));
+  EXPECT_TRUE(WaitUntil([] { return absl::StrContains(Auditz(), "Off: --audit-period is 0"); }));
   EXPECT_EQ(Metric("kube_iptables_agent_audit_last_success_timestamp_seconds"), 0);
   EXPECT_EQ(Stop(SIGTERM), 0);
 }
@@ -175,9 +148,9 @@ TEST_F(AuditDaemonTest, AFloodOfForeignChainsTakesNoMemory) {
 
 TEST_F(AuditDaemonTest, ItReadsAsTheDaemonMay) {
   // Another user's file that only that user may read.
-  no_cni_.Write("10.conflist", "{\"name\": \"a\", \"plugins\": []}");
-  ASSERT_EQ(chown(no_cni_.Path("10.conflist").c_str(), 12345, 12345), 0);
-  ASSERT_EQ(chmod(no_cni_.Path("10.conflist").c_str(), 0600), 0);
+  host_.Write("10.conflist", "{\"name\": \"a\", \"plugins\": []}");
+  ASSERT_EQ(chown(host_.Path("10.conflist").c_str(), 12345, 12345), 0);
+  ASSERT_EQ(chmod(host_.Path("10.conflist").c_str(), 0600), 0);
   StartAuditing("1s");
   EXPECT_TRUE(MetricReaches(kFindings, 1, "kind=\"CniConfigUnreadable\"")) << Auditz();
   // Routing rules, WireGuard and tc are read.

@@ -3,14 +3,9 @@
 // What `audit --before=CHANGE` predicts, and what packets and programs then do: on nft and
 // iptables-legacy, with rules that kube-proxy wrote, and iptables of three releases.
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
 #include "tests/interop/service_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -28,10 +23,6 @@ std::string Capture(const std::string& name) {
 class BeforeChangeTest : public RetireTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
   static Iptables Ip4() { return {.mode = GetParam()}; }
-  static void Load(const std::string& save) {
-    const ProgramResult result = Ip4().Restore(save);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
 
   // "error ChainUser nat/KUBE-MARK-MASQ": errors and warnings of this audit.
   std::vector<std::string> Bad(const std::string& change) const {
@@ -77,10 +68,10 @@ ProgramResult SwitchToNftables(const Iptables& iptables) {
 
 TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwards) {
   ServiceWorld world;
-  Load(KubeProxySave("1.28", Ip4()));
+  Load(Ip4(), KubeProxySave("1.28", Ip4()));
   EXPECT_THAT(Bad("kube-proxy-nftables"), IsEmpty()) << "a sound node";
-  Load(kUser);
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodMasqueraded);
+  Load(Ip4(), kUser);
+  EXPECT_EQ(world.Reaches(kHostPort, kWait), kMasqueraded);
   const std::vector<std::string> bad = Bad("kube-proxy-nftables");
   EXPECT_THAT(bad, Contains("error ChainUser nat/KUBE-MARK-MASQ"));
   EXPECT_THAT(bad, Contains("warning CleanupBlocked nat/KUBE-MARK-MASQ"));
@@ -88,8 +79,8 @@ TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwa
   // CleanupBlocked: the chains stay, and so the mark, which nftables mode masquerades.
   EXPECT_NE(SwitchToNftables(Ip4()).exit_code, 0);
   EXPECT_EQ(Ip4().Run({"-t", "nat", "-S", "KUBE-MARK-MASQ"}).exit_code, 0);
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodMasqueraded);
-  EXPECT_EQ(world.Reaches(kNodePort, kWait), kPodMasqueraded) << "the new table serves";
+  EXPECT_EQ(world.Reaches(kHostPort, kWait), kMasqueraded);
+  EXPECT_EQ(world.Reaches(kNodePort, kWait), kMasqueraded) << "the new table serves";
 
   // ChainUser: after a reboot the rule is refused, and the packet keeps its source.
   Ip4().Run({"-t", "nat", "-F"});
@@ -97,8 +88,8 @@ TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwa
   EXPECT_NE(Ip4().Restore(kUser).exit_code, 0);
   std::string without = kUser;
   without.erase(without.find("-A OWN-PORT -j KUBE"), sizeof("-A OWN-PORT -j KUBE-MARK-MASQ"));
-  Load(without);
-  EXPECT_EQ(world.Reaches(kHostPort, kWait), kPodUnchanged);
+  Load(Ip4(), without);
+  EXPECT_EQ(world.Reaches(kHostPort, kWait), kUnchanged);
 }
 
 // ---- remedies: each is followed to the letter, and ends its finding ----

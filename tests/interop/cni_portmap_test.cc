@@ -4,21 +4,11 @@
 // KUBE-MARK-MASQ: the best known third party that needs a chain of kubelet's. In its iptables
 // backend, which the configuration asks for: newer releases may choose nftables by themselves, and
 // refuse externalSetMarkChain there. (1.1.1 knows the one only, and ignores the word.)
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
+#include "tests/support/echo_call.h"
 
 namespace kipt::testing {
 namespace {
@@ -27,6 +17,7 @@ using nlohmann::json;
 
 constexpr char kConflist[] = "net.d/10-podnet.conflist";
 constexpr uint16_t kPodPort = 8053;
+constexpr int kCalls = 20;
 
 // "10.88.NUMBER.2" behind the node's "10.88.NUMBER.1", with a host port.
 class Pod {
@@ -39,7 +30,7 @@ class Pod {
 
   uint16_t host_port() const { return static_cast<uint16_t>(18000 + number_); }
   const Netns& netns() const { return netns_; }
-  uint32_t node_address() const { return 0x0a580001U + (uint32_t{number_} << 8); }
+  std::string NodeAddress() const { return Address(1); }
   std::string container_id() const { return absl::StrCat("pod", number_); }
   std::string Interface() const { return absl::StrCat("veth", number_); }
 
@@ -57,25 +48,6 @@ class Pod {
   uint8_t number_;
   Netns netns_;
 };
-
-// One packet to the node's own 127.0.0.1, of a new connection.
-// From a port of its own, so that each packet is a connection of its own: the kernel chooses one
-// port of 28,000, and chose the same twice in every 150th run.
-void SendToLocalhost(uint16_t port) {
-  static uint16_t next_port = 20000;
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in from = {};
-  from.sin_family = AF_INET;
-  from.sin_port = htons(next_port++);
-  from.sin_addr.s_addr = htonl(kLoopback);
-  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof(from)), 0);
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(kLoopback);
-  EXPECT_EQ(sendto(fd, "?", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 1);
-  close(fd);
-}
 
 class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
@@ -114,16 +86,18 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
 
   // From 127.0.0.1, which no pod can answer to: the node's address must take its place.
   static void ExpectMasqueraded(const Pod& pod) {
-    constexpr uint64_t kPackets = 20;
-    std::optional<PacketTaker> taker;
+    std::optional<EchoServer> server;
     {
       const InNetns inside(pod.netns());
-      taker.emplace(/*address=*/0, kPodPort);
+      server.emplace(std::vector<uint16_t>{kPodPort});
     }
-    for (uint64_t i = 0; i < kPackets; ++i) SendToLocalhost(pod.host_port());
-    EXPECT_TRUE(WaitUntil([&] { return taker->received().packets == kPackets; }))
-        << taker->received().packets << " arrived";
-    EXPECT_THAT(taker->received().sources, ElementsAre(Pair(pod.node_address(), kPackets)));
+    std::map<std::string, EchoCall> calls;
+    for (int i = 0; i < kCalls; ++i) {
+      calls.emplace(absl::StrCat(i), EchoCall({.address = "127.0.0.1", .port = pod.host_port()}));
+    }
+    for (const auto& [call, seen_as] : EchoCall::AskAll(calls, kPatience)) {
+      EXPECT_EQ(seen_as, pod.NodeAddress()) << call;
+    }
   }
 
   void StartWithGateOff() {
@@ -199,7 +173,7 @@ TEST_P(CniPortmapTest, AuditNamesItByItsFileAndByItsRulesBeforeTheGateIsSwitched
   EXPECT_EQ(user["owner"], "the CNI plugin portmap");
   EXPECT_EQ(user["iptablesMode"], NameOf(GetParam()));
   EXPECT_EQ(user["family"], "ip");
-  EXPECT_EQ(user["packets"], 20);
+  EXPECT_EQ(user["packets"], kCalls);
   EXPECT_THAT(user["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
   ASSERT_EQ(user["rules"].size(), 2);
   for (const json& rule : user["rules"]) {

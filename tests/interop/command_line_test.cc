@@ -5,27 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <system_error>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "tests/interop/agent_fixture.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-class CommandLineTest : public AgentTest {
- protected:
-};
+using CommandLineTest = AgentTest;
 
 // A script that reads an empty plan would take it for nothing to do.
 TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
@@ -43,8 +32,7 @@ TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
                                                        {"audit", "--output=dot"},
                                                        {"explain", "filter/KUBE-FIREWALL"}};
   for (const std::vector<std::string>& call : calls) {
-    std::vector<std::string> argv = {"sh", "-c", "", AgentProgram()};
-    argv.insert(argv.end(), call.begin(), call.end());
+    Words argv = Words{"sh", "-c", "", AgentProgram()} + call;
     for (const char* const where : {">/dev/full", ">&-"}) {
       argv[2] = absl::StrCat("exec \"$0\" \"$@\" ", where);
       const ProgramResult result = RunProgram(argv);
@@ -74,19 +62,6 @@ TEST_F(CommandLineTest, NetnsWorksThereAndNotHere) {
   EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
   const InNetns in(there);
   EXPECT_TRUE(SavedRules::Of({IpFamily::kIpv4}).HasChain("mangle", "KUBE-IPTABLES-HINT"));
-}
-
-TEST_F(CommandLineTest, DeprecatedFlagsAreNamedOnlyWhereTheyHaveNoEffect) {
-  const auto is_named = [](const char* flag) {
-    return absl::StrContains(
-        Agent({"plan", flag, "--iptables-masquerade-bit=14"}).err,
-        "Flag --iptables-masquerade-bit has been deprecated, This flag has no effect and will be "
-        "removed in a future version.");
-  };
-  EXPECT_TRUE(is_named("--emulated-version=1.27"));
-  EXPECT_TRUE(is_named("--emulated-version=1.29"));
-  EXPECT_FALSE(is_named("--feature-gates=IPTablesOwnershipCleanup=false"));
-  EXPECT_FALSE(is_named("--emulated-version=1.24"));
 }
 
 // ---- --color: on a terminal and in a pipe, with the environment's wishes ----
@@ -145,11 +120,8 @@ class ColorsTest : public AgentTest {
   }
 
   static std::string Print(const Row& row, const std::vector<std::string>& command) {
-    std::vector<std::string> argv = {"env", "-u", "NO_COLOR", "TERM=xterm"};
-    argv.insert(argv.end(), row.variables.begin(), row.variables.end());
-    argv.push_back(AgentProgram());
-    argv.insert(argv.end(), command.begin(), command.end());
-    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    const Words argv = Words{"env", "-u", "NO_COLOR", "TERM=xterm"} + row.variables +
+                       Words{AgentProgram()} + command + row.flags;
     return row.terminal ? OnTerminal(argv) : RunProgram(argv).out;
   }
 };
@@ -182,12 +154,6 @@ TEST_F(ColorsTest, FollowTheFlagThenTheEnvironmentThenTheTerminal) {
 
 class InheritedStateTest : public DaemonTest {
  protected:
-  // The program, started by a shell with `redirections`.
-  static std::vector<std::string> FromShell(const std::string& redirections,
-                                            const std::string& arguments) {
-    return {"/bin/sh", "-c", absl::StrCat("exec \"$0\" ", arguments, " ", redirections),
-            AgentProgram()};
-  }
   std::string TargetOf(int fd) {
     std::error_code error;
     return std::filesystem::read_symlink(absl::StrCat("/proc/", daemon().pid(), "/fd/", fd), error)
@@ -197,7 +163,7 @@ class InheritedStateTest : public DaemonTest {
 
 TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
   for (const char* closed : {"0<&- 1>&- 2>&-", "0<&-", "1>&- 2>&-", "0<&- 2>&-"}) {
-    StartProgram(FromShell(closed, "run"));
+    StartProgram({"/bin/sh", "-c", absl::StrCat("exec \"$0\" run ", closed), AgentProgram()});
     ASSERT_TRUE(BecomesReady()) << closed;
     for (const int fd : {0, 1, 2}) {
       // "memfd:output" is this test's.
@@ -206,14 +172,6 @@ TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
     }
     EXPECT_EQ(Stop(SIGTERM), kExitOk);
   }
-}
-
-TEST_F(InheritedStateTest, ASignalOfABrokenPipeDoesNotEndTheDaemon) {
-  Start({});
-  daemon().Signal(SIGPIPE);
-  daemon().Signal(SIGHUP);
-  EXPECT_TRUE(daemon().Prints("is unchanged")) << daemon().Output();
-  EXPECT_TRUE(IsReady());
 }
 
 // `run | head -1`: the reader of its log ends, the repairing goes on.

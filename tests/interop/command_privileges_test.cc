@@ -3,104 +3,19 @@
 // What the commands that only read, and the programs that the daemon runs, could do if they were
 // taken over. A command is judged when it has read everything and writes its answer, which nobody
 // takes yet.
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/child.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
 constexpr uint64_t kRaw = uint64_t{1} << CAP_NET_RAW;
-
-// A command whose standard output is full.
-class StuckCommand {
- public:
-  explicit StuckCommand(std::vector<std::string> argv) {
-    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
-    EXPECT_EQ(fcntl(ends_[1], F_SETFL, O_NONBLOCK), 0);
-    const std::string page(4096, 'x');
-    ssize_t size = 0;
-    while ((size = write(ends_[1], page.data(), page.size())) > 0) filled_ += size;
-    EXPECT_EQ(fcntl(ends_[1], F_SETFL, 0), 0);
-    std::vector<char*> words;
-    for (std::string& word : argv) words.push_back(word.data());
-    words.push_back(nullptr);
-    const pid_t parent = getpid();
-    child_ = fork();
-    if (child_ == 0) {
-      DieWithParent(parent);
-      dup2(ends_[1], STDOUT_FILENO);
-      execv(words[0], words.data());
-      _exit(127);
-    }
-    close(ends_[1]);
-  }
-  ~StuckCommand() {
-    close(ends_[0]);
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
-  }
-  StuckCommand(const StuckCommand&) = delete;
-  StuckCommand& operator=(const StuckCommand&) = delete;
-
-  bool Writes() const {
-    for (int attempt = 0; attempt < 1000; ++attempt) {
-      std::string where;
-      std::getline(std::ifstream(absl::StrCat("/proc/", child_, "/wchan")), where);
-      if (absl::StrContains(where, "pipe_write")) return true;
-      absl::SleepFor(absl::Milliseconds(10));
-    }
-    return false;
-  }
-  // As in proc_pid_status(5).
-  std::string Status(const std::string& key) const {
-    std::ifstream file(absl::StrCat("/proc/", child_, "/status"));
-    for (std::string line; std::getline(file, line);) {
-      if (absl::StartsWith(line, key + ":\t")) return line.substr(key.size() + 2);
-    }
-    return "";
-  }
-  // Takes the answer and waits for the end.
-  int Finish(std::string& answer) {
-    std::array<char, 4096> buffer{};
-    ssize_t size = 0;
-    while ((size = read(ends_[0], buffer.data(), buffer.size())) > 0) {
-      answer.append(buffer.data(), static_cast<size_t>(size));
-    }
-    answer.erase(0, static_cast<size_t>(filled_));
-    int status = 0;
-    waitpid(child_, &status, 0);
-    child_ = fork();
-    if (child_ == 0) _exit(0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  std::array<int, 2> ends_ = {-1, -1};
-  ssize_t filled_ = 0;
-  pid_t child_ = -1;
-};
 
 struct Row {
   std::string name;
@@ -117,19 +32,29 @@ class CommandPrivilegesTest : public AgentTest, public ::testing::WithParamInter
 TEST_P(CommandPrivilegesTest, AreFewWhenItHasReadEverything) {
   Sync({.iptables = GetParam().mode});
   const TemporaryFile rules("*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\nCOMMIT\n");
-  std::vector<std::string> argv = {AgentProgram()};
+  Words argv = {AgentProgram()};
   for (const std::string& word : GetParam().arguments) {
     argv.push_back(word == "FILE" ? "--from-file=" + rules.path() : word);
   }
-  StuckCommand command(argv);
-  ASSERT_TRUE(command.Writes());
+  FullPipe pipe;
+  BackgroundProgram command(Words{"/bin/bash", "-c", "exec \"$@\" >\"$0\"", pipe.path()} + argv);
+  const std::string proc = absl::StrCat("/proc/", command.pid(), "/");
+  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(FileText(proc + "wchan"), "pipe_write"); }));
+  const std::string status = FileText(proc + "status");
   const std::string kept = absl::StrCat(absl::Hex(GetParam().kept, absl::kZeroPad16));
-  for (const char* set : {"CapEff", "CapPrm", "CapBnd"}) EXPECT_EQ(command.Status(set), kept);
-  EXPECT_EQ(command.Status("NoNewPrivs"), "1");
-  EXPECT_EQ(command.Status("Seccomp"), agent::kBuiltWithASanitizer ? "0" : "2");
-  std::string answer;
+  for (const char* set : {"CapEff", "CapPrm", "CapBnd"}) {
+    EXPECT_THAT(status, HasSubstr(absl::StrCat("\n", set, ":\t", kept, "\n")));
+  }
+  EXPECT_THAT(status, HasSubstr("\nNoNewPrivs:\t1\n"));
+  EXPECT_THAT(status,
+              HasSubstr(agent::kBuiltWithASanitizer ? "\nSeccomp:\t0\n" : "\nSeccomp:\t2\n"));
+  EXPECT_TRUE(WaitUntil([&] {
+    pipe.Read();
+    return !command.Running();
+  }));
+  const std::string answer = pipe.Read();
   // An audit may have seen other namespaces' faults.
-  EXPECT_THAT(command.Finish(answer), AnyOf(kExitOk, kExitDifferences)) << answer;
+  EXPECT_THAT(command.Wait(), AnyOf(kExitOk, kExitDifferences)) << answer;
   EXPECT_THAT(answer, HasSubstr(GetParam().answer));
   // The words of the filter.
   EXPECT_THAT(answer, Not(HasSubstr("Operation not permitted")));

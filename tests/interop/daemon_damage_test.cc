@@ -2,20 +2,11 @@
 //
 // What people and programs do to rules that are in place, and that the daemon repairs it, names it
 // and counts it, and puts nothing else back and nothing else away.
-#include <algorithm>
 #include <array>
-#include <csignal>
-#include <filesystem>
-#include <map>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/damage_rows.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -56,8 +47,7 @@ class DaemonDamageTest : public DaemonTest {
   }
   static void Load(IptablesMode mode, const std::string& text) {
     for (const IpFamily family : kBothFamilies) {
-      const ProgramResult result = Iptables{.family = family, .mode = mode}.Restore(text);
-      ASSERT_EQ(result.exit_code, 0) << result;
+      DaemonTest::Load({.family = family, .mode = mode}, text);
     }
   }
   // The line of the one incident there has been.

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/in_place_of.h"
 #include "tests/support/lock_holder.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

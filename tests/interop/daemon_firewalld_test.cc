@@ -2,20 +2,8 @@
 //
 // firewalld flushes every chain of iptables-nft when it starts and on each reload, whatever its own
 // backend is. Run for real, in the test's own namespaces.
-#include <algorithm>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/interop/daemon_fixture.h"
 
-#include <csignal>
-#include <fstream>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-
 namespace kipt::testing {
 
 void DaemonTest::StartOnly(const std::vector<std::string>& flags,
                            const std::vector<std::string>& environment) {
-  std::vector<std::string> argv = {AgentProgram(), "run"};
-  argv.insert(argv.end(), flags.begin(), flags.end());
-  StartProgram(argv, environment);
+  StartProgram(Words{AgentProgram(), "run"} + flags, environment);
 }
 
 void DaemonTest::StartProgram(const std::vector<std::string>& argv,
@@ -28,9 +19,7 @@ void DaemonTest::StartProgram(const std::vector<std::string>& argv,
 
 void DaemonTest::Start(const AgentSettings& settings, const std::vector<std::string>& more_flags,
                        const std::vector<std::string>& environment) {
-  std::vector<std::string> flags = settings.Flags();
-  flags.insert(flags.end(), more_flags.begin(), more_flags.end());
-  StartOnly(flags, environment);
+  StartOnly(settings.Flags() + more_flags, environment);
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
 }
 
@@ -61,15 +50,6 @@ double DaemonTest::Metric(const std::string& name, const std::string& labels) {
 
 bool DaemonTest::MetricReaches(const std::string& name, double value, const std::string& labels) {
   return WaitUntil([&] { return Metric(name, labels) >= value; });
-}
-
-void DaemonTest::FillInput(int rules) {
-  std::string batch;
-  for (int i = 0; i < rules; ++i) {
-    absl::StrAppend(&batch, "add rule ip filter INPUT ip saddr 10.", i >> 16, ".", i >> 8 & 255,
-                    ".", i & 255, " drop\n");
-  }
-  ASSERT_EQ(RunProgram({"/usr/sbin/nft", "-f", "-"}, batch).exit_code, 0);
 }
 
 void DaemonTest::WriteGate(const TemporaryFile& file, bool cleanup) {

@@ -5,12 +5,7 @@
 #ifndef KIPT_TESTS_INTEROP_DAEMON_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_DAEMON_FIXTURE_H_
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
 
 namespace kipt::testing {
@@ -19,9 +14,6 @@ inline constexpr int kHealthPort = 10270;
 inline constexpr int kMetricsPort = 10271;
 
 class DaemonTest : public AgentTest {
- public:
-  static std::string AgentProgramPath() { return AgentProgram(); }
-
  protected:
   // Starts it and waits until it is ready.
   void Start(const AgentSettings& settings, const std::vector<std::string>& more_flags = {},
@@ -42,8 +34,6 @@ class DaemonTest : public AgentTest {
   // The sum over all series of a metric whose line begins with `name` and contains `labels`.
   static double Metric(const std::string& name, const std::string& labels = "");
   bool MetricReaches(const std::string& name, double value, const std::string& labels = "");
-  // So many DROPs of another program at the end of ip filter INPUT, in one commit.
-  static void FillInput(int rules);
   // Leaves `file` with nothing but the gate IPTablesOwnershipCleanup.
   static void WriteGate(const TemporaryFile& file, bool cleanup);
   // Everything that `plan` would change is in place again.

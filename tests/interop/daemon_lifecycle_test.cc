@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -27,9 +15,6 @@ class DaemonLifecycleTest : public DaemonTest {
   // Without counters: the endpoints' own packets are counted.
   static std::string SavedNft() { return Output({"nft", "-s", "list", "ruleset"}); }
 };
-
-// A build with a sanitizer has no filter (agent/process/syscall_filter.h).
-std::string ExpectedSeccomp() { return agent::kBuiltWithASanitizer ? "0" : "2"; }
 
 // What `name` is in /proc/PID/task/*/status.
 std::vector<std::string> OfEveryThread(pid_t pid, const std::string& name) {
@@ -141,7 +126,8 @@ TEST_F(DaemonLifecycleTest, EveryThreadHasNothingButNetAdmin) {
     EXPECT_THAT(OfEveryThread(pid, set), Each("0000000000000000")) << set;
   }
   EXPECT_THAT(OfEveryThread(pid, "NoNewPrivs"), Each("1"));
-  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(ExpectedSeccomp()));
+  // A build with a sanitizer has no filter (agent/process/syscall_filter.h).
+  EXPECT_THAT(OfEveryThread(pid, "Seccomp"), Each(agent::kBuiltWithASanitizer ? "0" : "2"));
 }
 
 TEST_F(DaemonLifecycleTest, LegacyKeepsNetRawToo) {
@@ -172,37 +158,18 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
 // ---- a log that is not read ----
 
 TEST_F(DaemonLifecycleTest, LogLinesThatNobodyReadsAreDroppedAndCounted) {
-  const TemporaryFile directory("");
-  const std::string fifo = directory.directory() + "/log";
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const int reader = open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  ASSERT_GE(reader, 0);
-  const std::string page(4096, '.');
-  while (write(reader, page.data(), page.size()) > 0) {
-  }
-  StartProgram({"/bin/bash", "-c", "exec \"$@\" 2>\"$0\"", fifo, AgentProgram(), "run",
+  FullPipe log;
+  StartProgram({"/bin/bash", "-c", "exec \"$@\" 2>\"$0\"", log.path(), AgentProgram(), "run",
                 "--iptables-sync-period=1s"});
   ASSERT_TRUE(BecomesReady());
   Output({"nft", "flush", "ruleset"});
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
   EXPECT_GE(Metric("kube_iptables_agent_log_lines_dropped_total"), 3);
-  std::string log;
-  std::string buffer(1 << 16, ' ');
-  const auto read_all = [&] {
-    for (ssize_t size = 0; (size = read(reader, buffer.data(), buffer.size())) > 0;) {
-      log.append(buffer, 0, static_cast<size_t>(size));
-    }
-    return log.size();
-  };
-  read_all();
+  log.Read();
   daemon().Signal(SIGHUP);
-  EXPECT_TRUE(WaitUntil([&] {
-    read_all();
-    return absl::StrContains(log, "is unchanged");
-  })) << log.substr(log.find_last_of('.') + 1);
-  EXPECT_THAT(log, HasSubstr(" lines are missing here: standard error was full\n"));
+  EXPECT_TRUE(WaitUntil([&] { return absl::StrContains(log.Read(), "is unchanged"); }));
+  EXPECT_THAT(log.Read(), HasSubstr(" lines are missing here: standard error was full\n"));
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
-  close(reader);
 }
 
 }  // namespace

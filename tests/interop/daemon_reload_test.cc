@@ -2,16 +2,8 @@
 //
 // The configuration file changes under a running daemon; and `run --observe`, the daemon as a
 // packaged unit first starts it: it shows what it would do, and does it when the file allows it.
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -128,7 +120,7 @@ TEST_F(DaemonObserveTest, TheFileTurnsItIntoAnAgentThatWritesAndBack) {
 
 TEST_F(DaemonObserveTest, OneShotCommandsDoWhatTheirNamesSay) {
   Write("observe: true\n");
-  EXPECT_EQ(RunProgram({AgentProgramPath(), "sync", "--config=" + file_.path()}).exit_code, 0);
+  EXPECT_EQ(RunProgram({AgentProgram(), "sync", "--config=" + file_.path()}).exit_code, 0);
   EXPECT_TRUE(HasFirewall());
 }
 

@@ -208,16 +208,10 @@ std::vector<Damage> EveryDamageToLabels() {
   const std::string mark_drop = R"("-A KUBELET-MARK-DROP -m connlabel --label "115" --set")";
   const std::string masquerade =
       R"("-A KUBELET-POSTROUTING -m connlabel --label "114" -j MASQUERADE --random-fully")";
-  const std::string drop = R"("-A KUBELET-FIREWALL -m connlabel --label "115" -j DROP")";
   const std::vector<std::string> jumps = {R"(filter jump_missing "-A INPUT -j KUBELET-FIREWALL")",
                                           R"(filter jump_missing "-A FORWARD -j KUBELET-FIREWALL")",
                                           R"(filter jump_missing "-A OUTPUT -j KUBELET-FIREWALL")"};
   return {
-      {"SetterOfAnotherLabel",
-       Runs({"-t", "nat", "-R", "KUBELET-MARK-DROP", "1", "-m", "connlabel", "--label", "20",
-             "--set"}),
-       {"nat rule_missing " + mark_drop,
-        R"(nat rule_unwanted "-A KUBELET-MARK-DROP -m connlabel --label "20" --set")"}},
       {"FlushOfNatWithLabels",
        Runs({"-t", "nat", "-F"}),
        {"nat rule_missing " + mark_drop, "nat rule_missing " + mark_masq,
@@ -225,13 +219,6 @@ std::vector<Damage> EveryDamageToLabels() {
         R"(nat jump_missing "-A POSTROUTING -m comment --comment "kubelet postrouting rules" )"
         R"(-j KUBELET-POSTROUTING")"},
        LosesRulesOf("nat")},
-      {"DeletionOfTheForwardJump", Runs({"-D", "FORWARD", "-j", "KUBELET-FIREWALL"}), {jumps[1]}},
-      {"DropThatBecameAReturn",
-       Runs({"-R", "KUBELET-FIREWALL", "1", "-m", "connlabel", "--label", "21", "-j", "RETURN"}),
-       {"filter rule_missing " + drop},
-       // Where ours stood.
-       Adds("filter/KUBELET-FIREWALL",
-            R"(-A KUBELET-FIREWALL -m connlabel --label "21" -j RETURN)")},
       {"DeletionOfTheLabelFirewall",
        Restore("filter",
                "-D INPUT -j KUBELET-FIREWALL\n-D FORWARD -j KUBELET-FIREWALL\n"

@@ -6,16 +6,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
 #include "tests/support/unescaped.h"
 
@@ -63,14 +57,12 @@ class DetectTest : public AgentTest {
   static Json Detect(const std::string& mode, int exit_code,
                      const std::vector<std::string>& flags = {}) {
     const std::string before = TablesAndModules();
-    std::vector<std::string> arguments = {"detect"};
-    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Words arguments = Words{"detect"} + flags;
     const ProgramResult text = Agent(arguments);
     EXPECT_EQ(text.exit_code, exit_code) << text;
     EXPECT_THAT(text.out, AllOf(HasSubstr("ip: " + mode + "\n"), HasSubstr("ip6: " + mode + "\n")))
         << text;
-    arguments.push_back("--output=json");
-    const ProgramResult json = Agent(arguments);
+    const ProgramResult json = Agent(arguments + Words{"--output=json"});
     EXPECT_EQ(json.exit_code, exit_code) << json;
     EXPECT_EQ(TablesAndModules(), before) << "looking has changed something";
     Json parsed = Json::parse(json.out, nullptr, /*allow_exceptions=*/false);
@@ -111,20 +103,6 @@ TEST_F(DetectTest, WhatTheKernelCanDoIsReadWithoutATrace) {
   EXPECT_EQ(Agent({"plan", "--capabilities"}).exit_code, kExitUsage);
 }
 
-// Module lists of the host's that lie, and whose names are escapes.
-TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
-  const TemporaryTree host;
-  utsname name = {};
-  ASSERT_EQ(uname(&name), 0);
-  const std::string directory = absl::StrCat("hos\x1b[2Jt/lib/modules/", name.release);
-  host.Write(directory + "/modules.builtin", std::string("\x1b[2J\0\xff\n", 7));
-  host.Directory(directory + "/modules.dep");
-  const ProgramResult result =
-      Agent({"detect", "--capabilities", "--host-root=" + host.Path("hos\x1b[2Jt")});
-  EXPECT_THAT(result.exit_code, AnyOf(kExitFailed, kExitDifferences)) << result;
-  EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
-}
-
 TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
   for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_19, {family});
   const Json json = Detect("nft", kExitOk);
@@ -160,18 +138,6 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
     EXPECT_EQ(other["iptablesMode"], "legacy");
     EXPECT_FALSE(other["chains"].empty());
   }
-}
-
-TEST_F(DetectTest, OtherPeoplesRulesTellToo) {
-  for (const char* const program : {"iptables-legacy", "ip6tables-legacy"}) {
-    MustRun({absl::StrCat("/usr/sbin/", program), "-w", "5", "-A", "FORWARD", "-j", "ACCEPT"});
-  }
-  Detect("legacy", kExitOk);
-  for (const char* const program : {"iptables-nft", "ip6tables-nft"}) {
-    MustRun({absl::StrCat("/usr/sbin/", program), "-t", "nat", "-N", "DOCKER"});
-  }
-  const Json json = Detect("unknown", kExitFailed);
-  EXPECT_FALSE(json["families"][0]["contradiction"].get<bool>());
 }
 
 // What lives in the mode that the host's program does not select.

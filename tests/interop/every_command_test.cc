@@ -6,18 +6,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
 
 namespace kipt::testing {
@@ -44,11 +37,6 @@ std::vector<std::string> Below(const std::string& parent, const std::vector<std:
   std::vector<std::string> fields;
   for (const std::string& name : names) fields.push_back(absl::StrCat(parent, "/", name));
   return fields;
-}
-
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
 }
 
 const std::vector<std::string> kSubject =
@@ -156,7 +144,8 @@ const std::vector<Row> kWriting = {
      Json{{"/modes/0/changes", Json::array()}}},
 };
 
-class NodeWithKubeletTest : public DaemonTest {
+class EveryCommandTest : public DaemonTest,
+                         public ::testing::WithParamInterface<std::tuple<IptablesMode, bool>> {
  protected:
   // kubelet 1.23 of both families, kube-proxy 1.24 of IPv4, and a plugin that will use a chain of
   // kubelet's. In a namespace with the name pod1, others' rules use that chain.
@@ -221,18 +210,12 @@ class NodeWithKubeletTest : public DaemonTest {
     }
   }
 
-  const std::string& mode() const { return mode_; }
-  const TemporaryTree& tree() const { return tree_; }
-
  private:
   TemporaryTree tree_;
   std::string mode_;
   std::string rules_;
   std::optional<Netns> pod_;
 };
-
-class EveryCommandTest : public NodeWithKubeletTest,
-                         public ::testing::WithParamInterface<std::tuple<IptablesMode, bool>> {};
 
 TEST_P(EveryCommandTest, EndsAsPromisedAndSaysWhatItPromises) {
   const auto [mode, json] = GetParam();

@@ -2,17 +2,8 @@
 //
 // Other people's rules, around our chains and inside them, stay as they are, byte for byte. The one
 // thing they may not do is decide before our rules inside our own chains.
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/raw_rules.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -92,10 +83,6 @@ std::string ForeignState(IpFamily family) {
 
 class ForeignRulesTest : public AgentTest {
  protected:
-  static void Load(const Iptables& iptables, const std::string& text) {
-    const ProgramResult result = iptables.Restore(text);
-    ASSERT_EQ(result.exit_code, 0) << result;
-  }
   static RawRules Raw() {
     const auto rules = ReadRawRules();
     EXPECT_THAT(rules, IsOk());
@@ -187,12 +174,7 @@ add rule ip nat KUBE-POSTROUTING masquerade
   ExpectAllStillThere(theirs);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, ForeignTextTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
-class OwnChainTest : public ForeignTextTest {};
-
-TEST_P(OwnChainTest, AForeignRuleThatWasThereBeforeUsComesAfterOurs) {
+TEST_P(ForeignTextTest, InAChainOfOursThatWasThereBeforeUsComesAfterOurs) {
   for (const auto& [table, chain] : {std::pair("filter", "KUBE-FIREWALL"),
                                      {"nat", "KUBE-MARK-MASQ"},
                                      {"nat", "KUBE-MARK-DROP"},
@@ -216,7 +198,7 @@ TEST_P(OwnChainTest, AForeignRuleThatWasThereBeforeUsComesAfterOurs) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, OwnChainTest, ::testing::ValuesIn(kBothModes),
+INSTANTIATE_TEST_SUITE_P(Modes, ForeignTextTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace

@@ -4,20 +4,10 @@
 // stale is retired: no martian comes in, and nothing that a third party has marked leaves with the
 // address of its sender.
 #include <iterator>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "tests/interop/agent_fixture.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -61,24 +51,13 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
   }
 
   void AddThirdParty() const {
-    const std::vector<std::string> to_service = {"-p", "udp", "--dport",
-                                                 absl::StrCat(kServicePort)};
-    std::vector<std::string> rule = {"-t", "nat", "-A", "THIRD-PARTY"};
-    rule.insert(rule.end(), to_service.begin(), to_service.end());
-    const std::vector<std::string> target =
-        GetParam().third_party == ThirdParty::kJumps
-            ? std::vector<std::string>{"-j", "KUBE-MARK-MASQ"}
-            : std::vector<std::string>{"-j", "MARK", "--or-mark", "0x4000"};
-    rule.insert(rule.end(), target.begin(), target.end());
-    Change({"-t", "nat", "-N", "THIRD-PARTY"});
-    Change(rule);
-    Change({"-t", "nat", "-A", "PREROUTING", "-j", "THIRD-PARTY"});
+    const bool jumps = GetParam().third_party == ThirdParty::kJumps;
+    Load(iptables_, absl::StrCat("*nat\n:THIRD-PARTY - [0:0]\n-A PREROUTING -j THIRD-PARTY\n"
+                                 "-A THIRD-PARTY -p udp --dport ",
+                                 kServicePort, " -j ",
+                                 jumps ? "KUBE-MARK-MASQ" : "MARK --or-mark 0x4000", "\nCOMMIT\n"));
   }
 
-  void Change(const std::vector<std::string>& arguments) const {
-    const ProgramResult result = iptables_.Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << result;
-  }
   bool Stands(const std::string& chain) const {
     return iptables_.Run({"-t", "nat", "-S", chain}).exit_code == 0;
   }

@@ -5,15 +5,9 @@
 // reason to repair less.
 #include <sys/mount.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/netns.h"
 
 namespace kipt::testing {
@@ -45,9 +39,8 @@ class IncidentsTest : public DaemonTest {
   }
   // The incidents that the command lists.
   Json Listed(const std::vector<std::string>& more_flags) {
-    std::vector<std::string> arguments = {"incidents", flag_, "--output=json"};
-    arguments.insert(arguments.end(), more_flags.begin(), more_flags.end());
-    return Json::parse(Agent(arguments).out)["incidents"];
+    return Json::parse(
+        Agent(Words{"incidents", flag_, "--output=json"} + more_flags).out)["incidents"];
   }
 
   static constexpr char kRepairs[] = "kube_iptables_agent_repair_latency_seconds_count";

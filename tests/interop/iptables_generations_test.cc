@@ -4,22 +4,9 @@
 // has 1.8.7, Debian 12 (this machine) 1.8.9, Debian 13 1.8.11.
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -118,33 +105,6 @@ INSTANTIATE_TEST_SUITE_P(Releases, IptablesGenerationsTest, ::testing::ValuesIn(
 
 // ---- the chains of ConnLabelMarking, as nft and as legacy ----
 
-// What the gate makes, written out by hand: -C takes the words, -S prints `text`.
-struct LabelRule {
-  const char* table;
-  const char* chain;
-  std::vector<std::string> words;
-  const char* text;
-};
-const LabelRule kLabelRules[] = {
-    {"nat", "KUBELET-MARK-MASQ", List("-m", "connlabel", "--label", "114", "--set"),
-     "-m connlabel --label \"114\" --set"},
-    {"nat", "KUBELET-MARK-DROP", List("-m", "connlabel", "--label", "115", "--set"),
-     "-m connlabel --label \"115\" --set"},
-    {"nat", "KUBELET-POSTROUTING",
-     List("-m", "connlabel", "--label", "114", "-j", "MASQUERADE", "--random-fully"),
-     "-m connlabel --label \"114\" -j MASQUERADE --random-fully"},
-    {"filter", "KUBELET-FIREWALL", List("-m", "connlabel", "--label", "115", "-j", "DROP"),
-     "-m connlabel --label \"115\" -j DROP"},
-    {"nat", "POSTROUTING",
-     List("-m", "comment", "--comment", "kubelet postrouting rules", "-j", "KUBELET-POSTROUTING"),
-     "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING"},
-    {"filter", "INPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
-    {"filter", "FORWARD", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
-    {"filter", "OUTPUT", List("-j", "KUBELET-FIREWALL"), "-j KUBELET-FIREWALL"},
-};
-
-bool IsOurChain(const LabelRule& rule) { return absl::StartsWith(rule.chain, "KUBELET-"); }
-
 class ConnLabelGenerationsTest
     : public AgentTest,
       public ::testing::WithParamInterface<std::tuple<const char*, IptablesMode, bool>> {
@@ -163,48 +123,7 @@ class ConnLabelGenerationsTest
                             std::get<2>(GetParam()) ? "true" : "false")});
     EXPECT_EQ(result.exit_code, kExitOk) << result;
   }
-
-  // Legacy iptables in a chroot has one lock for all tests that run at once.
-  static ProgramResult Run(const Iptables& iptables, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"-w", "30"});
-    return iptables.Run(arguments);
-  }
-
-  // The rules of one chain, from "-A CHAIN".
-  static std::vector<std::string> Listed(const Iptables& iptables, const LabelRule& rule) {
-    const ProgramResult result = Run(iptables, {"-t", rule.table, "-S", rule.chain});
-    EXPECT_EQ(result.exit_code, 0) << result;
-    std::vector<std::string> lines;
-    for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
-      // 1.8.7 ends the line of --set with a space.
-      const std::string text(absl::StripTrailingAsciiWhitespace(line));
-      if (absl::StartsWith(text, "-A ")) lines.push_back(text);
-    }
-    return lines;
-  }
 };
-
-TEST_P(ConnLabelGenerationsTest, ListsAndChecksEachRuleThatWeMade) {
-  ExpectWell("sync");
-  for (const IpFamily family : kBothFamilies) {
-    const Iptables theirs = Theirs(family);
-    for (const LabelRule& rule : kLabelRules) {
-      SCOPED_TRACE(absl::StrCat(NameOf(family), " ", rule.table, " ", rule.chain));
-      const std::vector<std::string> listed = Listed(theirs, rule);
-      const std::string line = absl::StrCat("-A ", rule.chain, " ", rule.text);
-      EXPECT_EQ(std::count(listed.begin(), listed.end(), line), 1) << absl::StrJoin(listed, "\n");
-      if (IsOurChain(rule)) {
-        EXPECT_EQ(listed.size(), 1U) << absl::StrJoin(listed, "\n");
-      }
-      std::vector<std::string> check = {"-t", rule.table, "-C", rule.chain};
-      check.insert(check.end(), rule.words.begin(), rule.words.end());
-      const ProgramResult found = Run(theirs, check);
-      EXPECT_EQ(found.exit_code, 0) << found;
-      check.insert(check.end(), {"-s", "10.0.0.1"});
-      EXPECT_NE(Run(theirs, check).exit_code, 0) << "it takes any rule for this one";
-    }
-  }
-}
 
 TEST_P(ConnLabelGenerationsTest, SavesWhatEachRestoresAndWeTakeForInPlace) {
   ExpectWell("sync");
@@ -274,10 +193,8 @@ class SavedByNftTest : public AgentTest, public ::testing::WithParamInterface<co
   static std::string Dir() { return *GetParam() == '\0' ? "" : ChrootDir(GetParam()); }
   static Iptables Theirs(IpFamily family) { return {family, Dir()}; }
   static ProgramResult Nft(const std::vector<std::string>& arguments) {
-    std::vector<std::string> argv = {"/usr/sbin/nft"};
-    if (!Dir().empty()) argv = {"/usr/sbin/chroot", Dir(), "/usr/sbin/nft"};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return RunProgram(argv);
+    const Words chroot = Dir().empty() ? Words{} : Words{"/usr/sbin/chroot", Dir()};
+    return RunProgram(chroot + Words{"/usr/sbin/nft"} + arguments);
   }
   static void Add(const std::string& rules) {
     const ProgramResult result = RunProgram({"nft", "-f", "-"}, rules);

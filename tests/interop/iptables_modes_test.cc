@@ -2,14 +2,9 @@
 //
 // Two kinds of iptables, each of which leaves the other's kernel interface alone. The tables and
 // base chains that iptables owns stay iptables' own.
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/generation_listener.h"
 #include "tests/support/lock_holder.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -24,9 +19,9 @@ class IptablesModesTest : public AgentTest, public ::testing::WithParamInterface
   static void LookAtEverything(const std::vector<std::string>& flags) {
     for (const char* const command : {"plan", "status", "detect"}) {
       for (const char* const output : {"text", "json"}) {
-        std::vector<std::string> arguments = flags;
-        arguments.insert(arguments.begin(), {command, absl::StrCat("--output=", output)});
-        EXPECT_NE(Agent(arguments).exit_code, kExitFailed) << command;
+        EXPECT_NE(Agent(Words{command, absl::StrCat("--output=", output)} + flags).exit_code,
+                  kExitFailed)
+            << command;
       }
     }
   }
@@ -111,6 +106,32 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
   Sync({.ownership_cleanup = false});
   EXPECT_THAT(Output({"/usr/sbin/nft", "list", "chain", "ip", "nat", "POSTROUTING"}),
               HasSubstr("policy drop;"));
+}
+
+// ---- how often the ruleset of nf_tables changes because of us ----
+
+using TransactionsTest = AgentTest;
+
+TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndLookingIsNone) {
+  const auto listener = GenerationListener::Create();
+  ASSERT_THAT(listener, IsOk());
+  const auto look = [](const AgentSettings& settings) {
+    for (const char* command : {"plan", "status", "detect", "gates", "version"}) {
+      Agent(command, settings);
+    }
+  };
+  for (const bool ownership_cleanup : {true, false}) {
+    const AgentSettings settings = {ownership_cleanup};
+    look(settings);
+    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+    Sync(settings);
+    const auto changes = (*listener)->Drain();
+    ASSERT_THAT(changes, IsOkAndHolds(SizeIs(1)));
+    EXPECT_EQ((*changes)[0].process, "kube-iptables-a") << "a name has 15 characters in the kernel";
+    Sync(settings);
+    look(settings);
+    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+  }
 }
 
 }  // namespace

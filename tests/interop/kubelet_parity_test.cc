@@ -3,20 +3,12 @@
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
 // iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
 // iptables-legacy.
-#include <string>
 #include <tuple>
 
 #include "tests/interop/agent_fixture.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::Combine;
-using ::testing::TestParamInfo;
-using ::testing::Values;
-using ::testing::ValuesIn;
-
-constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
 
 struct BitsRow {
   const char* name;
@@ -39,23 +31,24 @@ class KubeletParityTest
   Iptables Of(IpFamily family) const { return {.family = family, .mode = mode()}; }
   Iptables iptables() const { return Of(family()); }
 
-  // What kubelet makes in an empty namespace.
-  SavedRules KubeletMakes() const {
+  // What stands; in cleanup mode without canaries, which only kubelet makes.
+  SavedRules Stands() const {
+    SavedRules rules = SavedRules::Of(iptables());
+    if (!cleanup()) return rules;
+    for (const char* table : kIptablesTables) {
+      rules.RemoveChain(table, "KUBE-KUBELET-CANARY");
+      rules.RemoveTableIfBare(table);
+    }
+    return rules;
+  }
+
+  // What kubelet makes in an empty namespace, with the decided deviations.
+  SavedRules Expected() const {
     const Netns netns = NewNetns();
     const InNetns in(netns);
     Kubelet(FormOf(cleanup()), iptables(), bits());
-    return SavedRules::Of(iptables());
-  }
-
-  // The same with the three decided deviations.
-  SavedRules Expected() const {
-    SavedRules expected = KubeletMakes();
-    if (cleanup()) {
-      for (const char* table : kIptablesTables) {
-        expected.RemoveChain(table, kCanary);
-        expected.RemoveTableIfBare(table);
-      }
-    } else if (family() == IpFamily::kIpv6) {
+    SavedRules expected = Stands();
+    if (!cleanup() && family() == IpFamily::kIpv6) {
       expected.AddRule("filter", "-A INPUT -j KUBE-FIREWALL");
       expected.AddRule("filter", "-A OUTPUT -j KUBE-FIREWALL");
     }
@@ -75,14 +68,7 @@ TEST_P(KubeletParityTest, KubeletAddsNoRuleToOurs) {
   EXPECT_EQ(run.rules_added, 0);
   // In cleanup mode only kubelet makes its canaries.
   EXPECT_EQ(run.chains_created, cleanup() ? 3 : 0);
-  SavedRules together = SavedRules::Of(iptables());
-  if (cleanup()) {
-    for (const char* table : kIptablesTables) {
-      together.RemoveChain(table, kCanary);
-      together.RemoveTableIfBare(table);
-    }
-  }
-  EXPECT_EQ(together, ours);
+  EXPECT_EQ(Stands(), ours);
 }
 
 TEST_P(KubeletParityTest, NothingIsPlannedWhereKubeletDidItAll) {
@@ -98,18 +84,91 @@ TEST_P(KubeletParityTest, NothingIsPlannedWhereKubeletDidItAll) {
   ExpectNothingPlanned(settings());
 }
 
-std::string NameOfRow(const TestParamInfo<KubeletParityTest::ParamType>& row) {
+std::string NameOfRow(const ::testing::TestParamInfo<KubeletParityTest::ParamType>& row) {
   const auto& [mode, family, cleanup, bits] = row.param;
   return TestNameOf(mode) + (family == IpFamily::kIpv4 ? "Ipv4" : "Ipv6") +
          (cleanup ? "GateOn" : "GateOff") + bits.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(ModeFamilyGateBits, KubeletParityTest,
-                         Combine(ValuesIn(kBothModes), ValuesIn(kBothFamilies), Values(false, true),
-                                 Values(BitsRow{"DefaultBits", {14, 15}},
-                                        BitsRow{"Bits0And31", {0, 31}},
-                                        BitsRow{"Bits31And5", {31, 5}})),
+                         ::testing::Combine(::testing::ValuesIn(kBothModes),
+                                            ::testing::ValuesIn(kBothFamilies), ::testing::Bool(),
+                                            ::testing::Values(BitsRow{"DefaultBits", {14, 15}},
+                                                              BitsRow{"Bits0And31", {0, 31}},
+                                                              BitsRow{"Bits31And5", {31, 5}})),
                          NameOfRow);
+
+// ---- a node on which a kubelet of some generation has already been at work ----
+
+struct FormRow {
+  const char* name;
+  KubeletForm form;
+};
+constexpr FormRow kForms[] = {
+    {"Kubelet1_17", KubeletForm::k1_17},
+    {"Kubelet1_19", KubeletForm::k1_19},
+    {"Kubelet1_24", KubeletForm::k1_24},
+    {"Kubelet1_27GateOff", KubeletForm::k1_27GateOff},
+    {"Kubelet1_27GateOn", KubeletForm::k1_27GateOn},
+};
+
+class KubeletTakeoverTest
+    : public AgentTest,
+      public ::testing::WithParamInterface<std::tuple<IptablesMode, FormRow>> {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    if (HasFatalFailure()) return;
+    for (const IpFamily family : kBothFamilies) Kubelet(Form(), Of(family));
+  }
+
+  static IptablesMode Mode() { return std::get<0>(GetParam()); }
+  static KubeletForm Form() { return std::get<1>(GetParam()).form; }
+  static AgentSettings Settings(bool ownership_cleanup) {
+    return {.ownership_cleanup = ownership_cleanup, .iptables = Mode()};
+  }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = Mode()}; }
+
+  static SavedRules FreshSync(const AgentSettings& settings, IpFamily family) {
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    Sync(settings);
+    return SavedRules::Of(Of(family));
+  }
+};
+
+TEST_P(KubeletTakeoverTest, LegacySyncEndsWithWhatAFreshNodeHas) {
+  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
+  Sync(legacy);
+  for (const IpFamily family : kBothFamilies) {
+    const SavedRules saved = SavedRules::Of(Of(family));
+    EXPECT_THAT(saved.DoubledRules(), IsEmpty());
+    EXPECT_EQ(saved, FreshSync(legacy, family));
+  }
+  ExpectNothingPlanned(legacy);
+}
+
+TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
+  std::vector<SavedRules> before;
+  for (const IpFamily family : kBothFamilies) before.push_back(SavedRules::Of(Of(family)));
+  const AgentSettings cleanup = Settings(/*ownership_cleanup=*/true);
+  Sync(cleanup);
+  for (const IpFamily family : kBothFamilies) {
+    const SavedRules after = SavedRules::Of(Of(family));
+    EXPECT_THAT(after.DoubledRules(), IsEmpty());
+    EXPECT_THAT(before[family == IpFamily::kIpv4 ? 0 : 1].LinesMissingIn(after), IsEmpty());
+    // A cleanup node's own state is all there beside it.
+    EXPECT_THAT(FreshSync(cleanup, family).LinesMissingIn(after), IsEmpty());
+  }
+  ExpectNothingPlanned(cleanup);
+}
+
+INSTANTIATE_TEST_SUITE_P(ModeForms, KubeletTakeoverTest,
+                         ::testing::Combine(::testing::ValuesIn(kBothModes),
+                                            ::testing::ValuesIn(kForms)),
+                         [](const auto& row) {
+                           return TestNameOf(std::get<0>(row.param)) + std::get<1>(row.param).name;
+                         });
 
 }  // namespace
 }  // namespace kipt::testing

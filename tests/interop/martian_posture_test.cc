@@ -2,17 +2,9 @@
 //
 // What the daemon says of packets to 127.0.0.0/8 from neighbours: whether the node is open to them
 // (CVE-2020-8558), and how many it has dropped.
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -36,10 +28,10 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
   void TearDown() override { listener_.reset(); }
 
   void StartWith(const std::vector<std::string>& more) {
-    std::vector<std::string> flags = {"--iptables-sync-period=1s",
-                                      absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
-    flags.insert(flags.end(), more.begin(), more.end());
-    StartOnly(flags, {told_.Variable()});
+    StartOnly(
+        Words{"--iptables-sync-period=1s", absl::StrCat("--iptables-mode=", NameOf(GetParam()))} +
+            more,
+        {told_.Variable()});
     ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
   }
 
@@ -47,11 +39,6 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     return WaitUntil([&] { return Metric(kExposed) == (exposed ? 1 : 0) && IsReady() != exposed; });
   }
   static std::string Statusz() { return HttpGet(kMetricsPort, "/statusz").body; }
-
-  void Change(const std::vector<std::string>& arguments) const {
-    const ProgramResult result = iptables_.Run(arguments);
-    ASSERT_EQ(result.exit_code, 0) << result;
-  }
 
   // From the neighbour; how many.
   uint64_t SendMartians(uint64_t at_least) {
@@ -107,7 +94,7 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
   EXPECT_EQ(Metric(kExposed), 0);
-  Change({"-I", "INPUT", "-j", "ACCEPT"});
+  Change(iptables_, {"-I", "INPUT", "-j", "ACCEPT"});
   ASSERT_TRUE(BecomesExposed(true)) << Readyz();
   EXPECT_THAT(Readyz(), HasSubstr(kWhy));
   EXPECT_THAT(Readyz(), HasSubstr("ShadowedJump"));
@@ -115,19 +102,15 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   EXPECT_TRUE(told_.IsTold(kWhy)) << told_.Told();
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
-  Change({"-D", "INPUT", "-j", "ACCEPT"});
+  Change(iptables_, {"-D", "INPUT", "-j", "ACCEPT"});
   EXPECT_TRUE(BecomesExposed(false)) << Readyz();
 }
 
 TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   const auto rename = [](const std::string& from, const std::string& to) {
-    const auto link = [](std::vector<std::string> arguments) {
-      arguments.insert(arguments.begin(), {"/usr/sbin/ip", "link", "set"});
-      EXPECT_EQ(RunProgram(arguments).exit_code, 0);
-    };
-    link({from, "down"});
-    link({from, "name", to});
-    link({to, "up"});
+    for (const Words& arguments : {Words{from, "down"}, Words{from, "name", to}, Words{to, "up"}}) {
+      EXPECT_EQ(RunProgram(Words{"/usr/sbin/ip", "link", "set"} + arguments).exit_code, 0);
+    }
   };
   SetSysctl("ipv4/conf/outside/route_localnet", "0");
   SetSysctl("ipv4/conf/lo/route_localnet", "1");
@@ -142,7 +125,8 @@ TEST_P(MartianPostureTest, ALoopbackOfAnotherNameIsNoWayInAndANeighboursLoIs) {
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
   // It drops this node's own packets, and none of that neighbour.
-  Change({"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
+  Change(iptables_,
+         {"-t", "mangle", "-A", "INPUT", "!", "-i", "lo", "-d", "127.0.0.0/8", "-j", "DROP"});
   const std::string mode = absl::StrCat("--iptables-mode=", NameOf(iptables_.mode));
   EXPECT_THAT(Agent({"status", mode}).out, HasSubstr("martian packets: EXPOSED"));
 }
@@ -152,7 +136,7 @@ TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew
   ASSERT_TRUE(BecomesReady()) << Readyz();
   const uint64_t before = SendMartians(400);
   EXPECT_TRUE(CountsDropped(before));
-  Change({"-F", "KUBE-FIREWALL"});
+  Change(iptables_, {"-F", "KUBE-FIREWALL"});
   ASSERT_TRUE(WaitUntil([this] {
     return iptables_.Run({"-S", "KUBE-FIREWALL"}).out.find("-j DROP") != std::string::npos;
   })) << daemon().Output();
@@ -161,9 +145,8 @@ TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew
   EXPECT_EQ(listener_->received().packets, 0);
 }
 
-// Only nft has tables that sleep.
-class DormantTableTest : public MartianPostureTest {};
-TEST_P(DormantTableTest, IsWokenByTheDaemon) {
+TEST_P(MartianPostureTest, ADormantTableIsWokenByTheDaemon) {
+  if (GetParam() != IptablesMode::kNft) return;  // which alone has tables that sleep
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
   Output({"/usr/sbin/nft", "add", "table", "ip", "filter", "{ flags dormant; }"});
@@ -175,8 +158,6 @@ TEST_P(DormantTableTest, IsWokenByTheDaemon) {
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total", "kind=\"table_dormant\""), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(IptablesModes, DormantTableTest, ::testing::Values(IptablesMode::kNft),
-                         [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, MartianPostureTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 

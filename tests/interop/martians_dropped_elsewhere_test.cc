@@ -2,15 +2,10 @@
 //
 // Where no rule of kubelet's drops packets from neighbours to 127.0.0.0/8, another program's may:
 // what the commands say of it, and whether such a packet arrives.
-#include <optional>
 #include <ostream>
-#include <string>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -5,18 +5,8 @@
 // are sent all the time.
 #include <sys/utsname.h>
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/packet_world.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -98,10 +88,7 @@ class NativeTableTest : public DaemonTest {
 
   std::string HostRoot() const { return "--host-root=" + host_.root(); }
   void StartWith(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> flags = {HostRoot(), "--iptables-mode=nft",
-                                      "--iptables-sync-period=1s"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    StartOnly(flags);
+    StartOnly(Words{HostRoot(), "--iptables-mode=nft", "--iptables-sync-period=1s"} + more);
     ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
   }
 

@@ -9,11 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <string>
-
-#include "absl/strings/match.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/background_program.h"
 
 namespace kipt::testing {
 
@@ -30,17 +26,6 @@ class NotifySocket {
 
   bool bound() const { return bound_; }
   std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
-  // How many messages of others it takes until its queue is full.
-  int Fill() const {
-    const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const sockaddr_un to = Address();
-    int sent = 0;
-    while (sendto(sender, "X=1", 3, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) > 0) {
-      ++sent;
-    }
-    close(sender);
-    return sent;
-  }
   // All that was told so far.
   const std::string& Told() {
     char buffer[4096];

@@ -3,13 +3,8 @@
 // A table that nobody but its owner can write, or that refuses our chain: the other tables of its
 // family are made and repaired all the same.
 #include <cerrno>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 #include "tests/support/write_guard.h"
 
 namespace kipt::testing {
@@ -68,10 +63,6 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
     const Iptables ipv6 = {.family = IpFamily::kIpv6, .mode = GetParam().iptables};
     EXPECT_THAT(ipv6.Save("nat").out, HasSubstr(":KUBE-MARK-DROP"));
   }
-  static void Run(const std::vector<std::string>& arguments) {
-    const ProgramResult result = Ipv4().Run(arguments);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
 
   const TemporaryTree directory_;
   std::unique_ptr<InPlaceOf> replaced_;
@@ -83,9 +74,9 @@ TEST_P(RefusedTableTest, ASyncMakesAndRepairsTheOthersAndEndsWithAnError) {
     const ProgramResult sync = Agent("sync", Settings());
     EXPECT_EQ(sync.exit_code, kExitFailed) << sync;
     ExpectTheOthers();
-    Run({"-t", "mangle", "-X", kHint});
+    Change(Ipv4(), {"-t", "mangle", "-X", kHint});
     const std::string& chain = GetParam().other_chain;
-    Run({"-t", GetParam().other_table, "-F", chain});
+    Change(Ipv4(), {"-t", GetParam().other_table, "-F", chain});
   }
 }
 
@@ -96,7 +87,7 @@ TEST_P(RefusedTableTest, ADaemonRepairsTheOthersAtOnceAndIsNotReady) {
   ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
   ASSERT_TRUE(daemon().Prints("ip6 is in place")) << daemon().Output();
   for (int i = 1; i <= 3; ++i) {
-    Run({"-t", "mangle", "-X", kHint});
+    Change(Ipv4(), {"-t", "mangle", "-X", kHint});
     ASSERT_TRUE(WaitUntil([] { return Saved("mangle").find(kHint) != std::string::npos; },
                           absl::Seconds(5)))
         << i << daemon().Output();

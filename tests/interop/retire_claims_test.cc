@@ -3,14 +3,9 @@
 // Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
 // use stays as it is found, and the rest goes. The same of the chains of ConnLabelMarking, once
 // that gate is off.
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
 
 namespace kipt::testing {

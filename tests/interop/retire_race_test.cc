@@ -2,13 +2,7 @@
 //
 // Somebody starts to use what is about to be removed, between the look that found it unused and the
 // transaction that removes it.
-#include <filesystem>
-#include <string>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -3,12 +3,9 @@
 // kube-proxy of every generation beside what kubelet left: what goes when the gate goes on, what
 // stays and by whose claim, in whichever order the three come. Nothing that is not kubelet's is
 // ever touched.
-#include <string>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -87,63 +84,57 @@ class RetireRulesetsTest
       EXPECT_EQ(result.exit_code, 0) << result;
     }
   }
-  static Lines Goes(IpFamily family);
-  static Kept Stays(bool surveyed);
-  void Prepare();
-};
-
-// What of what stands goes.
-Lines RetireRulesetsTest::Goes(IpFamily family) {
-  if (Row().generation == Generation::kNeedsDropMark) return {};
-  if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);
-  Lines goes = DropResidue();
-  const bool emptied = Row().empties_firewall && When() != Order::kProxyThenKubelet;
-  if (emptied && family == IpFamily::kIpv4) {
-    std::erase_if(goes, [](const std::string& line) { return line.find("filter: ") == 0; });
-  }
-  return goes;
-}
-
-// Who jumps there is looked up only where something may go. (`surveyed`)
-Kept RetireRulesetsTest::Stays(bool surveyed) {
-  Kept kept;
-  if (!Claims()) return kept;
-  for (const std::string family : {"ip ", "ip6 "}) {
-    const bool six = family == "ip6 ";
-    std::set<std::string> masq = {"kubeProxy"};
-    if (surveyed && (!six || Row().ipv6_services)) masq.insert("foreignJump");
-    std::set<std::string> postrouting = {"kubeProxy", "markedPackets"};
-    if (Row().own_postrouting) postrouting.insert("foreignRule");
-    kept[family + "nat KUBE-MARK-MASQ"] = masq;
-    kept[family + "nat KUBE-POSTROUTING"] = postrouting;
-    const bool drop_mark = Row().generation == Generation::kNeedsDropMark;
-    if (drop_mark) kept[family + "nat KUBE-MARK-DROP"] = {"kubeProxy"};
-    const std::set<std::string> firewall = drop_mark
-                                               ? std::set<std::string>{"kubeProxy", "markedPackets"}
-                                               : std::set<std::string>{"kubeProxy"};
-    if (drop_mark) kept[family + "filter KUBE-FIREWALL rule"] = firewall;
-    // The chain of IPv4 is wanted.
-    if (six) kept["ip6 filter KUBE-FIREWALL"] = firewall;
-  }
-  return kept;
-}
-
-void RetireRulesetsTest::Prepare() {
-  AddThirdParty(Mode());
-  if (When() == Order::kProxyThenKubelet) {
-    // 1.17 finds the chain that an earlier kubelet made.
-    for (const IpFamily family : kBothFamilies) {
-      if (Row().needs_drop_chain) Of(family).Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
+  // What of what stands goes.
+  static Lines Goes(IpFamily family) {
+    if (Row().generation == Generation::kNeedsDropMark) return {};
+    if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);
+    Lines goes = DropResidue();
+    const bool emptied = Row().empties_firewall && When() != Order::kProxyThenKubelet;
+    if (emptied && family == IpFamily::kIpv4) {
+      std::erase_if(goes, [](const std::string& line) { return line.find("filter: ") == 0; });
     }
-    Load();
+    return goes;
   }
-  LeaveResidue(Mode());
-  if (When() == Order::kKubeletThenProxy) Load();
-  if (When() == Order::kBetweenFlipAndRetire) {
-    SyncAndKeep(Mode());
-    Load();
+  // Who jumps there is looked up only where something may go. (`surveyed`)
+  static Kept Stays(bool surveyed) {
+    Kept kept;
+    if (!Claims()) return kept;
+    for (const std::string family : {"ip ", "ip6 "}) {
+      const bool six = family == "ip6 ";
+      std::set<std::string> masq = {"kubeProxy"};
+      if (surveyed && (!six || Row().ipv6_services)) masq.insert("foreignJump");
+      std::set<std::string> postrouting = {"kubeProxy", "markedPackets"};
+      if (Row().own_postrouting) postrouting.insert("foreignRule");
+      kept[family + "nat KUBE-MARK-MASQ"] = masq;
+      kept[family + "nat KUBE-POSTROUTING"] = postrouting;
+      const bool drop_mark = Row().generation == Generation::kNeedsDropMark;
+      if (drop_mark) kept[family + "nat KUBE-MARK-DROP"] = {"kubeProxy"};
+      const std::set<std::string> firewall =
+          drop_mark ? std::set<std::string>{"kubeProxy", "markedPackets"}
+                    : std::set<std::string>{"kubeProxy"};
+      if (drop_mark) kept[family + "filter KUBE-FIREWALL rule"] = firewall;
+      // The chain of IPv4 is wanted.
+      if (six) kept["ip6 filter KUBE-FIREWALL"] = firewall;
+    }
+    return kept;
   }
-}
+  void Prepare() {
+    AddThirdParty(Mode());
+    if (When() == Order::kProxyThenKubelet) {
+      // 1.17 finds the chain that an earlier kubelet made.
+      for (const IpFamily family : kBothFamilies) {
+        if (Row().needs_drop_chain) Of(family).Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
+      }
+      Load();
+    }
+    LeaveResidue(Mode());
+    if (When() == Order::kKubeletThenProxy) Load();
+    if (When() == Order::kBetweenFlipAndRetire) {
+      SyncAndKeep(Mode());
+      Load();
+    }
+  }
+};
 
 TEST_P(RetireRulesetsTest, ExactlyWhatNobodyClaimsGoes) {
   Prepare();

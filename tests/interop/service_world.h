@@ -1,71 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node with pods behind it and a client before it, for the services of the captured rulesets: who
-// is reached through them, and from which address.
+// A node with pods behind it and a client before it, for the services of the captured rulesets
+// (fixture A, tests/agent/testdata/rulesets/README.md): what the client's connections are seen as.
 #ifndef KIPT_TESTS_INTEROP_SERVICE_WORLD_H_
 #define KIPT_TESTS_INTEROP_SERVICE_WORLD_H_
 
-#include <map>
-#include <string>
-#include <vector>
+#include <list>
 
-#include "absl/time/time.h"
-#include "tests/support/kubelet_sequence.h"
-#include "tests/support/netns.h"
+#include "tests/interop/agent_fixture.h"
+#include "tests/support/echo_call.h"
 
 namespace kipt::testing {
 
-// The services of fixture A (tests/agent/testdata/rulesets/README.md), and who asks for them.
-struct Call {
-  enum class From { kClient, kAllowedClient, kPod };
-  From from = From::kClient;
-  const char* address = "";
-  int port = 80;
-};
-inline constexpr Call kClusterIp = {Call::From::kClient, "172.30.0.41"};
-inline constexpr Call kClusterIpFromAPod = {Call::From::kPod, "172.30.0.41"};
-inline constexpr Call kNodePort = {Call::From::kClient, "192.168.50.2", 30002};
-// externalTrafficPolicy Local, no endpoint on the node.
-inline constexpr Call kLocalNodePort = {Call::From::kClient, "192.168.50.2", 30001};
-// Its source ranges are 203.0.113.0/24. The node has the address, as some load balancers want it.
-inline constexpr Call kLoadBalancer = {Call::From::kAllowedClient, "1.2.3.4"};
-inline constexpr Call kLoadBalancerRefused = {Call::From::kClient, "1.2.3.4"};
-inline constexpr Call kHostPort = {Call::From::kClient, "192.168.50.2", 8080};
-
-// What becomes of one.
-inline constexpr char kPodMasqueraded[] = "a pod, from the node's address";
-inline constexpr char kPodUnchanged[] = "a pod, from the caller's own address";
-// Nothing took it and nothing dropped it: a program on the node has it.
-inline constexpr char kHost[] = "the node";
-inline constexpr char kNobody[] = "nobody";
+// Ports of the node. The first leads to a pod where other software has led it there. Behind the
+// last is a program of the node itself, which gets the packets that should have been dropped.
+inline constexpr uint16_t kHostPort = 8080;
+inline constexpr uint16_t kNodePort = 30002;
+inline constexpr uint16_t kDroppedPort = 30001;
+// What answers takes the client for; what is not answered is empty.
+inline constexpr char kMasqueraded[] = "10.180.0.254";
+inline constexpr char kUnchanged[] = "192.168.50.9";
 
 class ServiceWorld {
  public:
   // The calling thread's network namespace is the node.
-  ServiceWorld();
-  ~ServiceWorld();
-  ServiceWorld(const ServiceWorld&) = delete;
-  ServiceWorld& operator=(const ServiceWorld&) = delete;
-
-  // Opens a TCP connection. Whoever it reaches within `patience`, as above.
-  std::string Reaches(const Call& call, absl::Duration patience);
+  ServiceWorld() : client_(NewNetns()), pods_(NewNetns()) {
+    const auto ip = [](const std::string& lines) { MustRun({"ip", "-batch", "-"}, lines); };
+    ip(absl::StrCat("link add client type veth peer name eth0 netns ", client_.Path(),
+                    "\nlink add pods type veth peer name eth0 netns ", pods_.Path(),
+                    "\nlink set client up\nlink set pods up\naddr add 192.168.50.2/24 dev client\n"
+                    "addr add 10.180.0.254/23 dev pods\n"));
+    SetSysctl("ipv4/ip_forward", "1");
+    servers_.emplace_back(std::vector<uint16_t>{kDroppedPort});
+    {
+      const InNetns inside(client_);
+      ip("link set eth0 up\naddr add 192.168.50.9/24 dev eth0\n"
+         "route add default via 192.168.50.2\n");
+    }
+    const InNetns inside(pods_);
+    std::string lines = "link set eth0 up\n";
+    for (const char* pod : {"10.180.0.1", "10.180.0.2", "10.180.0.3", "10.180.1.1"}) {
+      absl::StrAppend(&lines, "addr add ", pod, "/23 dev eth0\n");
+    }
+    ip(lines + "route add default via 10.180.0.254\n");
+    servers_.emplace_back(std::vector<uint16_t>{80});
+  }
+  // Opens a TCP connection from the client to that port of the node. What it is answered.
+  std::string Reaches(uint16_t port, absl::Duration patience) const {
+    const InNetns inside(client_);
+    std::map<std::string, EchoCall> call;
+    call.emplace("",
+                 EchoCall({.protocol = Protocol::kTcp, .address = "192.168.50.2", .port = port}));
+    return EchoCall::AskAll(call, patience)[""];
+  }
 
  private:
-  void Connect();
-  void Listen();
-  int Dial(const Call& call);
-  // Of whoever has accepted a connection, or nobody.
-  std::string Accepted(const Call& call);
-
-  Netns client_;
-  Netns pods_;
-  Netns other_pod_;
-  std::vector<int> pod_listeners_;
-  std::vector<int> host_listeners_;
+  const Netns client_;
+  const Netns pods_;
+  std::list<EchoServer> servers_;
 };
-
-// Rules of IPv4's filter that drop, with the packets they have dropped: "-A KUBE-FIREWALL ...".
-std::map<std::string, int> DropsOf(const Iptables& iptables);
 
 }  // namespace kipt::testing
 

@@ -2,14 +2,9 @@
 //
 // The systemd unit, as far as systemd itself can judge it without being PID 1 here.
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
-#include <string>
 
-#include "absl/strings/str_replace.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -34,12 +29,11 @@ class SystemdUnitTest : public AgentTest {
     std::ofstream(target) << absl::StrReplaceAll(
         text.str(), {{"/usr/sbin/kube-iptables-agent", AgentProgram()}});
   }
-  void InstallDropIn() const {
-    Install("nft-unprivileged.conf", unit().string() + ".d/nft-unprivileged.conf");
-  }
-
-  ProgramResult Verify() const {
-    return RunProgram({"systemd-analyze", "verify", "--man=no", unit().string()});
+  static void ExpectNothingWrong(const fs::path& unit) {
+    const ProgramResult result =
+        RunProgram({"systemd-analyze", "verify", "--man=no", unit.string()});
+    EXPECT_EQ(result.exit_code, 0) << result;
+    EXPECT_THAT(result.err, IsEmpty());
   }
   // From 0, nothing exposed, to 10.
   double Exposure() const {
@@ -54,39 +48,24 @@ class SystemdUnitTest : public AgentTest {
   TemporaryFile directory_{""};
 };
 
-TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithIt) {
-  const ProgramResult result = Verify();
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
-}
-
-TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithTheDropIn) {
-  InstallDropIn();
-  const ProgramResult result = Verify();
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+TEST_F(SystemdUnitTest, IsRightAndExposesLittleAndLessWithTheDropIn) {
+  ExpectNothingWrong(unit());
+  EXPECT_LE(Exposure(), 2.4);
+  Install("nft-unprivileged.conf", unit().string() + ".d/nft-unprivileged.conf");
+  ExpectNothingWrong(unit());
+  EXPECT_LE(Exposure(), 2.0);
 }
 
 // Beside the service, which it must be able to find.
 TEST_F(SystemdUnitTest, TheSocketUnitHoldsTheDefaultPorts) {
   const fs::path socket = fs::path(unit()).replace_extension("socket");
   fs::copy_file(fs::path(KIPT_DEPLOY_DIR) / "systemd" / "kube-iptables-agent.socket", socket);
-  const ProgramResult result =
-      RunProgram({"systemd-analyze", "verify", "--man=no", socket.string()});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.err, IsEmpty());
+  ExpectNothingWrong(socket);
   const std::string text = FileText(socket);
   for (const std::string address : {"127.0.0.1:10270", "127.0.0.1:10271"}) {
     EXPECT_THAT(text, HasSubstr("\nListenStream=" + address + "\n"));
     EXPECT_THAT(Agent({"run", "--help"}).out, HasSubstr(address));
   }
-}
-
-TEST_F(SystemdUnitTest, ExposesLittleAndLessWithTheDropIn) {
-  const double as_root = Exposure();
-  EXPECT_LE(as_root, 2.4);
-  InstallDropIn();
-  EXPECT_LE(Exposure(), 2.0);
 }
 
 }  // namespace

@@ -2,15 +2,7 @@
 //
 // New rules of other programs in base chains: named with their writer, counted and shown, whatever
 // a hostile neighbour writes.
-#include <csignal>
-#include <fstream>
-#include <map>
-#include <string>
-
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -113,19 +105,6 @@ TEST_F(UnexpectedRulesTest, IptablesLegacyIsReportedOnlyOnRequest) {
     ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
     EXPECT_EQ(Metric(kTotal), report ? 1 : 0);
   }
-}
-
-TEST_F(UnexpectedRulesTest, AHundredThousandAreCountedAndSomeAreNamed) {
-  Start({});
-  ASSERT_NO_FATAL_FAILURE(FillInput(100'000));
-  EXPECT_TRUE(MetricReaches(kTotal, 100'000)) << Metric(kTotal);
-  EXPECT_TRUE(daemon().Prints("; 99988 more")) << daemon().Output();
-  EXPECT_LE(daemon().Output().size(), 20'000U);
-  Output({"/usr/sbin/nft", "flush chain ip filter INPUT"});
-  EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
-  // What was read is given back.
-  EXPECT_TRUE(WaitUntil([&] { return Metric("process_resident_memory_bytes") < 40e6; }))
-      << Metric("process_resident_memory_bytes");
 }
 
 TEST_F(UnexpectedRulesTest, AWriterThatChangesOneAllTheTimeDoesNotFillTheLog) {

@@ -4,18 +4,8 @@
 // answer gets safer by it.
 #include <sys/mount.h>
 
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "tests/interop/daemon_fixture.h"
 #include "tests/interop/retire_fixture.h"
-#include "tests/support/in_place_of.h"
-#include "tests/support/matchers.h"
 
 namespace kipt::testing {
 namespace {
@@ -144,6 +134,33 @@ TEST_P(UnreadableSourcesTest, RulesOfTheOtherModeThatCannotBeReadMaySetTheMark) 
   }
 }
 
+// The CNI configurations of a daemon in a container are the host's.
+TEST_P(UnreadableSourcesTest, ADaemonInAContainerRetiresNothingAndSaysWhy) {
+  LeaveResidue(GetParam());
+  StartProgram({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", AgentProgram(), "run",
+                absl::StrCat("--iptables-mode=", NameOf(GetParam())), "--stale-chains=retire"});
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  EXPECT_TRUE(
+      daemon().Prints("a CNI configuration may name it: CNI configurations: this process is "
+                      "in a container (another pid namespace); give --host-root"))
+      << daemon().Output();
+  EXPECT_EQ(Metric("kube_iptables_agent_retired_total"), 0);
+}
+
+// As systemd and container engines hide it.
+TEST_P(UnreadableSourcesTest, AnEmptyListOfSymbolsIsNoProofThatIptablesCanHoldNoRules) {
+  const InPlaceOf hidden("/dev/null", "/proc/kallsyms");
+  const AgentSettings settings = {.ownership_cleanup = false, .iptables = GetParam()};
+  Words flags = settings.Flags();
+  flags[0] += ",ConnLabelMarking=true";
+  const ProgramResult plan = Agent(Words{"plan"} + flags);
+  EXPECT_THAT(plan.out, HasSubstr("KUBE-MARK-MASQ"));
+  EXPECT_THAT(plan.out, HasSubstr("KUBELET-MARK-MASQ"));
+  EXPECT_THAT(plan.out, Not(HasSubstr("Impossible")));
+  Sync(settings);
+  ExpectNothingPlanned(settings);
+}
+
 struct FailedCall {
   const char* name;
   const char* error;
@@ -227,31 +244,6 @@ INSTANTIATE_TEST_SUITE_P(IptablesModes, FailedCallsTest, ::testing::ValuesIn(kBo
 INSTANTIATE_TEST_SUITE_P(IptablesModes, FailedCallsLongTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, UnreadableSourcesTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& row) { return TestNameOf(row.param); });
-
-// /proc/kallsyms hidden by an empty file, as systemd and container engines do, or with nothing in
-// it that tells: no proof that iptables can hold no rules.
-
-constexpr char kSymbols[] = "/proc/kallsyms";
-class HiddenSymbolsTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
- protected:
-  static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
-};
-
-TEST_P(HiddenSymbolsTest, AnEmptyFileProvesNothing) {
-  const InPlaceOf hidden("/dev/null", kSymbols);
-  std::vector<std::string> flags = Settings().Flags();
-  flags[0] += ",ConnLabelMarking=true";
-  flags.insert(flags.begin(), "plan");
-  const ProgramResult plan = Agent(flags);
-  EXPECT_THAT(plan.out, HasSubstr("KUBE-MARK-MASQ"));
-  EXPECT_THAT(plan.out, HasSubstr("KUBELET-MARK-MASQ"));
-  EXPECT_THAT(plan.out, Not(HasSubstr("Impossible")));
-  Sync(Settings());
-  ExpectNothingPlanned(Settings());
-}
-
-INSTANTIATE_TEST_SUITE_P(IptablesModes, HiddenSymbolsTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace

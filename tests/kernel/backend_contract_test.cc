@@ -2,13 +2,8 @@
 //
 // What every Backend promises, held against the fake, nf_tables and legacy iptables: what passes
 // here on all of them makes tests on the fake worth something.
-#include <string>
-#include <vector>
-
 #include "tests/kernel/backend_world.h"
-#include "tests/support/matchers.h"
 #include "tests/support/rows.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -5,10 +5,7 @@
 
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/backend.h"
 #include "tests/support/fake_backend.h"
-#include "tests/support/run_program.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -35,66 +32,60 @@ class FakeWorld : public World {
   FakeBackend backend_;
 };
 
-class NftWorld : public World {
+// Of real programs: "iptables-nft" or "iptables-legacy".
+class ProgramWorld : public World {
  public:
-  NftWorld() {
-    auto backend = netlink::NewNftBackend();
-    EXPECT_THAT(backend, IsOk());
-    if (backend.ok()) backend_ = *std::move(backend);
-  }
+  explicit ProgramWorld(std::string program) : program_(std::move(program)) {}
   Backend& backend() override { return *backend_; }
-  void Touch() override { MustRun({"nft", "add", "table", "netdev", NextName()}); }
   void AppendOpaqueJump(const std::string& chain) override {
-    RunProgram({"iptables-nft", "-N", "OTHER"});
-    MustRun({"iptables-nft", "-A", chain, "-m", "statistic", "--mode", "nth", "--every", "2",
-             "--packet", "0", "-j", "OTHER"});
+    RunProgram({program_, "-N", "OTHER"});
+    MustRun({program_, "-A", chain, "-m", "statistic", "--mode", "nth", "--every", "2", "--packet",
+             "0", "-j", "OTHER"});
   }
   std::string OpaqueJumpText() const override {
     return "-m statistic --mode nth --every 2 --packet 0 -j OTHER";
   }
-  void AddUnhookedInput() override {
-    MustRun({"nft", "add", "table", "ip", "filter"});
-    MustRun({"nft", "add", "chain", "ip", "filter", "INPUT"});
+
+ protected:
+  void Use(absl::StatusOr<std::unique_ptr<Backend>> backend) {
+    EXPECT_THAT(backend, IsOk());
+    if (backend.ok()) backend_ = *std::move(backend);
   }
+  std::string NextName() { return absl::StrCat("touched", ++names_); }
+
+  // Before the backend that uses it.
+  const std::unique_ptr<agent::CommandRunner> runner_ = agent::NewCommandRunner();
 
  private:
-  std::string NextName() { return "touched" + std::to_string(++names_); }
-
+  const std::string program_;
   std::unique_ptr<Backend> backend_;
   int names_ = 0;
 };
 
-class LegacyWorld : public World {
+class NftWorld : public ProgramWorld {
  public:
-  LegacyWorld() : runner_(agent::NewCommandRunner()) {
+  NftWorld() : ProgramWorld("iptables-nft") { Use(netlink::NewNftBackend()); }
+  void Touch() override { MustRun({"nft", "add", "table", "netdev", NextName()}); }
+  void AddUnhookedInput() override {
+    MustRun({"nft", "add table ip filter; add chain ip filter INPUT"});
+  }
+};
+
+class LegacyWorld : public ProgramWorld {
+ public:
+  LegacyWorld() : ProgramWorld("iptables-legacy") {
     // Neither the machine's lock nor that of a test that runs at the same time: who watches it
     // would hear the other.
     const std::string lock = tree_.Path("xtables.lock");
     EXPECT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
-    auto backend = agent::NewIptablesLegacyBackend(runner_.get(), {.lock_path = lock});
-    EXPECT_THAT(backend, IsOk());
-    if (backend.ok()) backend_ = *std::move(backend);
+    Use(agent::NewIptablesLegacyBackend(runner_.get(), {.lock_path = lock}));
   }
   ~LegacyWorld() override { unsetenv("XTABLES_LOCKFILE"); }
-  Backend& backend() override { return *backend_; }
-  void Touch() override {
-    MustRun({"iptables-legacy", "-N", "touched" + std::to_string(++names_)});
-  }
-  void AppendOpaqueJump(const std::string& chain) override {
-    RunProgram({"iptables-legacy", "-N", "OTHER"});
-    MustRun({"iptables-legacy", "-A", chain, "-m", "statistic", "--mode", "nth", "--every", "2",
-             "--packet", "0", "-j", "OTHER"});
-  }
-  std::string OpaqueJumpText() const override {
-    return "-m statistic --mode nth --every 2 --packet 0 -j OTHER";
-  }
+  void Touch() override { MustRun({"iptables-legacy", "-N", NextName()}); }
   void AddUnhookedInput() override { ADD_FAILURE() << "legacy iptables has no unhooked INPUT"; }
 
  private:
   TemporaryTree tree_;
-  std::unique_ptr<agent::CommandRunner> runner_;
-  std::unique_ptr<Backend> backend_;
-  int names_ = 0;
 };
 
 }  // namespace

@@ -5,19 +5,9 @@
 #ifndef KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 #define KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <optional>
 #include <ostream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "netlink/backend.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/status_matchers.h"
+#include "tests/kernel/nft_fixture.h"
 
 namespace kipt::testing {
 

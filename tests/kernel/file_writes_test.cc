@@ -22,6 +22,7 @@
 #include "agent/process/own_process.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/child.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -75,6 +76,25 @@ std::string TryAll(const std::vector<Attempt>& attempts) {
 TEST_F(FileWritesTest, SaysWhereTheKernelCannotForbidThem) {
   if (HasLandlock()) return;
   EXPECT_THAT(InChild([&] { return Forbid(""); }), StartsWith("UNIMPLEMENTED"));
+}
+
+// Each call with another argument, by the number of which the kernel tells them apart.
+TEST_F(FileWritesTest, AStepThatFailsIsNamed) {
+  if (!HasLandlock()) return;
+  struct Row {
+    FailingCall call;
+    std::string said;
+  };
+  const Row rows[] = {
+      {{SYS_landlock_create_ruleset, 2, 1, EOPNOTSUPP}, "has no Landlock"},
+      {{SYS_landlock_create_ruleset, 2, 0, EPERM}, "(Landlock): making the rules: "},
+      {{SYS_landlock_add_rule, 3, 0, EPERM}, "(Landlock): /dev/null: "},
+      {{SYS_landlock_restrict_self, 1, 0, EPERM}, "(Landlock): applying them: "}};
+  for (const Row& row : rows) {
+    std::string said;
+    WithFailingCall(row.call, [&] { said = Forbid(Lock()); });
+    EXPECT_THAT(said, HasSubstr(row.said));
+  }
 }
 
 TEST_F(FileWritesTest, ChangeNoFileAnyMore) {

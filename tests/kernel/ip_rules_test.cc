@@ -89,32 +89,21 @@ TEST_F(IpRulesTest, SpellsThemAsIpRuleDoes) {
   }
 }
 
-TEST_F(IpRulesTest, HasPriorityMarkAndMask) {
-  Add("-4", "fwmark 0x4000/0xc000 table 100 pref 77");
-  Add("-6", "fwmark 5 table 100 pref 78");
-  const std::vector<FwmarkRule> read = Read();
-  ASSERT_THAT(read, SizeIs(2));
-  EXPECT_EQ(read[0], (FwmarkRule{.family = Family::kIPv4,
-                                 .mark = 0x4000,
-                                 .mask = 0xc000,
-                                 .text = "77: from all fwmark 0x4000/0xc000 lookup 100"}));
-  EXPECT_EQ(read[1], (FwmarkRule{.family = Family::kIPv6,
-                                 .mark = 5,
-                                 .mask = 0xffffffff,
-                                 .text = "78: from all fwmark 0x5 lookup 100"}));
-}
-
 // More than one piece of a dump.
 TEST_F(IpRulesTest, ReadsThousands) {
   std::string batch;
   for (int i = 1; i <= 3000; ++i) {
-    batch += "rule add fwmark " + std::to_string(i) + " table 7 pref " + std::to_string(i) + "\n";
+    const std::string number = std::to_string(i);
+    batch += "rule add fwmark " + number + "/0xfff table 7 pref " + number + "\n";
   }
   const ProgramResult result = RunProgram({"ip", "-batch", "-"}, batch);
   ASSERT_EQ(result.exit_code, 0) << result;
   const std::vector<FwmarkRule> read = Read();
   ASSERT_THAT(read, SizeIs(3000));
-  for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].mark, i + 1);
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].mark, i + 1);
+    EXPECT_EQ(read[i].mask, 0xfffU);
+  }
 }
 
 }  // namespace

@@ -9,19 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <functional>
-#include <memory>
-#include <string>
 #include <thread>
-#include <utility>
 
 #include "agent/process/command.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
-#include "tests/support/status_matchers.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::iptables_legacy_backend_test {
 namespace {

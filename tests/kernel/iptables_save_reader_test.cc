@@ -2,19 +2,11 @@
 //
 // The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
 // ways, say the same. What differs is only how an opaque rule is spelled.
-#include <map>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "agent/xtables/iptables_save.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

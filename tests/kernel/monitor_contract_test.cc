@@ -3,15 +3,7 @@
 // What every Monitor promises, held against those of the fake, nf_tables and legacy iptables.
 #include <poll.h>
 
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "netlink/backend.h"
 #include "tests/kernel/backend_world.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -3,17 +3,11 @@
 // Native tables on the kernel, and beside nft(8), which must be able to list, save and load them.
 #include <sys/socket.h>
 
-#include <optional>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "netlink/transaction.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/support/matchers.h"
 #include "tests/support/ruleset_text.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing::native_table_test {
 namespace {

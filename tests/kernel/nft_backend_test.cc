@@ -3,22 +3,13 @@
 // Facts about nf_tables that no fake can vouch for.
 #include <unistd.h>
 
-#include <algorithm>
 #include <future>
-#include <memory>
 #include <stop_token>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/support/background_program.h"
 #include "tests/support/foreign_writer.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kernel/nft_fixture.h"
 
-#include <optional>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "netlink/backend.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
-
 namespace kipt::testing {
 
 using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary

@@ -9,18 +9,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

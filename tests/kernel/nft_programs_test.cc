@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What iptables-nft and nft write is what we read, and what we write is what they read.
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -8,23 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "agent/audit/audit.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"
-#include "tests/support/matchers.h"
-#include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
 #include "tests/support/surveyed.h"
-#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing::node_view_test {
 namespace {

@@ -3,9 +3,21 @@
 // What the agent can do, and what it can no longer do, after it has given up its privileges. Each
 // attempt is made in a child with a network namespace and a /run of its own, because nothing that
 // was given up comes back.
+#include <cap-ng.h>
+#include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <latch>
 #include <ostream>
@@ -14,15 +26,63 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/attributes.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "netlink/backend.h"
-#include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
+
+namespace {
+
+// A call of libcap-ng or the kernel that fails with EPERM; each child has its own.
+std::string& Failing() {
+  static std::string call;
+  return call;
+}
+bool Fails(const std::string& call) {
+  if (Failing() != call) return false;
+  errno = EPERM;
+  return true;
+}
+
+}  // namespace
+
+// The linker leads the product's calls here (--wrap), and calls of __real_* to the libraries.
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl50-cpp)
+extern "C" {
+int __real_prctl(int option, ...);
+int __real_capng_get_caps_process();
+int __real_capng_apply(capng_select_t set);
+
+// It takes as many arguments as there can be, so it reads beyond those that were given.
+ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS int __wrap_prctl(int option, ...) {
+  std::vector<unsigned long> arguments(4);
+  va_list list;
+  va_start(list, option);
+  for (unsigned long& argument : arguments) argument = va_arg(list, unsigned long);
+  va_end(list);
+  if (option == PR_SET_NO_NEW_PRIVS && Fails("no_new_privs")) return -1;
+  return __real_prctl(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+}
+int __wrap_capng_get_caps_process() {
+  // libcap-ng does not always leave an errno.
+  if (Failing() == "get, without a reason") return -1;
+  return Fails("get") ? -1 : __real_capng_get_caps_process();
+}
+int __wrap_capng_apply(capng_select_t set) {
+  const char* const name = set == CAPNG_SELECT_BOUNDS    ? "bounds"
+                           : set == CAPNG_SELECT_CAPS    ? "caps"
+                           : set == CAPNG_SELECT_AMBIENT ? "ambient"
+                                                         : "others";
+  return Fails(name) ? -1 : __real_capng_apply(set);
+}
+}
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl50-cpp)
 
 namespace kipt::testing {
 namespace {
@@ -112,15 +172,63 @@ std::string CheckTwoThreads(const Sets& sets, bool filtered) {
   return wrong;
 }
 
+// Calls that such an agent must not get through, made so that nothing would happen to the machine
+// if it did. Which arguments the filter refuses is in tests/agent/process/syscall_table_test.cc.
+struct Forbidden {
+  const char* name;
+  // Negative, and errno, where it fails.
+  long (*make)(int network_namespace);
+  bool by_capabilities = false;  // the filter refuses all of them
+};
+constexpr bool kByCapabilitiesToo = true;
+constexpr Forbidden kForbidden[] = {
+    {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); },
+     kByCapabilitiesToo},
+    {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }},
+    {"chroot", [](int) -> long { return chroot("/"); }, kByCapabilitiesToo},
+    {"setns", [](int fd) -> long { return setns(fd, CLONE_NEWNET); }, kByCapabilitiesToo},
+    {"unshare", [](int) -> long { return unshare(CLONE_NEWNET); }, kByCapabilitiesToo},
+    // No such process.
+    {"ptrace", [](int) -> long { return ptrace(PTRACE_ATTACH, 1 << 30, nullptr, nullptr); }},
+    {"bpf", [](int) -> long { return syscall(SYS_bpf, -1, nullptr, 0); }},
+    {"init_module", [](int) -> long { return syscall(SYS_init_module, "", 0, ""); }},
+    {"kexec_load", [](int) -> long { return syscall(SYS_kexec_load, 0, 0, nullptr, ~0UL); }},
+    // Neither magic number is right.
+    {"reboot", [](int) -> long { return syscall(SYS_reboot, 1, 2, 3, nullptr); },
+     kByCapabilitiesToo},
+    {"io_uring_setup", [](int) -> long { return syscall(SYS_io_uring_setup, 1, nullptr); }},
+    {"userfaultfd", [](int) -> long { return syscall(SYS_userfaultfd, 0); }},
+    {"setuid", [](int) -> long { return setuid(1234); }, kByCapabilitiesToo},
+    // Too long for the kernel, which looks at that last.
+    {"sethostname", [](int) -> long { return syscall(SYS_sethostname, "x", 65); },
+     kByCapabilitiesToo},
+    {"settimeofday", [](int) -> long { return syscall(SYS_settimeofday, nullptr, nullptr); }},
+    {"unlink", [](int) -> long { return unlink("/no/such/file"); }},
+    {"connect", [](int) -> long { return connect(-1, nullptr, 0); }},
+};
+
+// Every one that did not fail as it should, with what it did.
+std::string TryForbidden(bool capabilities_only, int network_namespace) {
+  std::string wrong;
+  for (const Forbidden& call : kForbidden) {
+    if (capabilities_only && !call.by_capabilities) continue;
+    errno = 0;
+    const long result = call.make(network_namespace);
+    if (result < 0 && (errno == EPERM || errno == EACCES)) continue;
+    absl::StrAppend(&wrong, call.name, " returned ", result, " (", std::strerror(errno), "); ");
+  }
+  return wrong;
+}
+
 // On a kernel without filters the capabilities are all there is.
 TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
   EXPECT_THAT(InChild([]() -> std::string {
                 LeaveMounts();
-                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
                 const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
                 if (std::string wrong = GiveUpCapabilities(); !wrong.empty()) return wrong;
                 std::string wrong = CheckTwoThreads(Kept(bounding_before), /*filtered=*/false);
-                return wrong + calls.TryAll(Guard::kCapabilities);
+                return wrong + TryForbidden(/*capabilities_only=*/true, netns);
               }),
               IsEmpty());
 }
@@ -133,14 +241,14 @@ TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
   }
   EXPECT_THAT(InChild([]() -> std::string {
                 LeaveMounts();
-                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const int netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
                 const ThreadStatus before;
                 const Sets all = {.own = before.Hex("CapEff"),
                                   .inherited = before.Hex("CapInh"),
                                   .bounding = before.Hex("CapBnd")};
                 if (std::string wrong = InstallFilter(); !wrong.empty()) return wrong;
                 std::string wrong = CheckTwoThreads(all, /*filtered=*/true);
-                return wrong + calls.TryAll(Guard::kFilter);
+                return wrong + TryForbidden(/*capabilities_only=*/false, netns);
               }),
               IsEmpty());
 }
@@ -205,6 +313,51 @@ TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {
                 return status.ToString();
               }),
               HasSubstr("FAILED_PRECONDITION"));
+}
+
+// ---- where a step fails ----
+
+TEST(CapabilityFaultTest, EachStepThatFailsIsNamed) {
+  struct Row {
+    std::string failing;
+    std::string step;
+    std::string reason = "Operation not permitted";
+  };
+  for (const Row& row :
+       {Row{"get", "reading them"}, Row{"get, without a reason", "reading them", "Success"},
+        Row{"bounds", "the bounding set"}, Row{"caps", "the thread's sets"},
+        Row{"ambient", "the ambient set"}, Row{"no_new_privs", "PR_SET_NO_NEW_PRIVS"}}) {
+    EXPECT_EQ(InChild([&row] {
+                Failing() = row.failing;
+                errno = EACCES;  // another call's
+                return agent::DropCapabilities(/*keep_net_raw=*/true).ToString();
+              }),
+              absl::StrCat("INTERNAL: giving up capabilities: ", row.step, ": ", row.reason));
+  }
+}
+
+TEST(CapabilityFaultTest, SetpcapThatIsNotInEffectShrinksNothing) {
+  EXPECT_EQ(InChild([]() -> std::string {
+              __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+              __user_cap_data_struct sets[2] = {};
+              if (syscall(SYS_capget, &header, sets) != 0) return "capget";
+              sets[0].effective &= ~(uint32_t{1} << CAP_SETPCAP);
+              if (syscall(SYS_capset, &header, sets) != 0) return "capset";
+              return agent::DropCapabilities(/*keep_net_raw=*/false).ToString();
+            }),
+            "OK");
+}
+
+TEST(CapabilityFaultTest, OfThoseAllowedOnlyThoseThatItHasAreKept) {
+  EXPECT_EQ(InChild([]() -> std::string {
+              if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) return wrong;
+              const unsigned int most[] = {CAP_SYS_ADMIN, CAP_NET_ADMIN};
+              const absl::Status status = agent::LimitCapabilities(most, /*for_programs=*/false);
+              const uint64_t admin = uint64_t{1} << CAP_NET_ADMIN;
+              if (ThreadStatus().Hex("CapEff") != admin) return "another effective set";
+              return status.ToString();
+            }),
+            "OK");
 }
 
 }  // namespace

@@ -212,27 +212,4 @@ std::string ThirdPartyRules(netlink::Family family) {
   return text + kRules6;
 }
 
-std::vector<UnspelledRule> UnspelledRules() {
-  return {
-      {"-m rpfilter --invert --validmark -j DROP", "[xt rpfilter rev 0] -j DROP"},
-      {"-m pkttype --pkt-type broadcast -j DROP", "[xt pkttype rev 0] -j DROP"},
-      {"-m owner --uid-owner 0 -j DROP", "[xt owner rev 1] -j DROP"},
-      {"-m iprange --src-range 1.2.3.4-1.2.3.5 -j DROP", "[xt iprange rev 1] -j DROP"},
-      {"-m socket --transparent -j DROP", "[xt socket rev 3] -j DROP"},
-      {"-m hashlimit --hashlimit-upto 5/sec --hashlimit-burst 5 --hashlimit-name x -j DROP",
-       "[xt hashlimit rev 3] -j DROP"},
-      {"-m connlimit --connlimit-above 5 -j DROP", "[xt connlimit rev 1] -j DROP"},
-      {"-m policy --dir in --pol ipsec -j ACCEPT", "[xt policy rev 0] -j ACCEPT"},
-      {"-p sctp -m sctp --dport 5 --chunk-types any INIT -j DROP",
-       "-p sctp [xt sctp rev 0] -j DROP"},
-      {"-s 1.2.3.4/255.0.255.0 -j DROP", "[nft payload] -j DROP"},
-      {"-f -j DROP", "[nft payload] -j DROP"},
-      // iptables writes one comparison of both ports, which says less than these words.
-      {"-p tcp -m tcp ! --sport 1000 ! --dport 5 -j DROP", "-p tcp [nft payload] -j DROP"},
-      {"-j CLASSIFY --set-class 1:2", "-j [xt CLASSIFY rev 0]"},
-      {"-j TOS --set-tos 5/7", "-j [xt TOS rev 1]"},
-      {"-j NFQUEUE --queue-num 5", "-j [xt NFQUEUE rev 3]"},
-  };
-}
-
 }  // namespace kipt::testing

@@ -6,7 +6,6 @@
 #define KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_
 
 #include <string>
-#include <vector>
 
 #include "netlink/ruleset.h"
 
@@ -14,13 +13,6 @@ namespace kipt::testing {
 
 // Those that we spell, of each kind of program and each option.
 std::string ThirdPartyRules(netlink::Family family);
-
-// One that we do not, for IPv4's mangle.
-struct UnspelledRule {
-  std::string line;  // what stands behind "-A CHAIN "
-  std::string text;  // what we show
-};
-std::vector<UnspelledRule> UnspelledRules();
 
 }  // namespace kipt::testing
 

@@ -2,31 +2,14 @@
 //
 // Programs that others could have written, of the installed library, at work: tests/consumer and
 // the one in deploy/library/README.md.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <csignal>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/background_program.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 std::string Consumer(const std::string& name) {
   return absl::StrCat(KIPT_CONSUMERS_DIR, "/", name);
@@ -71,11 +54,9 @@ class NodeAgentTest : public AgentTest {
     tree_.Write("settings", absl::StrCat("# the node's own\ngates = ", gates, "\n"));
   }
   std::vector<std::string> Command(const std::vector<std::string>& more) const {
-    std::vector<std::string> command = {Consumer("node-agent/node-agent"),
-                                        absl::StrCat("--settings=", tree_.Path("settings")),
-                                        "--housekeeping=50ms"};
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+    return Words{Consumer("node-agent/node-agent"),
+                 absl::StrCat("--settings=", tree_.Path("settings")), "--housekeeping=50ms"} +
+           more;
   }
   std::vector<std::string> ServeAll() const {
     std::vector<std::string> serve;
@@ -135,17 +116,6 @@ class TwoNamespacesTest : public NodeAgentTest {
   }
 };
 
-TEST_F(TwoNamespacesTest, HoldWhatKubeletWouldMakeAndTheHostsHoldsNothing) {
-  BackgroundProgram agent(ServeAll());
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
-  agent.Signal(SIGTERM);
-  EXPECT_EQ(agent.Wait(), 0) << agent.Output();
-  // They stay.
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
-  EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
-  for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
-}
-
 TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {
   BackgroundProgram agent(ServeAll());
   ASSERT_TRUE(AllInPlace()) << agent.Output();
@@ -157,6 +127,9 @@ TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {
     }
     ASSERT_TRUE(AllInPlace()) << agent.Output();
   }
+  for (const char* writer : {" damaged by iptables-nft", " damaged by somebody unseen"}) {
+    EXPECT_TRUE(agent.Prints(writer)) << agent.Output();
+  }
   for (const Served& each : served_) {
     each.Run(IpFamily::kIpv6, {"-t", "nat", "-F"});
     ASSERT_TRUE(agent.Prints(each.Says("incident: "), 4)) << agent.Output();
@@ -166,36 +139,10 @@ TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {
   agent.Signal(SIGTERM);
   EXPECT_EQ(agent.Wait(), 0) << agent.Output();
   EXPECT_THAT(Housekeeping(agent.Output()), Each(EndsWith("in " + OwnNamespace())));
-}
-
-TEST_F(TwoNamespacesTest, OfNftTheWriterIsNamed) {
-  BackgroundProgram agent(ServeAll());
+  // They stay, and the host's own namespace holds nothing.
   ASSERT_TRUE(AllInPlace()) << agent.Output();
-  for (const Served& each : served_) each.Run(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
-  ASSERT_TRUE(agent.Prints(served_[0].Says("incident: 2 damaged by iptables-nft")))
-      << agent.Output();
-  ASSERT_TRUE(agent.Prints(served_[1].Says("incident: 2 damaged by somebody unseen")))
-      << agent.Output();
-}
-
-TEST_F(TwoNamespacesTest, FollowTheHostsSettings) {
-  BackgroundProgram agent(ServeAll());
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
-  WriteSettings("IPTablesOwnershipCleanup=true");
-  agent.Signal(SIGHUP);
-  ASSERT_TRUE(agent.Prints("settings: read again")) << agent.Output();
-  for (const Served& each : served_) {
-    // kube-proxy's now; and what is still kubelet's.
-    each.Run(IpFamily::kIpv4, {"-t", "nat", "-F", "KUBE-POSTROUTING"});
-    each.Run(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
-    ASSERT_TRUE(WaitUntil([&] {
-      return each.Saved(IpFamily::kIpv4).Rules("filter", "KUBE-FIREWALL").size() == 1;
-    })) << agent.Output();
-    EXPECT_THAT(each.Saved(IpFamily::kIpv4).Rules("nat", "KUBE-POSTROUTING"), SizeIs(0));
-  }
-  WriteSettings("IPTablesOwnershipCleanup=false");
-  agent.Signal(SIGHUP);
-  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
+  for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
 }
 
 struct StartRow {
