@@ -28,10 +28,6 @@ TEST(ConfigChange, IsSaidOnceAndTheNextOneToo) {
          tree.Write("etc/.new", "new");
          Rename(tree, "etc/.new", "etc/config.yaml");
        }},
-      {"SedInPlace", MakeFile,
-       [](const TemporaryTree& tree) {
-         MustRun({"sed", "-i", "s/old/new/", tree.Path("etc/config.yaml")});
-       }},
       {"VimRenamesAndWritesANewOne", MakeFile,
        [](const TemporaryTree& tree) {
          tree.Write("etc/.config.yaml.swp", "swap");
@@ -51,11 +47,6 @@ TEST(ConfigChange, IsSaidOnceAndTheNextOneToo) {
        },
        [](const TemporaryTree& tree) {
          MustRun({"ln", "-sfn", "../b/config.yaml", tree.Path("etc/config.yaml")});
-       }},
-      {"LinkReplacedByAFile", MakeConfigMap,
-       [](const TemporaryTree& tree) {
-         tree.Remove("etc/config.yaml");
-         tree.Write("etc/config.yaml", "new");
        }},
       {"WrittenBehindALink",
        [](const TemporaryTree& tree) {
@@ -124,11 +115,6 @@ void Storm(const TemporaryTree& tree) {
 TEST(ConfigNoChange, IsNotSaid) {
   const Case rows[] = {
       {"StormOfOtherFiles", MakeFile, Storm},
-      {"Read", MakeFile,
-       [](const TemporaryTree& tree) {
-         std::ifstream file(tree.Path("etc/config.yaml"));
-         EXPECT_EQ(file.get(), 'o');
-       }},
       {"OpenedForWritingOnly", MakeFile,
        [](const TemporaryTree& tree) { OpenFile(tree.Path("etc/config.yaml"), 0).Close(); }},
       {"ConfigMapPrepared", MakeConfigMap,
