@@ -14,7 +14,6 @@
 #include "agent/config/config.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::settings_test {

@@ -155,17 +155,6 @@ TEST(CapabilitiesTest, JudgesEachSoftwareByWhatItNeeds) {
        kExitFailed},
       {"AKernelReleaseThatIsNone", Modular("\x1b[2J\xe2\x80\xae", {}), "loadable", kExitDifferences,
        "iptables-nft missing, kube-proxy-nftables unknown"},
-      {"OtherNamesThatContainThem",
-       With(Modular("6.1.0", {}), {{"lib/modules.dep",
-                                    "kernel/my_nf_tables.ko:\nkernel/nf_tables.kox:\n"
-                                    "kernel/x.ko: kernel/nf_tables.ko kernel/xt_comment.ko\n"
-                                    "nf_tables.ko"}}),
-       "missing", kExitDifferences},
-      {"BytesOfAnyKind",
-       With(Modular("6.1.0", {}),
-            {{"lib/modules.dep", std::string("\0\xff\n\r\n:::\n/.ko\n", 12) + DepWithout({}) +
-                                     std::string(1 << 20, ':')}}),
-       "loadable", kExitOk},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -219,7 +219,6 @@ constexpr char kLine[] = "kernel/net/netfilter/xt_connlabel.ko\n";
 constexpr char kSymbol[] = "ffffffff81faf840 t connlabel_mt\n";
 
 struct ModuleRow {
-  std::string name;
   Files files;
   ModuleState state;
   XtCompat compat;
@@ -239,61 +238,45 @@ TEST(ModuleTest, IsFoundInTheKernelsOwnLists) {
   constexpr auto kNo = XtCompat::kAbsent;
   constexpr auto kNobodyKnows = XtCompat::kUnknown;
   const ModuleRow rows[] = {
-      {"loaded", Files{{"modules", "x 1 - Live 0x0\nxt_connlabel 2 - Live 0x0\n"}}, kPresent, kYes,
-       loaded},
-      {"loaded by its directory", Files{{"modules", kOther}, {"sys/xt_connlabel/refcnt", "1"}},
-       kPresent, kYes, loaded},
-      {"built in", Files{{"modules", kOther}, {"own/modules.builtin", kLine}}, kPresent, kYes,
-       built_in},
-      {"not built in by the list, which counts before the symbols",
-       Files{{"modules", kOther}, {"own/modules.builtin", ""}, {"kallsyms", kSymbol}}, kLoadable,
+      {Files{{"modules", "x 1 - Live 0x0\nxt_connlabel 2 - Live 0x0\n"}}, kPresent, kYes, loaded},
+      {Files{{"modules", kOther}, {"sys/xt_connlabel/refcnt", "1"}}, kPresent, kYes, loaded},
+      {Files{{"modules", kOther}, {"own/modules.builtin", kLine}}, kPresent, kYes, built_in},
+      {Files{{"modules", kOther}, {"own/modules.builtin", ""}, {"kallsyms", kSymbol}}, kLoadable,
        kNobodyKnows, no_lists},
-      {"built in by its symbol", Files{{"modules", kOther}, {"kallsyms", kSymbol}}, kPresent, kYes,
+      {Files{{"modules", kOther}, {"kallsyms", kSymbol}}, kPresent, kYes, built_in},
+      {Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt.llvm.17\n"}}, kNothingToLoad, kYes,
        built_in},
-      {"built in by a compiler that renames",
-       Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt.llvm.17\n"}}, kNothingToLoad, kYes,
-       built_in},
-      {"the symbol of a module that was unloaded meanwhile",
-       Files{{"modules", kOther}, {"kallsyms", "ff t connlabel_mt\t[xt_connlabel]\n"}}, kLoadable,
+      {Files{{"modules", kOther}, {"kallsyms", "ff t connlabel_mt\t[xt_connlabel]\n"}}, kLoadable,
        kNobodyKnows, no_lists},
-      {"symbols of other names",
-       Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt_x\nff t xconnlabel_mt\n"}},
+      {Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt_x\nff t xconnlabel_mt\n"}},
        kNothingToLoad, kNo, none},
-      {"on disk",
-       Files{{"modules", kOther},
+      {Files{{"modules", kOther},
              {"own/modules.builtin", "kernel/net/netfilter/xt_connlabels.ko\n"},
              {"own/modules.dep", "kernel/net/netfilter/xt_connlabel.ko.zst: kernel/a.ko.zst\n"}},
        kLoadable, kYes, "/own/modules.dep"},
-      {"on disk, whatever is built in", Files{{"own/modules.dep", kLine}}, kUnknown, kYes,
-       "/own/modules.dep"},
-      {"not on disk, but needed by what is",
-       Files{{"modules", kOther},
+      {Files{{"own/modules.dep", kLine}}, kUnknown, kYes, "/own/modules.dep"},
+      {Files{{"modules", kOther},
              {"own/modules.builtin", ""},
              {"own/modules.dep", "kernel/net/xt_connlabel2.ko: kernel/net/xt_connlabel.ko\n"}},
        kMissing, kNo, missing},
-      {"not built in, and perhaps on disk", Files{{"modules", kOther}, {"own/modules.builtin", ""}},
-       kLoadable, kNobodyKnows, no_lists},
-      {"the host's lists count before our own",
-       Files{{"modules", kOther},
+      {Files{{"modules", kOther}, {"own/modules.builtin", ""}}, kLoadable, kNobodyKnows, no_lists},
+      {Files{{"modules", kOther},
              {"host/modules.builtin", ""},
              {"host/modules.dep", ""},
              {"own/modules.builtin", kLine},
              {"own/modules.dep", kLine}},
        kMissing, kNo, "/host/modules.dep"},
-      {"a container without lists and symbols", Files{{"modules", kOther}}, kUnknown, kNobodyKnows,
-       no_lists},
-      {"not on disk, and perhaps built in", Files{{"modules", kOther}, {"own/modules.dep", ""}},
-       kUnknown, kNobodyKnows, "whether it is built in cannot be read"},
-      {"not on disk, and perhaps loaded",
-       Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, kLoadable, kNobodyKnows,
+      {Files{{"modules", kOther}}, kUnknown, kNobodyKnows, no_lists},
+      {Files{{"modules", kOther}, {"own/modules.dep", ""}}, kUnknown, kNobodyKnows,
+       "whether it is built in cannot be read"},
+      {Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, kLoadable, kNobodyKnows,
        "whether it is loaded cannot be read"},
-      {"a kernel without modules whose symbols are hidden", Files{{"version", "L"}}, kNothingToLoad,
-       kNobodyKnows, hidden},
-      {"a kernel that loads no more", no_more, kNothingToLoad, kNobodyKnows, hidden},
-      {"no /proc at all", Files(), kUnknown, kNobodyKnows, no_lists},
+      {Files{{"version", "L"}}, kNothingToLoad, kNobodyKnows, hidden},
+      {no_more, kNothingToLoad, kNobodyKnows, hidden},
+      {Files(), kUnknown, kNobodyKnows, no_lists},
   };
   for (const ModuleRow& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(::testing::PrintToString(row.files));
     const KernelFiles files(row.files);
     EXPECT_EQ(FindModule(files.paths(), "xt_connlabel", "connlabel_mt"), row.state);
     const XtCompatReading reading = ReadConnLabelMatch(files.paths(), "/none");

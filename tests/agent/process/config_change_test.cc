@@ -18,10 +18,6 @@ struct Case {
   std::string act;
 };
 
-void RunIn(const TemporaryTree& tree, const std::string& script) {
-  MustRun({"/bin/sh", "-euc", "cd \"$0\"; " + script, tree.root()});
-}
-
 const std::string kFile = "mkdir etc; echo old > etc/config.yaml";
 // As kubelet lays out the volume of a ConfigMap (AtomicWriter).
 const std::string kConfigMap =
