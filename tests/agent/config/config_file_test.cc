@@ -8,6 +8,7 @@
 #include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/agent/process/without_capabilities.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -244,16 +245,9 @@ TEST_F(ConfigFileOnDiskTest, WhatIsNoReadableFileIsNamedWithWhatToDo) {
 TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
   const std::string path = Write("c.yaml", Agent(""));
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
-  // Root reads everything: for this one call the test is somebody else.
-  const bool root = geteuid() == 0;
-  if (root) {
-    ASSERT_EQ(chmod(tree_.root().c_str(), 0755), 0);
-    ASSERT_EQ(seteuid(65534), 0);
-  }
-  const auto file = ReadConfigFile(path);
-  if (root) {
-    ASSERT_EQ(seteuid(0), 0);
-  }
+  // Root reads everything.
+  absl::StatusOr<ConfigFile> file;
+  kipt::testing::WithoutCapabilities([&] { file = ReadConfigFile(path); });
   EXPECT_THAT(
       file,
       StatusIs(absl::StatusCode::kInvalidArgument,
