@@ -38,6 +38,14 @@ TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
   }
 }
 
+TEST(PolicyTest, OnlyInPostroutingTheOrderOfRulesCounts) {
+  for (const Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      EXPECT_EQ(chain.ordered, chain.id.name == kPostroutingChain) << netlink::ToString(chain.id);
+    }
+  }
+}
+
 TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) {
   for (const Family family : netlink::kFamilies) {
     for (const DesiredChain& chain : EveryKubeletChain(family)) {
