@@ -80,20 +80,6 @@ TEST(IPTablesOwnershipCleanupTest, CanBeSetWhereTheReleaseLetsItBeSet) {
   }
 }
 
-TEST(IPTablesOwnershipCleanupTest, FollowsAllAlphaAndAllBetaByStage) {
-  for (const Release& release : kReleases) {
-    SCOPED_TRACE(release.minor);
-    const absl::StatusOr<FeatureGates> alpha = Resolve({1, release.minor}, {{"AllAlpha", true}});
-    ASSERT_THAT(alpha, IsOk());
-    EXPECT_EQ(alpha->Enabled(kIPTablesOwnershipCleanup),
-              release.enabled || release.stage == Stage::kAlpha);
-    const absl::StatusOr<FeatureGates> beta = Resolve({1, release.minor}, {{"AllBeta", false}});
-    ASSERT_THAT(beta, IsOk());
-    EXPECT_EQ(beta->Enabled(kIPTablesOwnershipCleanup),
-              release.enabled && release.stage != Stage::kBeta);
-  }
-}
-
 TEST(KubeletFeaturesTest, AnOldNameInAKubeletConfigurationIsIgnoredWhereItIsUnknown) {
   const absl::StatusOr<FeatureGates> gates = FeatureGates::Resolve(
       {KubeletComponent({1, 30})}, {FromKubeletConfiguration({{kName, false}})});

@@ -72,41 +72,33 @@ TEST(ConfigFileTest, AcceptsAKubeletConfigurationThatKubeletAccepts) {
 
 TEST(ConfigFileTest, ReadsAKubeletConfigurationHoweverItIsWritten) {
   struct Row {
-    const char* name;
     std::string text;
     int bit = 9;  // -1: not set
     featuregates::GateValues gates = {};
   };
   const std::string kubelet = Kubelet("");
   const Row rows[] = {
-      {"a bit by alias", kubelet + "x: &b 9\niptablesDropBit: *b\n"},
-      {"a gate by alias",
-       kubelet + "x: &g true\nfeatureGates:\n  B: false\n  A: *g\n",
+      {kubelet + "x: &b 9\niptablesDropBit: *b\n"},
+      {kubelet + "x: &g true\nfeatureGates:\n  B: false\n  A: *g\n",
        -1,
        {{"A", true}, {"B", false}}},
-      {"a gate's name by alias",
-       kubelet + "x: &g A\nfeatureGates:\n  *g : true\n",
-       -1,
-       {{"A", true}}},
-      {"gates by merging",
-       kubelet + "x: &g {A: true, B: true}\nfeatureGates: {<<: *g, B: false}\n",
+      {kubelet + "x: &g A\nfeatureGates:\n  *g : true\n", -1, {{"A", true}}},
+      {kubelet + "x: &g {A: true, B: true}\nfeatureGates: {<<: *g, B: false}\n",
        -1,
        {{"A", true}, {"B", false}}},
-      {"the first of a list of maps",
-       kubelet + "x: [&a {A: true}, &b {A: false, B: true}]\nfeatureGates:\n  <<: [*a, *b]\n",
+      {kubelet + "x: [&a {A: true}, &b {A: false, B: true}]\nfeatureGates:\n  <<: [*a, *b]\n",
        -1,
        {{"A", true}, {"B", true}}},
-      {"anything by merging", kubelet + "<<: {iptablesDropBit: 9}\n"},
-      {"merged, and overridden", kubelet + "<<: {iptablesDropBit: 8}\niptablesDropBit: 9\n"},
-      {"a field's name by alias", kubelet + "x: &n iptablesDropBit\n*n : 9\n"},
-      {"a null by alias", kubelet + "x: &n\niptablesDropBit: *n\n", -1},
-      {"our own fields", kubelet + "emulatedVersion: [1]\nipFamilies: {a: 1}\n", -1},
-      {"JSON",
-       "{\n\t\"kind\": \"KubeletConfiguration\",\n\t\"apiVersion\": "
+      {kubelet + "<<: {iptablesDropBit: 9}\n"},
+      {kubelet + "<<: {iptablesDropBit: 8}\niptablesDropBit: 9\n"},
+      {kubelet + "x: &n iptablesDropBit\n*n : 9\n"},
+      {kubelet + "x: &n\niptablesDropBit: *n\n", -1},
+      {kubelet + "emulatedVersion: [1]\nipFamilies: {a: 1}\n", -1},
+      {"{\n\t\"kind\": \"KubeletConfiguration\",\n\t\"apiVersion\": "
        "\"kubelet.config.k8s.io/v1beta1\",\n\t\"iptablesDropBit\": 9\n}\n"},
   };
   for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(row.text);
     const auto file = ParseConfigFile("k.yaml", row.text);
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(file->given.iptables_drop_bit.value_or(-1), row.bit);
@@ -117,7 +109,6 @@ TEST(ConfigFileTest, ReadsAKubeletConfigurationHoweverItIsWritten) {
 }
 
 struct BadText {
-  std::string name;
   std::string text;
   std::string start;      // of the message
   std::string part = {};  // of the message: what to do
@@ -125,50 +116,43 @@ struct BadText {
 
 TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   const BadText rows[] = {
-      {"APeriodWithoutAUnit", Agent("iptablesSyncPeriod: '60'\n"),
+      {Agent("iptablesSyncPeriod: '60'\n"),
        "c.yaml:3: iptablesSyncPeriod: time: missing unit in duration \"60\"",
        "write it as 1m0s or 90s"},
-      {"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
+      {"", "c.yaml:1: the file holds no configuration",
        "kind KubeIPTablesAgentConfiguration of apiVersion kube-iptables-agent/v1alpha1"},
-      {"AList", "- a\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
-      {"NoKind", "apiVersion: kube-iptables-agent/v1alpha1\n", "c.yaml:1: kind is missing",
+      {"- a\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
+      {"apiVersion: kube-iptables-agent/v1alpha1\n", "c.yaml:1: kind is missing",
        "kind KubeletConfiguration of apiVersion "},
-      {"AKindThatIsNoString", "apiVersion: v1\nkind: [a]\n", "c.yaml:2: kind: found a list",
-       "must be a string"},
-      {"AnotherKind", "kind: Pod\napiVersion: v1\n",
+      {"apiVersion: v1\nkind: [a]\n", "c.yaml:2: kind: found a list", "must be a string"},
+      {"kind: Pod\napiVersion: v1\n",
        "c.yaml:2: this kind of file is not known: apiVersion \"v1\", kind \"Pod\"",
        "accepted are kind KubeIPTablesAgentConfiguration"},
-      {"AnUnknownField", Agent("iptablesDropbit: 15\n"),
-       "c.yaml:3: unknown field \"iptablesDropbit\"", "iptablesDropBit"},
-      {"ANumberForTheVersion", Agent("emulatedVersion: 1.30\n"),
-       "c.yaml:3: emulatedVersion: found the number 1.30", "in quotes: \"1.30\""},
-      {"AStringOfGates", Agent("featureGates: AllAlpha=true\n"),
-       "c.yaml:3: featureGates: must be a map", "IPTablesOwnershipCleanup: false"},
-      {"ADuplicateBitOfKubelets", Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
+      {Agent("iptablesDropbit: 15\n"), "c.yaml:3: unknown field \"iptablesDropbit\"",
+       "iptablesDropBit"},
+      {Agent("emulatedVersion: 1.30\n"), "c.yaml:3: emulatedVersion: found the number 1.30",
+       "in quotes: \"1.30\""},
+      {Agent("featureGates: AllAlpha=true\n"), "c.yaml:3: featureGates: must be a map",
+       "IPTablesOwnershipCleanup: false"},
+      {Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\""},
-      {"ADuplicateGateOfKubelets", Kubelet("featureGates:\n  A: true\n  A: true\n"),
-       "c.yaml:5: duplicate key \"A\""},
-      {"ASecondDocumentAfterTheAgents", Agent("---\n"), "c.yaml:3: a second document begins here"},
-      {"ABitThatAMergeSetsAgain", Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
+      {Kubelet("featureGates:\n  A: true\n  A: true\n"), "c.yaml:5: duplicate key \"A\""},
+      {Agent("---\n"), "c.yaml:3: a second document begins here"},
+      {Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\", already set in line 3"},
-      {"AMergeOfAWord", Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
-      {"AnAliasInsideItsAnchor", Kubelet("x: &x [*x]\n"),
-       "c.yaml:3: an alias inside the value of its own anchor"},
-      {"AliasesThatGrowWithoutLimit",
-       Kubelet("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+      {Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
+      {Kubelet("x: &x [*x]\n"), "c.yaml:3: an alias inside the value of its own anchor"},
+      {Kubelet("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
                "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
                "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"),
        "c.yaml:7: the file holds more than 50000 values"},
-      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)",
-       "write the value out"},
-      {"AMergeKeyInTheAgentsOwnKind", Agent("<<: {iptablesDropBit: 9}\n"),
-       "c.yaml:3: merge keys (<<)", "write the fields out"},
-      {"OnlyASecondDocument", "---\n---\n" + Kubelet(""),
-       "c.yaml:2: a second document begins here"},
-      {"KubeletsFileCutShort", Kubelet("evictionHard: {a: b\n"), "c.yaml:", "not well-formed YAML"},
+      {Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)", "write the value out"},
+      {Agent("<<: {iptablesDropBit: 9}\n"), "c.yaml:3: merge keys (<<)", "write the fields out"},
+      {"---\n---\n" + Kubelet(""), "c.yaml:2: a second document begins here"},
+      {Kubelet("evictionHard: {a: b\n"), "c.yaml:", "not well-formed YAML"},
   };
   for (const BadText& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(row.text);
     const auto file = ParseConfigFile("c.yaml", row.text);
     EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument,
                                AllOf(StartsWith(row.start), HasSubstr(row.part))));
