@@ -22,34 +22,28 @@ using ::kipt::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr Milestone kPreAlphaLife[] = {{{1, 20}, Stage::kPreAlpha, false}};
-constexpr Milestone kAlphaLife[] = {{{1, 20}, Stage::kAlpha, false}};
-constexpr Milestone kBetaLife[] = {{{1, 20}, Stage::kBeta, false}};
-constexpr Milestone kBetaOnLife[] = {{{1, 20}, Stage::kBeta, true}};
-constexpr Milestone kLockedBetaLife[] = {{{1, 20}, Stage::kBeta, true, true}};
-constexpr Milestone kGALife[] = {{{1, 20}, Stage::kGA, true}};
-constexpr Milestone kLockedOnLife[] = {{{1, 20}, Stage::kGA, true, true}};
-constexpr Milestone kLockedOffLife[] = {{{1, 20}, Stage::kGA, false, true}};
+template <Stage stage, bool on, bool locked = false>
+constexpr Milestone kSince120[] = {{{1, 20}, stage, on, locked}};
 constexpr Milestone kDeprecatedLife[] = {{{1, 0}, Stage::kDeprecated, false}};
 constexpr Milestone kFutureLife[] = {{{1, 28}, Stage::kBeta, true}};
-constexpr Milestone kRemovedLife[] = {{{1, 20}, Stage::kAlpha, false}};
-constexpr Milestone kRemovedOnLife[] = {{{1, 20}, Stage::kGA, true, true}};
 
-constexpr Feature kPreAlpha{.name = "PreAlpha", .milestones = kPreAlphaLife};
-constexpr Feature kAlpha{.name = "Alpha", .milestones = kAlphaLife};
-constexpr Feature kAlpha2{.name = "Alpha2", .milestones = kAlphaLife};
-constexpr Feature kBeta{.name = "Beta", .milestones = kBetaLife};
-constexpr Feature kBetaOn{.name = "BetaOn", .milestones = kBetaOnLife};
-constexpr Feature kLockedBeta{.name = "LockedBeta", .milestones = kLockedBetaLife};
-constexpr Feature kGA{.name = "GA", .milestones = kGALife};
-constexpr Feature kLockedOn{.name = "LockedOn", .milestones = kLockedOnLife};
-constexpr Feature kLockedOff{.name = "LockedOff", .milestones = kLockedOffLife};
+constexpr Feature kPreAlpha{.name = "PreAlpha", .milestones = kSince120<Stage::kPreAlpha, false>};
+constexpr Feature kAlpha{.name = "Alpha", .milestones = kSince120<Stage::kAlpha, false>};
+constexpr Feature kAlpha2{.name = "Alpha2", .milestones = kSince120<Stage::kAlpha, false>};
+constexpr Feature kBeta{.name = "Beta", .milestones = kSince120<Stage::kBeta, false>};
+constexpr Feature kBetaOn{.name = "BetaOn", .milestones = kSince120<Stage::kBeta, true>};
+constexpr Feature kLockedBeta{.name = "LockedBeta",
+                              .milestones = kSince120<Stage::kBeta, true, true>};
+constexpr Feature kGA{.name = "GA", .milestones = kSince120<Stage::kGA, true>};
+constexpr Feature kLockedOn{.name = "LockedOn", .milestones = kSince120<Stage::kGA, true, true>};
+constexpr Feature kLockedOff{.name = "LockedOff", .milestones = kSince120<Stage::kGA, false, true>};
 constexpr Feature kDeprecated{.name = "Deprecated", .milestones = kDeprecatedLife};
 constexpr Feature kFuture{.name = "Future", .milestones = kFutureLife};
 constexpr Feature kRemoved{
-    .name = "Removed", .milestones = kRemovedLife, .removed = Version{1, 27}};
-constexpr Feature kRemovedOn{
-    .name = "RemovedOn", .milestones = kRemovedOnLife, .removed = Version{1, 25}};
+    .name = "Removed", .milestones = kSince120<Stage::kAlpha, false>, .removed = Version{1, 27}};
+constexpr Feature kRemovedOn{.name = "RemovedOn",
+                             .milestones = kSince120<Stage::kGA, true, true>,
+                             .removed = Version{1, 25}};
 
 constexpr const Feature* kFeatures[] = {
     &kPreAlpha, &kAlpha,     &kAlpha2,     &kBeta,   &kBetaOn,  &kLockedBeta, &kGA,
@@ -64,39 +58,30 @@ absl::StatusOr<FeatureGates> Resolve(absl::Span<const Feature* const> features,
 }
 
 TEST(FeatureGatesTest, RefusesInTheWordsOfComponentBase) {
-  struct Row {
-    const char* name;
-    const char* flag;
-    const char* error;
-  };
-  const Row rows[] = {
-      {"unknown", "FooBarBaz=true", "unrecognized feature gate: FooBarBaz"},
-      {"empty name", "=true", "unrecognized feature gate: "},
-      {"not yet", "Future=true", "unrecognized feature gate: Future"},
-      {"removed in this release", "Removed=true", "unrecognized feature gate: Removed"},
-      {"locked on", "LockedOn=false",
-       "cannot set feature gate LockedOn to false, feature is locked to true"},
-      {"locked off", "LockedOff=true",
-       "cannot set feature gate LockedOff to true, feature is locked to false"},
-      {"locked in beta", "LockedBeta=0",
-       "cannot set feature gate LockedBeta to false, feature is locked to true"},
-      {"pre-alpha on", "PreAlpha=true",
+  const std::pair<const char*, const char*> rows[] = {
+      {"FooBarBaz=true", "unrecognized feature gate: FooBarBaz"},
+      {"=true", "unrecognized feature gate: "},
+      {"Future=true", "unrecognized feature gate: Future"},
+      {"Removed=true", "unrecognized feature gate: Removed"},
+      {"LockedOn=false", "cannot set feature gate LockedOn to false, feature is locked to true"},
+      {"LockedOff=true", "cannot set feature gate LockedOff to true, feature is locked to false"},
+      {"LockedBeta=0", "cannot set feature gate LockedBeta to false, feature is locked to true"},
+      {"PreAlpha=true",
        "cannot set feature gate PreAlpha to true, feature is PreAlpha at emulated version 1.27"},
-      {"pre-alpha off", "PreAlpha=false",
+      {"PreAlpha=false",
        "cannot set feature gate PreAlpha to false, feature is PreAlpha at emulated version 1.27"},
-      {"several, in name order", "PreAlpha=true,LockedOn=false,LockedOff=true",
+      {"PreAlpha=true,LockedOn=false,LockedOff=true",
        "[cannot set feature gate LockedOff to true, feature is locked to false, "
        "cannot set feature gate LockedOn to false, feature is locked to true, "
        "cannot set feature gate PreAlpha to true, feature is PreAlpha at emulated version 1.27]"},
-      {"an unknown gate ends the list", "PreAlpha=true,LockedOn=false,Nope=true",
+      {"PreAlpha=true,LockedOn=false,Nope=true",
        "[cannot set feature gate LockedOn to false, feature is locked to true, "
        "unrecognized feature gate: Nope]"},
-      {"two unknown gates", "Nope=true,Never=true", "unrecognized feature gate: Never"},
+      {"Nope=true,Never=true", "unrecognized feature gate: Never"},
   };
-  for (const Row& row : rows) {
-    EXPECT_THAT(Resolve(kFeatures, row.flag),
-                StatusIs(absl::StatusCode::kInvalidArgument, row.error))
-        << row.name;
+  for (const auto& [flag, error] : rows) {
+    EXPECT_THAT(Resolve(kFeatures, flag), StatusIs(absl::StatusCode::kInvalidArgument, error))
+        << flag;
   }
 }
 
@@ -194,13 +179,15 @@ TEST(FeatureGatesTest, RefusesWrongDeclarations) {
 }
 
 TEST(FeatureGatesTest, ChecksThatDependenciesAreEnabled) {
-  const Feature d{.name = "D", .milestones = kAlphaLife};
-  const Feature c{.name = "C", .milestones = kAlphaLife};
+  const Feature d{.name = "D", .milestones = kSince120<Stage::kAlpha, false>};
+  const Feature c{.name = "C", .milestones = kSince120<Stage::kAlpha, false>};
   const Feature* const needs_d[] = {&d};
-  const Feature b{.name = "B", .milestones = kAlphaLife, .depends_on = needs_d};
+  const Feature b{
+      .name = "B", .milestones = kSince120<Stage::kAlpha, false>, .depends_on = needs_d};
   // In neither order of names, and one of them twice.
   const Feature* const needs_cb[] = {&c, &b, &c};
-  const Feature a{.name = "A", .milestones = kAlphaLife, .depends_on = needs_cb};
+  const Feature a{
+      .name = "A", .milestones = kSince120<Stage::kAlpha, false>, .depends_on = needs_cb};
   const Feature* const features[] = {&a, &b, &c, &d, &kLockedOn};
   for (const char* flag : {"A=true,B=true,C=true,D=true", "AllAlpha=true", "", "C=true,D=true"}) {
     EXPECT_THAT(Resolve(features, flag), IsOk()) << flag;
@@ -221,10 +208,12 @@ TEST(FeatureGatesTest, ChecksThatDependenciesAreEnabled) {
 }
 
 TEST(FeatureGatesTest, DoesNotBlameARemovedGateForItsDependencies) {
-  const Feature needed{.name = "Needed", .milestones = kBetaOnLife};
+  const Feature needed{.name = "Needed", .milestones = kSince120<Stage::kBeta, true>};
   const Feature* const needs[] = {&needed};
-  const Feature gone{
-      .name = "Gone", .milestones = kBetaOnLife, .removed = Version{1, 25}, .depends_on = needs};
+  const Feature gone{.name = "Gone",
+                     .milestones = kSince120<Stage::kBeta, true>,
+                     .removed = Version{1, 25},
+                     .depends_on = needs};
   const Feature* const features[] = {&gone, &needed};
   EXPECT_THAT(Resolve(features, "Needed=false"), IsOk());
 }

@@ -100,69 +100,53 @@ TEST(GoTextTest, RefusesOtherIntegersInGosWords) {
 }
 
 TEST(GoTextTest, TrimsUnicodeSpacesAtBothEndsOnly) {
-  struct Row {
-    const char* name;
-    absl::string_view text;
-    absl::string_view trimmed;
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {"", ""},
+      {" \t\r\n\v\f", ""},
+      {"  a b\t", "a b"},
+      {"x\xE2\x80\x8B", "x\xE2\x80\x8B"},  // a zero width space is none
+      {" \xC3\xA9 ", "\xC3\xA9"},          // a letter beyond ASCII
+      {" \xA0 ", "\xA0"},                  // not UTF-8
+      {"x\xE2\x80", "x\xE2\x80"},          // a cut sequence
   };
-  const Row rows[] = {
-      {"nothing", "", ""},
-      {"only spaces", " \t\r\n\v\f", ""},
-      {"inner space stays", "  a b\t", "a b"},
-      {"zero width space is none", "x\xE2\x80\x8B", "x\xE2\x80\x8B"},
-      {"a letter beyond ASCII", " \xC3\xA9 ", "\xC3\xA9"},
-      {"a byte that is not UTF-8 stays", " \xA0 ", "\xA0"},
-      {"a cut sequence stays", "x\xE2\x80", "x\xE2\x80"},
-  };
-  for (const Row& row : rows) {
-    EXPECT_EQ(GoTrimSpace(row.text), row.trimmed) << row.name;
-  }
+  for (const auto& [text, trimmed] : rows) EXPECT_EQ(GoTrimSpace(text), trimmed);
 }
 
 TEST(GoTextTest, QuotesAsStrconvDoes) {
-  struct Row {
-    const char* name;
-    absl::string_view text;
-    absl::string_view quoted;
-  };
-  const Row rows[] = {
-      {"empty", "", R"("")"},
-      {"short escapes", "\a\b\f\r\n\t\v", R"("\a\b\f\r\n\t\v")"},
-      {"backslash", "\\", R"("\\")"},
-      {"double quote", "a\"b", R"("a\"b")"},
-      {"single quote stays", "a'b", R"("a'b")"},
-      {"other controls", "\x04\x1B\x7F", R"("\x04\x1b\x7f")"},
-      {"NUL", absl::string_view("\0", 1), R"("\x00")"},
-      {"letters beyond ASCII", "\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80",
-       "\"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80\""},
-      {"not UTF-8",
-       "abc\xFF"
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {"", R"("")"},
+      {"\a\b\f\r\n\t\v", R"("\a\b\f\r\n\t\v")"},
+      {"\\", R"("\\")"},
+      {"a\"b", R"("a\"b")"},
+      {"a'b", R"("a'b")"},
+      {"\x04\x1B\x7F", R"("\x04\x1b\x7f")"},
+      {absl::string_view("\0", 1), R"("\x00")"},
+      {"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80", "\"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80\""},
+      {"abc\xFF"
        "def",
        R"("abc\xffdef")"},
-      {"no-break space", "\xC2\xA0", R"("\u00a0")"},
-      {"right-to-left override", "\xE2\x80\xAE", R"("\u202e")"},
-      {"beyond the basic plane", "\xF4\x8F\xBF\xBF", R"("\U0010ffff")"},
-      {"beyond Unicode", "\xF4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},
-      {"cut sequence", "\xE2\x98", R"("\xe2\x98")"},
-      {"continuation missing", "\xE2\x28\xA1", R"("\xe2(\xa1")"},
+      {"\xC2\xA0", R"("\u00a0")"},                    // a no-break space
+      {"\xE2\x80\xAE", R"("\u202e")"},                // right-to-left override
+      {"\xF4\x8F\xBF\xBF", R"("\U0010ffff")"},        // the last of Unicode
+      {"\xF4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},  // beyond Unicode
+      {"\xE2\x98", R"("\xe2\x98")"},                  // cut
+      {"\xE2\x28\xA1", R"("\xe2(\xa1")"},             // a continuation is missing
       // The edges of UTF-8.
-      {"first of two bytes", "\xC2\x80", R"("\u0080")"},
-      {"last that is overlong in two", "\xC1\xBF", R"("\xc1\xbf")"},
-      {"first of three bytes", "\xE0\xA0\x80", "\"\xE0\xA0\x80\""},
-      {"last that is overlong in three", "\xE0\x9F\xBF", R"("\xe0\x9f\xbf")"},
-      {"first of four bytes", "\xF0\x90\x80\x80", "\"\xF0\x90\x80\x80\""},
-      {"last that is overlong in four", "\xF0\x8F\xBF\xBF", R"("\xf0\x8f\xbf\xbf")"},
-      {"each lead of four bytes", "\xF1\x80\x80\x80\xF2\x80\x80\x80\xF3\xB0\x80\x80",
+      {"\xC2\x80", R"("\u0080")"},                    // first of two bytes
+      {"\xC1\xBF", R"("\xc1\xbf")"},                  // overlong in two
+      {"\xE0\xA0\x80", "\"\xE0\xA0\x80\""},           // first of three bytes
+      {"\xE0\x9F\xBF", R"("\xe0\x9f\xbf")"},          // overlong in three
+      {"\xF0\x90\x80\x80", "\"\xF0\x90\x80\x80\""},   // first of four bytes
+      {"\xF0\x8F\xBF\xBF", R"("\xf0\x8f\xbf\xbf")"},  // overlong in four
+      {"\xF1\x80\x80\x80\xF2\x80\x80\x80\xF3\xB0\x80\x80",
        "\"\xF1\x80\x80\x80\xF2\x80\x80\x80\\U000f0000\""},
-      {"last before the surrogates", "\xED\x9F\xBF", "\"\xED\x9F\xBF\""},
-      {"last surrogate", "\xED\xBF\xBF", R"("\xed\xbf\xbf")"},
-      {"first behind the surrogates", "\xEE\x80\x80", R"("\ue000")"},
-      {"last escaped with four digits", "\xEF\xBF\xBF", R"("\uffff")"},
-      {"a lead of five bytes", "\xF8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},
+      {"\xED\x9F\xBF", "\"\xED\x9F\xBF\""},                   // last before the surrogates
+      {"\xED\xBF\xBF", R"("\xed\xbf\xbf")"},                  // last surrogate
+      {"\xEE\x80\x80", R"("\ue000")"},                        // first after the surrogates
+      {"\xEF\xBF\xBF", R"("\uffff")"},                        // last with four digits
+      {"\xF8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},  // a lead of five bytes
   };
-  for (const Row& row : rows) {
-    EXPECT_EQ(GoQuote(row.text), row.quoted) << row.name;
-  }
+  for (const auto& [text, quoted] : rows) EXPECT_EQ(GoQuote(text), quoted);
 }
 
 TEST(GoTextTest, TrimsWhatUnicodeCallsWhiteSpaceAndNothingElse) {
