@@ -29,31 +29,26 @@ TEST(FeatureTest, HasTheStageTextsOfComponentBase) {
   EXPECT_EQ(StageLabel(Stage::kBeta), "BETA");
   EXPECT_EQ(StageLabel(Stage::kGA), "");
   EXPECT_EQ(StageLabel(Stage::kDeprecated), "DEPRECATED");
-}
-
-TEST(FeatureTest, NamesGAForPeople) {
-  EXPECT_EQ(StageName(Stage::kGA), "GA");
+  EXPECT_EQ(StageName(Stage::kGA), "GA") << "for people";
   EXPECT_EQ(StageName(Stage::kBeta), "BETA");
 }
 
-TEST(FeatureTest, CountsTheLastMilestoneThatHasCome) {
+TEST(FeatureTest, CountsTheLastMilestoneThatHasComeAndCanBeNamedUntilRemoved) {
   const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}, {{1, 27}, Stage::kBeta, true}};
   const Feature feature{.name = "A", .milestones = life, .removed = Version{1, 29}};
-  EXPECT_EQ(MilestoneAt(feature, {1, 24}), nullptr);
-  EXPECT_EQ(MilestoneAt(feature, {1, 25}), &life[0]);
-  EXPECT_EQ(MilestoneAt(feature, {1, 26}), &life[0]);
-  EXPECT_EQ(MilestoneAt(feature, {1, 27}), &life[1]);
-  EXPECT_EQ(MilestoneAt(feature, {1, 30}), &life[1]);
-}
-
-TEST(FeatureTest, CanBeNamedFromTheFirstMilestoneUntilRemoved) {
-  const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}};
-  const Feature feature{.name = "A", .milestones = life, .removed = Version{1, 29}};
-  EXPECT_FALSE(IsNameable(feature, {1, 24}));
-  EXPECT_TRUE(IsNameable(feature, {1, 25}));
-  EXPECT_TRUE(IsNameable(feature, {1, 28}));
-  EXPECT_FALSE(IsNameable(feature, {1, 29}));
-  EXPECT_FALSE(IsNameable(feature, {2, 0}));
+  struct Row {
+    Version version;
+    const Milestone* milestone;
+    bool nameable;
+  };
+  for (const Row& row :
+       {Row{{1, 24}, nullptr, false}, Row{{1, 25}, &life[0], true}, Row{{1, 26}, &life[0], true},
+        Row{{1, 27}, &life[1], true}, Row{{1, 28}, &life[1], true}, Row{{1, 29}, &life[1], false},
+        Row{{2, 0}, &life[1], false}}) {
+    SCOPED_TRACE(ToString(row.version));
+    EXPECT_EQ(MilestoneAt(feature, row.version), row.milestone);
+    EXPECT_EQ(IsNameable(feature, row.version), row.nameable);
+  }
 }
 
 TEST(CheckDeclarationsTest, RefusesLivesThatComponentBaseRefuses) {
@@ -107,25 +102,13 @@ TEST(CheckDeclarationsTest, AcceptsWholeLives) {
   const Feature b{.name = "B", .milestones = withdrawn, .removed = Version{1, 29}};
   const Feature c{.name = "C", .milestones = behaviour};
   EXPECT_THAT(Check({&a, &b, &c}), IsOk());
-}
-
-TEST(CheckDeclarationsTest, RefusesANameTwiceOverAllComponents) {
-  const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}};
-  const Feature one{.name = "A", .milestones = life};
-  const Feature other{.name = "A", .milestones = life};
-  const Feature* const ones[] = {&one};
-  const Feature* const others[] = {&other};
-  EXPECT_THAT(CheckDeclarations({Component{"kubelet", {1, 27}, ones},
-                                 Component{"kube-iptables-agent", {0, 1}, others}}),
-              StatusIs(absl::StatusCode::kInternal, "feature gate \"A\" is declared twice"));
-}
-
-TEST(CheckDeclarationsTest, RefusesAFeatureNamedLikeASpecialGate) {
-  const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}};
-  for (const absl::string_view name : {"AllAlpha", "AllBeta"}) {
-    const Feature feature{.name = name, .milestones = life};
-    EXPECT_THAT(Check({&feature}), StatusIs(absl::StatusCode::kInternal)) << name;
-  }
+  // A dependency that is at least as far, and not there at 1.26, where the other is only an alpha.
+  const Milestone own[] = {{{1, 26}, Stage::kAlpha, false}, {{1, 28}, Stage::kBeta, true}};
+  const Milestone needed[] = {{{1, 27}, Stage::kBeta, true}, {{1, 29}, Stage::kGA, true, true}};
+  const Feature e{.name = "E", .milestones = needed};
+  const Feature* const needs[] = {&e};
+  const Feature d{.name = "D", .milestones = own, .depends_on = needs};
+  EXPECT_THAT(Check({&d, &e}), IsOk());
 }
 
 TEST(CheckDeclarationsTest, RefusesDependenciesThatComponentBaseRefuses) {
@@ -160,30 +143,6 @@ TEST(CheckDeclarationsTest, RefusesDependenciesThatComponentBaseRefuses) {
   }
 }
 
-TEST(CheckDeclarationsTest, AcceptsADependencyThatIsAtLeastAsFar) {
-  const Milestone own[] = {{{1, 26}, Stage::kAlpha, false}, {{1, 28}, Stage::kBeta, true}};
-  // Not there at 1.26, where the other one is only an alpha.
-  const Milestone needed[] = {{{1, 27}, Stage::kBeta, true}, {{1, 29}, Stage::kGA, true, true}};
-  const Feature b{.name = "B", .milestones = needed};
-  const Feature* const needs[] = {&b};
-  const Feature a{.name = "A", .milestones = own, .depends_on = needs};
-  EXPECT_THAT(Check({&a, &b}), IsOk());
-}
-
-TEST(CheckDeclarationsTest, RefusesADependencyOfNoComponentOrOfAnother) {
-  const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}};
-  const Feature b{.name = "B", .milestones = life};
-  const Feature* const needs[] = {&b};
-  const Feature a{.name = "A", .milestones = life, .depends_on = needs};
-  const auto refused =
-      StatusIs(absl::StatusCode::kInternal, "cannot add dependency from A to unknown feature B");
-  EXPECT_THAT(Check({&a}), refused);
-  const Feature* const first[] = {&a};
-  EXPECT_THAT(
-      CheckDeclarations({Component{"one", {1, 27}, first}, Component{"two", {1, 27}, needs}}),
-      refused);
-}
-
 // Features that need each other can only be declared at namespace scope.
 constexpr Milestone kCycleLife[] = {{{1, 25}, Stage::kAlpha, false}};
 extern const Feature kCycleA;
@@ -194,20 +153,40 @@ constexpr Feature kCycleB = {.name = "B", .milestones = kCycleLife, .depends_on 
 constexpr const Feature* kNeedsB[] = {&kCycleB};
 const Feature kCycleA = {.name = "A", .milestones = kCycleLife, .depends_on = kNeedsB};
 
-TEST(CheckDeclarationsTest, RefusesACycle) {
+TEST(CheckDeclarationsTest, RefusesACycleAndNotTwoWaysToOneFeature) {
   EXPECT_THAT(Check({&kCycleA, &kCycleB, &kCycleC}),
               StatusIs(absl::StatusCode::kInternal, "cycle detected with feature A"));
+  const Feature d{.name = "D", .milestones = kCycleLife};
+  const Feature* const needs_d[] = {&d};
+  const Feature b{.name = "B", .milestones = kCycleLife, .depends_on = needs_d};
+  const Feature c{.name = "C", .milestones = kCycleLife, .depends_on = needs_d};
+  const Feature* const needs_both[] = {&b, &c};
+  const Feature a{.name = "A", .milestones = kCycleLife, .depends_on = needs_both};
+  EXPECT_THAT(Check({&a, &b, &c, &d}), IsOk());
 }
 
-TEST(CheckDeclarationsTest, AcceptsTwoWaysToOneFeature) {
-  const Milestone life[] = {{{1, 25}, Stage::kAlpha, false}};
-  const Feature d{.name = "D", .milestones = life};
-  const Feature* const needs_d[] = {&d};
-  const Feature b{.name = "B", .milestones = life, .depends_on = needs_d};
-  const Feature c{.name = "C", .milestones = life, .depends_on = needs_d};
-  const Feature* const needs_both[] = {&b, &c};
-  const Feature a{.name = "A", .milestones = life, .depends_on = needs_both};
-  EXPECT_THAT(Check({&a, &b, &c, &d}), IsOk());
+TEST(CheckDeclarationsTest, RefusesNamesThatAreTakenAndDependenciesOfNoComponentOrOfAnother) {
+  const auto refused = [](const std::string& message) {
+    return StatusIs(absl::StatusCode::kInternal, message);
+  };
+  const Feature a{.name = "A", .milestones = kCycleLife};
+  const Feature* const ones[] = {&a};
+  const Feature other{.name = "A", .milestones = kCycleLife};
+  const Feature* const others[] = {&other};
+  EXPECT_THAT(CheckDeclarations({Component{"kubelet", {1, 27}, ones},
+                                 Component{"kube-iptables-agent", {0, 1}, others}}),
+              refused("feature gate \"A\" is declared twice"));
+  for (const absl::string_view name : {"AllAlpha", "AllBeta"}) {
+    const Feature feature{.name = name, .milestones = kCycleLife};
+    EXPECT_THAT(Check({&feature}), StatusIs(absl::StatusCode::kInternal)) << name;
+  }
+  const Feature b{.name = "B", .milestones = kCycleLife, .depends_on = ones};
+  const Feature* const needing[] = {&b};
+  const std::string unknown = "cannot add dependency from B to unknown feature A";
+  EXPECT_THAT(Check({&b}), refused(unknown));
+  EXPECT_THAT(
+      CheckDeclarations({Component{"one", {1, 27}, needing}, Component{"two", {1, 27}, ones}}),
+      refused(unknown));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"
 
@@ -63,28 +64,19 @@ TEST(GoTextTest, RefusesOtherBoolsInGosWords) {
 
 // The cases of parseUint64BaseTests and parseInt64BaseTests that base 0 and 32 bits have.
 TEST(GoTextTest, ParsesAnIntegerOfAnyBaseAsStrconvDoes) {
-  const std::pair<const char*, int32_t> rows[] = {{"0", 0},
-                                                  {"-0", 0},
-                                                  {"+15", 15},
-                                                  {"-15", -15},
-                                                  {"0xf", 15},
-                                                  {"0xa", 10},
-                                                  {"0x0a", 10},
-                                                  {"0XF", 15},
-                                                  {"-0xF", -15},
-                                                  {"017", 15},
-                                                  {"0o17", 15},
-                                                  {"0O17", 15},
-                                                  {"0b1111", 15},
-                                                  {"0B1111", 15},
-                                                  {"0x_f", 15},
-                                                  {"0_17", 15},
-                                                  {"1_5", 15},
-                                                  {"0x1_F", 31},
-                                                  {"2147483647", 2147483647},
-                                                  {"-2147483648", -2147483647 - 1}};
-  for (const auto& [text, value] : rows) {
-    EXPECT_THAT(GoParseInt32(text), IsOkAndHolds(value)) << text;
+  const std::pair<int32_t, std::string> rows[] = {
+      {0, "0 -0"},
+      {10, "0xa 0x0a"},
+      {15, "+15 0xf 0XF 017 0o17 0O17 0b1111 0B1111 0x_f 0_17 1_5"},
+      {-15, "-15 -0xF"},
+      {31, "0x1_F"},
+      {2147483647, "2147483647"},
+      {-2147483647 - 1, "-2147483648"},
+  };
+  for (const auto& [value, texts] : rows) {
+    for (const absl::string_view text : absl::StrSplit(texts, ' ')) {
+      EXPECT_THAT(GoParseInt32(text), IsOkAndHolds(value)) << text;
+    }
   }
 }
 
@@ -108,61 +100,53 @@ TEST(GoTextTest, RefusesOtherIntegersInGosWords) {
 }
 
 TEST(GoTextTest, TrimsUnicodeSpacesAtBothEndsOnly) {
-  struct Row {
-    const char* name;
-    absl::string_view text;
-    absl::string_view trimmed;
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {"", ""},
+      {" \t\r\n\v\f", ""},
+      {"  a b\t", "a b"},
+      {"x\xE2\x80\x8B", "x\xE2\x80\x8B"},  // a zero width space is none
+      {" \xC3\xA9 ", "\xC3\xA9"},          // a letter beyond ASCII
+      {" \xA0 ", "\xA0"},                  // not UTF-8
+      {"x\xE2\x80", "x\xE2\x80"},          // a cut sequence
   };
-  const Row rows[] = {
-      {"nothing", "", ""},
-      {"only spaces", " \t\r\n\v\f", ""},
-      {"no spaces", "abc", "abc"},
-      {"inner space stays", "  a b\t", "a b"},
-      {"no-break space", "\xC2\xA0x\xC2\xA0", "x"},
-      {"next line", "\xC2\x85x", "x"},
-      {"em space and ideographic space", "\xE2\x80\x83x\xE3\x80\x80", "x"},
-      {"zero width space is none", "x\xE2\x80\x8B", "x\xE2\x80\x8B"},
-      {"a letter beyond ASCII", " \xC3\xA9 ", "\xC3\xA9"},
-      {"a byte that is not UTF-8 stays", " \xA0 ", "\xA0"},
-      {"a cut sequence stays", "x\xE2\x80", "x\xE2\x80"},
-  };
-  for (const Row& row : rows) {
-    EXPECT_EQ(GoTrimSpace(row.text), row.trimmed) << row.name;
-  }
+  for (const auto& [text, trimmed] : rows) EXPECT_EQ(GoTrimSpace(text), trimmed);
 }
 
 TEST(GoTextTest, QuotesAsStrconvDoes) {
-  struct Row {
-    const char* name;
-    absl::string_view text;
-    absl::string_view quoted;
-  };
-  const Row rows[] = {
-      {"empty", "", R"("")"},
-      {"short escapes", "\a\b\f\r\n\t\v", R"("\a\b\f\r\n\t\v")"},
-      {"backslash", "\\", R"("\\")"},
-      {"double quote", "a\"b", R"("a\"b")"},
-      {"single quote stays", "a'b", R"("a'b")"},
-      {"other controls", "\x04\x1B\x7F", R"("\x04\x1b\x7f")"},
-      {"NUL", absl::string_view("\0", 1), R"("\x00")"},
-      {"letters beyond ASCII", "\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80",
-       "\"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80\""},
-      {"not UTF-8",
-       "abc\xFF"
+  const std::pair<absl::string_view, absl::string_view> rows[] = {
+      {"", R"("")"},
+      {"\a\b\f\r\n\t\v", R"("\a\b\f\r\n\t\v")"},
+      {"\\", R"("\\")"},
+      {"a\"b", R"("a\"b")"},
+      {"a'b", R"("a'b")"},
+      {"\x04\x1B\x7F", R"("\x04\x1b\x7f")"},
+      {absl::string_view("\0", 1), R"("\x00")"},
+      {"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80", "\"\xE2\x98\xBA\xC3\xA9\xF0\x9F\x98\x80\""},
+      {"abc\xFF"
        "def",
        R"("abc\xffdef")"},
-      {"no-break space", "\xC2\xA0", R"("\u00a0")"},
-      {"right-to-left override", "\xE2\x80\xAE", R"("\u202e")"},
-      {"beyond the basic plane", "\xF4\x8F\xBF\xBF", R"("\U0010ffff")"},
-      {"overlong slash", "\xC0\xAF", R"("\xc0\xaf")"},
-      {"surrogate", "\xED\xA0\x80", R"("\xed\xa0\x80")"},
-      {"beyond Unicode", "\xF4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},
-      {"cut sequence", "\xE2\x98", R"("\xe2\x98")"},
-      {"continuation missing", "\xE2\x28\xA1", R"("\xe2(\xa1")"},
+      {"\xC2\xA0", R"("\u00a0")"},                    // a no-break space
+      {"\xE2\x80\xAE", R"("\u202e")"},                // right-to-left override
+      {"\xF4\x8F\xBF\xBF", R"("\U0010ffff")"},        // the last of Unicode
+      {"\xF4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},  // beyond Unicode
+      {"\xE2\x98", R"("\xe2\x98")"},                  // cut
+      {"\xE2\x28\xA1", R"("\xe2(\xa1")"},             // a continuation is missing
+      // The edges of UTF-8.
+      {"\xC2\x80", R"("\u0080")"},                    // first of two bytes
+      {"\xC1\xBF", R"("\xc1\xbf")"},                  // overlong in two
+      {"\xE0\xA0\x80", "\"\xE0\xA0\x80\""},           // first of three bytes
+      {"\xE0\x9F\xBF", R"("\xe0\x9f\xbf")"},          // overlong in three
+      {"\xF0\x90\x80\x80", "\"\xF0\x90\x80\x80\""},   // first of four bytes
+      {"\xF0\x8F\xBF\xBF", R"("\xf0\x8f\xbf\xbf")"},  // overlong in four
+      {"\xF1\x80\x80\x80\xF2\x80\x80\x80\xF3\xB0\x80\x80",
+       "\"\xF1\x80\x80\x80\xF2\x80\x80\x80\\U000f0000\""},
+      {"\xED\x9F\xBF", "\"\xED\x9F\xBF\""},                   // last before the surrogates
+      {"\xED\xBF\xBF", R"("\xed\xbf\xbf")"},                  // last surrogate
+      {"\xEE\x80\x80", R"("\ue000")"},                        // first after the surrogates
+      {"\xEF\xBF\xBF", R"("\uffff")"},                        // last with four digits
+      {"\xF8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},  // a lead of five bytes
   };
-  for (const Row& row : rows) {
-    EXPECT_EQ(GoQuote(row.text), row.quoted) << row.name;
-  }
+  for (const auto& [text, quoted] : rows) EXPECT_EQ(GoQuote(text), quoted);
 }
 
 TEST(GoTextTest, TrimsWhatUnicodeCallsWhiteSpaceAndNothingElse) {
@@ -223,69 +207,26 @@ TEST(GoTextTest, QuotesEachSideOfWhatIsInvisible) {
   }
 }
 
-TEST(GoTextTest, KnowsTheEdgesOfUtf8) {
-  struct Row {
-    const char* name;
-    absl::string_view text;
-    absl::string_view quoted;
-  };
-  const Row rows[] = {
-      {"first of two bytes", "\xC2\x80", R"("\u0080")"},
-      {"last that is overlong in two", "\xC1\xBF", R"("\xc1\xbf")"},
-      {"first of three bytes", "\xE0\xA0\x80", "\"\xE0\xA0\x80\""},
-      {"last that is overlong in three", "\xE0\x9F\xBF", R"("\xe0\x9f\xbf")"},
-      {"first of four bytes", "\xF0\x90\x80\x80", "\"\xF0\x90\x80\x80\""},
-      {"last that is overlong in four", "\xF0\x8F\xBF\xBF", R"("\xf0\x8f\xbf\xbf")"},
-      {"each lead of four bytes", "\xF1\x80\x80\x80\xF2\x80\x80\x80\xF3\xB0\x80\x80",
-       "\"\xF1\x80\x80\x80\xF2\x80\x80\x80\\U000f0000\""},
-      {"last before the surrogates", "\xED\x9F\xBF", "\"\xED\x9F\xBF\""},
-      {"last surrogate", "\xED\xBF\xBF", R"("\xed\xbf\xbf")"},
-      {"first behind the surrogates", "\xEE\x80\x80", R"("\ue000")"},
-      {"last escaped with four digits", "\xEF\xBF\xBF", R"("\uffff")"},
-      {"a lead of five bytes", "\xF8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},
-  };
-  for (const Row& row : rows) {
-    EXPECT_EQ(GoQuote(row.text), row.quoted) << row.name;
-  }
-}
-
 TEST(PrintableTest, EscapesWhatDeceivesAReaderAndNothingElse) {
-  struct Row {
-    const char* name;
-    std::string text;
-    std::string printable;
+  const std::string plain =
+      "-A X -m comment --comment \"it's \\\"x\\\" \\\\\" -j na\u00efve\u65e5\U0001F600";
+  const std::pair<std::string, std::string> rows[] = {
+      {"", ""},
+      {plain, plain},
+      {"a\nb\r\nc", R"(a\nb\r\nc)"},
+      {std::string("a\0b", 3), R"(a\x00b)"},
+      {"\a\b\t\v\f\x1b\x1f\x7f", R"(\a\b\t\v\f\x1b\x1f\x7f)"},
+      {"\u0080\u0085\u009b2J\u009f", R"(\u0080\u0085\u009b2J\u009f)"},
+      {"\u202ea\u2066b\u061c\u200f", R"(\u202ea\u2066b\u061c\u200f)"},
+      {"\u2028\u2029\u00a0\u200b\ufeff\U000E0041", R"(\u2028\u2029\u00a0\u200b\ufeff\U000e0041)"},
+      {"\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", R"(\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80)"},
+      {"a\xe2\x80", R"(a\xe2\x80)"},
   };
-  const std::vector<Row> rows = {
-      {"nothing", "", ""},
-      {"a rule", R"(-A X -m comment --comment "it's \"x\" \\" -j Y)",
-       R"(-A X -m comment --comment "it's \"x\" \\" -j Y)"},
-      {"letters of any script", "na\u00efve \u0393\u65e5\U0001F600",
-       "na\u00efve \u0393\u65e5\U0001F600"},
-      {"ends of lines", "a\nb\r\nc", R"(a\nb\r\nc)"},
-      {"NUL", std::string("a\0b", 3), R"(a\x00b)"},
-      {"other C0", "\a\b\t\v\f\x1b\x1f", R"(\a\b\t\v\f\x1b\x1f)"},
-      {"DEL", "\x7f", R"(\x7f)"},
-      {"C1", "\u0080\u0085\u009b2J\u009f", R"(\u0080\u0085\u009b2J\u009f)"},
-      {"C1 as bytes",
-       "\x9b"
-       "2J",
-       R"(\x9b2J)"},
-      {"text that runs backwards", "\u202ea\u2066b\u061c\u200f", R"(\u202ea\u2066b\u061c\u200f)"},
-      {"line and paragraph separator", "\u2028\u2029", R"(\u2028\u2029)"},
-      {"invisible", "\u00a0\u200b\ufeff\U000E0041", R"(\u00a0\u200b\ufeff\U000e0041)"},
-      {"no UTF-8", "\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80",
-       R"(\xff\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80)"},
-      {"a cut sequence", "a\xe2\x80", R"(a\xe2\x80)"},
-      {"a sequence that a letter cuts",
-       "\xc2"
-       "a",
-       R"(\xc2a)"},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_EQ(Printable(row.text), row.printable);
-    EXPECT_EQ(Printable(row.printable), row.printable) << "it may be done twice";
-    EXPECT_EQ(FindUnescaped(row.printable), "");
+  for (const auto& [text, printable] : rows) {
+    SCOPED_TRACE(printable);
+    EXPECT_EQ(Printable(text), printable);
+    EXPECT_EQ(Printable(printable), printable) << "it may be done twice";
+    EXPECT_EQ(FindUnescaped(printable), "");
   }
 }
 

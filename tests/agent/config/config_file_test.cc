@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/agent/process/without_capabilities.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -18,44 +16,6 @@ namespace kipt::agent::config_file_test {
 namespace {
 
 using ::testing::Matcher;
-
-TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
-  const auto file = ParseConfigFile("c.yaml", Agent("emulatedVersion: \"1.26\"\n"
-                                                    "featureGates:\n"
-                                                    "  AllAlpha: false\n"
-                                                    "  IPTablesOwnershipCleanup: true\n"
-                                                    "makeIPTablesUtilChains: false\n"
-                                                    "iptablesMasqueradeBit: 0\n"
-                                                    "iptablesDropBit: 31\n"
-                                                    "ipFamilies: ipv4,ipv6\n"
-                                                    "iptablesMode: nft\n"
-                                                    "iptablesSyncPeriod: 1m30s\n"
-                                                    "watch: poll\n"
-                                                    "healthzBindAddress: \"\"\n"
-                                                    "metricsBindAddress: '[::]:10271'\n"));
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->path, "c.yaml");
-  EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
-  EXPECT_EQ(file->given, (Flags{.make_iptables_util_chains = false,
-                                .iptables_masquerade_bit = 0,
-                                .iptables_drop_bit = 31,
-                                .emulated_version = "1.26",
-                                .ip_families = "ipv4,ipv6",
-                                .iptables_mode = "nft",
-                                .iptables_sync_period = absl::Seconds(90),
-                                .watch = "poll",
-                                .healthz_bind_address = "",
-                                .metrics_bind_address = "[::]:10271"}));
-  EXPECT_EQ(file->feature_gates,
-            (featuregates::GateValues{{"AllAlpha", false}, {"IPTablesOwnershipCleanup", true}}));
-  const std::pair<const char*, int> lines[] = {
-      {"emulatedVersion", 3},       {"makeIPTablesUtilChains", 7},
-      {"iptablesMasqueradeBit", 8}, {"iptablesDropBit", 9},
-      {"ipFamilies", 10},           {"iptablesMode", 11},
-      {"iptablesSyncPeriod", 12},   {"watch", 13},
-      {"healthzBindAddress", 14},   {"metricsBindAddress", 15}};
-  for (const auto& [field, line] : lines) EXPECT_EQ(file->lines.at(field), line) << field;
-}
 
 // sigs.k8s.io/yaml takes them, and what is not read cannot be wrong.
 TEST(ConfigFileTest, TakesSharedValuesInIgnoredFieldsOfAKubeletConfiguration) {
@@ -90,7 +50,6 @@ TEST(ConfigFileTest, AcceptsAKubeletConfigurationThatKubeletAccepts) {
       {"a second document", "---\niptablesDropBit: 5\nx: [1, {y: z}]\n", "k.yaml:4: a second doc"},
       {"a second document that is no YAML", "---\n{{ .Values }}\n@\n", "k.yaml:4: a second doc"},
       {"text after the end", "...\niptablesDropBit: 5\n", "k.yaml:5: a second document"},
-      {"the end, marked", "...\n"},
       {"a field that kubelet does not know", "unknownToKubelet: {a: [1]}\n"},
       {"tabs around comments", "a: 1\t# one\nb:\t2 \t# two\n"},
       {"Windows line ends", "a: 1\r\nb:\r\n  c: |\r\n    text\r\n---\r\n",
@@ -112,43 +71,33 @@ TEST(ConfigFileTest, AcceptsAKubeletConfigurationThatKubeletAccepts) {
 
 TEST(ConfigFileTest, ReadsAKubeletConfigurationHoweverItIsWritten) {
   struct Row {
-    const char* name;
     std::string text;
     int bit = 9;  // -1: not set
     featuregates::GateValues gates = {};
   };
   const std::string kubelet = Kubelet("");
   const Row rows[] = {
-      {"a bit by alias", kubelet + "x: &b 9\niptablesDropBit: *b\n"},
-      {"an anchor", kubelet + "iptablesDropBit: &b 9\n"},
-      {"a gate by alias",
-       kubelet + "x: &g true\nfeatureGates:\n  B: false\n  A: *g\n",
+      {kubelet + "x: &b 9\niptablesDropBit: *b\n"},
+      {kubelet + "x: &g true\nfeatureGates:\n  B: false\n  A: *g\n",
        -1,
        {{"A", true}, {"B", false}}},
-      {"a gate's name by alias",
-       kubelet + "x: &g A\nfeatureGates:\n  *g : true\n",
-       -1,
-       {{"A", true}}},
-      {"gates by merging",
-       kubelet + "x: &g {A: true, B: true}\nfeatureGates: {<<: *g, B: false}\n",
+      {kubelet + "x: &g A\nfeatureGates:\n  *g : true\n", -1, {{"A", true}}},
+      {kubelet + "x: &g {A: true, B: true}\nfeatureGates: {<<: *g, B: false}\n",
        -1,
        {{"A", true}, {"B", false}}},
-      {"the first of a list of maps",
-       kubelet + "x: [&a {A: true}, &b {A: false, B: true}]\nfeatureGates:\n  <<: [*a, *b]\n",
+      {kubelet + "x: [&a {A: true}, &b {A: false, B: true}]\nfeatureGates:\n  <<: [*a, *b]\n",
        -1,
        {{"A", true}, {"B", true}}},
-      {"anything by merging", kubelet + "<<: {iptablesDropBit: 9}\n"},
-      {"merged, and overridden", kubelet + "<<: {iptablesDropBit: 8}\niptablesDropBit: 9\n"},
-      {"a field's name by alias", kubelet + "x: &n iptablesDropBit\n*n : 9\n"},
-      {"a null by alias", kubelet + "x: &n\niptablesDropBit: *n\n", -1},
-      {"nulls", kubelet + "featureGates:\niptablesDropBit: null\n", -1},
-      {"our own fields", kubelet + "emulatedVersion: [1]\nipFamilies: {a: 1}\n", -1},
-      {"JSON",
-       "{\n\t\"kind\": \"KubeletConfiguration\",\n\t\"apiVersion\": "
+      {kubelet + "<<: {iptablesDropBit: 9}\n"},
+      {kubelet + "<<: {iptablesDropBit: 8}\niptablesDropBit: 9\n"},
+      {kubelet + "x: &n iptablesDropBit\n*n : 9\n"},
+      {kubelet + "x: &n\niptablesDropBit: *n\n", -1},
+      {kubelet + "emulatedVersion: [1]\nipFamilies: {a: 1}\n", -1},
+      {"{\n\t\"kind\": \"KubeletConfiguration\",\n\t\"apiVersion\": "
        "\"kubelet.config.k8s.io/v1beta1\",\n\t\"iptablesDropBit\": 9\n}\n"},
   };
   for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(row.text);
     const auto file = ParseConfigFile("k.yaml", row.text);
     ASSERT_TRUE(file.ok()) << file.status();
     EXPECT_EQ(file->given.iptables_drop_bit.value_or(-1), row.bit);
@@ -159,7 +108,6 @@ TEST(ConfigFileTest, ReadsAKubeletConfigurationHoweverItIsWritten) {
 }
 
 struct BadText {
-  std::string name;
   std::string text;
   std::string start;      // of the message
   std::string part = {};  // of the message: what to do
@@ -167,53 +115,43 @@ struct BadText {
 
 TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   const BadText rows[] = {
-      {"APeriodWithoutAUnit", Agent("iptablesSyncPeriod: '60'\n"),
+      {Agent("iptablesSyncPeriod: '60'\n"),
        "c.yaml:3: iptablesSyncPeriod: time: missing unit in duration \"60\"",
        "write it as 1m0s or 90s"},
-      {"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
+      {"", "c.yaml:1: the file holds no configuration",
        "kind KubeIPTablesAgentConfiguration of apiVersion kube-iptables-agent/v1alpha1"},
-      {"AList", "- a\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
-      {"NoKind", "apiVersion: kube-iptables-agent/v1alpha1\n", "c.yaml:1: kind is missing",
+      {"- a\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
+      {"apiVersion: kube-iptables-agent/v1alpha1\n", "c.yaml:1: kind is missing",
        "kind KubeletConfiguration of apiVersion "},
-      {"AKindThatIsNoString", "apiVersion: v1\nkind: [a]\n", "c.yaml:2: kind: found a list",
-       "must be a string"},
-      {"AnotherKind", "kind: Pod\napiVersion: v1\n",
+      {"apiVersion: v1\nkind: [a]\n", "c.yaml:2: kind: found a list", "must be a string"},
+      {"kind: Pod\napiVersion: v1\n",
        "c.yaml:2: this kind of file is not known: apiVersion \"v1\", kind \"Pod\"",
        "accepted are kind KubeIPTablesAgentConfiguration"},
-      {"AnotherVersionOfOurOwnKind",
-       "apiVersion: kube-iptables-agent/v1\nkind: KubeIPTablesAgentConfiguration\n",
-       "c.yaml:1: this kind of file is not known", "kube-iptables-agent/v1alpha1"},
-      {"AnUnknownField", Agent("iptablesDropbit: 15\n"),
-       "c.yaml:3: unknown field \"iptablesDropbit\"", "iptablesDropBit"},
-      {"ANumberForTheVersion", Agent("emulatedVersion: 1.30\n"),
-       "c.yaml:3: emulatedVersion: found the number 1.30", "in quotes: \"1.30\""},
-      {"AStringOfGates", Agent("featureGates: AllAlpha=true\n"),
-       "c.yaml:3: featureGates: must be a map", "IPTablesOwnershipCleanup: false"},
-      {"ADuplicateBitOfKubelets", Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
+      {Agent("iptablesDropbit: 15\n"), "c.yaml:3: unknown field \"iptablesDropbit\"",
+       "iptablesDropBit"},
+      {Agent("emulatedVersion: 1.30\n"), "c.yaml:3: emulatedVersion: found the number 1.30",
+       "in quotes: \"1.30\""},
+      {Agent("featureGates: AllAlpha=true\n"), "c.yaml:3: featureGates: must be a map",
+       "IPTablesOwnershipCleanup: false"},
+      {Kubelet("iptablesDropBit: 1\niptablesDropBit: 1\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\""},
-      {"ADuplicateGateOfKubelets", Kubelet("featureGates:\n  A: true\n  A: true\n"),
-       "c.yaml:5: duplicate key \"A\""},
-      {"ASecondDocumentAfterTheAgents", Agent("---\n"), "c.yaml:3: a second document begins here"},
-      {"ABitThatAMergeSetsAgain", Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
+      {Kubelet("featureGates:\n  A: true\n  A: true\n"), "c.yaml:5: duplicate key \"A\""},
+      {Agent("---\n"), "c.yaml:3: a second document begins here"},
+      {Kubelet("iptablesDropBit: 1\n<<: {iptablesDropBit: 9}\n"),
        "c.yaml:4: duplicate key \"iptablesDropBit\", already set in line 3"},
-      {"AMergeOfAWord", Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
-      {"AnAliasInsideItsAnchor", Kubelet("x: &x [*x]\n"),
-       "c.yaml:3: an alias inside the value of its own anchor"},
-      {"AliasesThatGrowWithoutLimit",
-       Kubelet("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+      {Kubelet("<<: word\n"), "c.yaml:3: a merge key (<<) needs a map"},
+      {Kubelet("x: &x [*x]\n"), "c.yaml:3: an alias inside the value of its own anchor"},
+      {Kubelet("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
                "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
                "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"),
        "c.yaml:7: the file holds more than 50000 values"},
-      {"AnAnchorInTheAgentsOwnKind", Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)",
-       "write the value out"},
-      {"AMergeKeyInTheAgentsOwnKind", Agent("<<: {iptablesDropBit: 9}\n"),
-       "c.yaml:3: merge keys (<<)", "write the fields out"},
-      {"OnlyASecondDocument", "---\n---\n" + Kubelet(""),
-       "c.yaml:2: a second document begins here"},
-      {"KubeletsFileCutShort", Kubelet("evictionHard: {a: b\n"), "c.yaml:", "not well-formed YAML"},
+      {Agent("iptablesDropBit: &b 9\n"), "c.yaml:3: anchors (&name)", "write the value out"},
+      {Agent("<<: {iptablesDropBit: 9}\n"), "c.yaml:3: merge keys (<<)", "write the fields out"},
+      {"---\n---\n" + Kubelet(""), "c.yaml:2: a second document begins here"},
+      {Kubelet("evictionHard: {a: b\n"), "c.yaml:", "not well-formed YAML"},
   };
   for (const BadText& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(row.text);
     const auto file = ParseConfigFile("c.yaml", row.text);
     EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument,
                                AllOf(StartsWith(row.start), HasSubstr(row.part))));
@@ -225,9 +163,8 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
 class ConfigFileOnDiskTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) const {
-    std::string path = (directory_ / name).string();
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
+    tree_.Write(name, text);
+    return tree_.Path(name);
   }
 
   static std::string ErrorOf(const std::string& path) {
@@ -237,26 +174,23 @@ class ConfigFileOnDiskTest : public ::testing::Test {
   }
 
   TemporaryTree tree_;
-  const std::filesystem::path directory_ = tree_.root();
-};
-
-struct WriterRow {
-  mode_t file;
-  mode_t directory;
-  std::string says;
 };
 
 // Users and groups: RefusalTest, which is root.
 TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
   const std::string path = Write("c.yaml", Agent(""));
-  const std::string directory = directory_.string();
-  const std::vector<WriterRow> rows = {
+  const std::string directory = tree_.root();
+  const struct {
+    mode_t file;
+    mode_t directory;
+    std::string says;
+  } rows[] = {
       {0644, 0755, ""},
       {0646, 0755, path + " can be written by every user"},
       {0644, 0757, directory + "/ can be written by every user"},
       {0644, 01757, ""},
   };
-  for (const WriterRow& row : rows) {
+  for (const auto& row : rows) {
     ASSERT_EQ(chmod(path.c_str(), row.file), 0);
     ASSERT_EQ(chmod(directory.c_str(), row.directory), 0);
     const auto file = ReadConfigFile(path);
@@ -267,15 +201,15 @@ TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
 }
 
 TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMayBeMissing) {
-  const auto file = ReadConfigFile((directory_ / "none.yaml").string(), /*may_be_missing=*/true);
+  const auto file = ReadConfigFile(tree_.Path("none.yaml"), /*may_be_missing=*/true);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "");
 }
 
 // None of them is waited for, or read to its end.
 TEST_F(ConfigFileOnDiskTest, WhatIsNoReadableFileIsNamedWithWhatToDo) {
-  const std::string directory = directory_.string();
-  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  const std::string directory = tree_.root();
+  ASSERT_EQ(mkfifo(tree_.Path("pipe").c_str(), 0600), 0);
   const std::pair<std::string, std::string> rows[] = {
       {"", "--config is empty; "},
       {directory, ": it is a directory; give the path of a regular file in --config"},
@@ -294,16 +228,9 @@ TEST_F(ConfigFileOnDiskTest, WhatIsNoReadableFileIsNamedWithWhatToDo) {
 TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
   const std::string path = Write("c.yaml", Agent(""));
   ASSERT_EQ(chmod(path.c_str(), 0), 0);
-  // Root reads everything: for this one call the test is somebody else.
-  const bool root = geteuid() == 0;
-  if (root) {
-    ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
-    ASSERT_EQ(seteuid(65534), 0);
-  }
-  const auto file = ReadConfigFile(path);
-  if (root) {
-    ASSERT_EQ(seteuid(0), 0);
-  }
+  // Root reads everything.
+  absl::StatusOr<ConfigFile> file;
+  kipt::testing::WithoutCapabilities([&] { file = ReadConfigFile(path); });
   EXPECT_THAT(
       file,
       StatusIs(absl::StatusCode::kInvalidArgument,

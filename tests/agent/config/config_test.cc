@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/config.h"
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,82 +34,73 @@ struct GoodCase {
   std::string name;
   Flags flags = {};
   std::string file = {};  // what --config names; none where empty
-  Mode mode = Mode::kCleanup;
-  MarkBits bits = {14, 15};
   // "PATH" stands for the file's path.
   std::vector<std::string> warnings = {};
+  Mode mode = Mode::kCleanup;
+  MarkBits bits = {14, 15};
 };
 
 TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
+  const std::string gate_off = "featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n";
+  const std::string gate_on = "featureGates: {IPTablesOwnershipCleanup: true}\n";
+  const std::string no_such_gate = "; remove it, or give an --emulated-version from 1.25 to 1.27";
+  const std::string no_effect =
+      " has no effect where IPTablesOwnershipCleanup is on; remove the field";
   const GoodCase rows[] = {
       // Releases.
       {"NothingGiven"},
-      {"In124ThereIsOnlyLegacyMode", At("1.24"), {}, Mode::kLegacy},
-      {"In126WithTheGateOnBitsWarn", WithBits(At("1.26", {kOn}), 14, 15), "", Mode::kCleanup,
-       MarkBits{14, 15}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
-      {"In127TheGateIsOnByDefaultAndBitsWarn", WithBits(At("1.27"), 3, 4), "", Mode::kCleanup,
-       MarkBits{3, 4}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
-      {"In128TheLockedGateMayBeNamed", At("1.28", {kOn}), "", Mode::kCleanup, MarkBits{14, 15},
-       List(kGaGate)},
+      {"In124ThereIsOnlyLegacyMode", At("1.24"), "", List(), Mode::kLegacy},
+      {"In127TheGateIsOnByDefaultAndBitsWarn", WithBits(At("1.27"), 3, 4), "",
+       List(kDeprecatedMasquerade, kDeprecatedDrop), Mode::kCleanup, MarkBits{3, 4}},
+      {"In128TheLockedGateMayBeNamed", At("1.28", {kOn}), "", List(kGaGate)},
       {"In129OnlyTheBitThatIsGivenWarns",
-       Flags{.iptables_drop_bit = 20, .emulated_version = "1.29"}, "", Mode::kCleanup,
-       MarkBits{14, 20}, List(kDeprecatedDrop)},
-      {"In130EqualBitsHaveNoEffect", WithBits(At("1.30"), 7, 7), "", Mode::kCleanup,
-       MarkBits{14, 15}, List(kDeprecatedMasquerade, kDeprecatedDrop)},
-      {"ANewerReleaseBehavesAsTheNewestKnown", At("1.99"), "", Mode::kCleanup, MarkBits{14, 15},
+       Flags{.iptables_drop_bit = 20, .emulated_version = "1.29"}, "", List(kDeprecatedDrop),
+       Mode::kCleanup, MarkBits{14, 20}},
+      {"In130EqualBitsHaveNoEffect", WithBits(At("1.30"), 7, 7), "",
+       List(kDeprecatedMasquerade, kDeprecatedDrop)},
+      {"ANewerReleaseBehavesAsTheNewestKnown", At("1.99"), "",
        List("--emulated-version 1.99 is newer than the newest release known here; behaving as "
             "1.37")},
-      {"OurOwnFlagTurnsTheAgentOff",
-       Flags{.make_iptables_util_chains = false, .emulated_version = "1.24"},
-       {},
-       Mode::kOff},
       {"SwitchedOffEqualBitsAreNoError",
-       WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3),
-       {},
+       WithBits({.make_iptables_util_chains = false, .emulated_version = "1.24"}, 3, 3), "", List(),
        Mode::kOff},
       // Files.
       {"OurOwnKindSetsEverything", Flags(),
-       Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Agent("emulatedVersion: '1.26'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"), List(),
        Mode::kLegacy, MarkBits{1, 2}},
+      {"OurOwnKindSetsAGate", Flags(), Agent(gate_on + "emulatedVersion: '1.26'\n")},
       {"FlagsWinOverTheFile", WithBits(At("1.27", {kOff}), 5, 6),
-       Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"),
+       Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"), List(),
        Mode::kLegacy, MarkBits{5, 6}},
       {"AFlagCanMendAWrongValueOfTheFile", Flags{.feature_gates = {kOff}, .iptables_drop_bit = 6},
-       Agent("iptablesDropBit: 32\n"), Mode::kLegacy, MarkBits{14, 6}},
-      {"OurOwnKindCanSwitchTheAgentOff", Flags(), Agent("makeIPTablesUtilChains: false\n"),
+       Agent("iptablesDropBit: 32\n"), List(), Mode::kLegacy, MarkBits{14, 6}},
+      {"OurOwnKindCanSwitchTheAgentOff", Flags(), Agent("makeIPTablesUtilChains: false\n"), List(),
        Mode::kOff},
       {"AKubeletConfigurationCannotSwitchTheAgentOff", Flags(),
        Kubelet("makeIPTablesUtilChains: false\n")},
       // kubelet 1.30 refuses such a file; an agent that emulates it must report that the gate does
       // nothing.
-      {"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns", At("1.30"),
-       Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"), Mode::kCleanup,
-       MarkBits{14, 15},
+      {"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns", At("1.30"), Kubelet(gate_off),
        List("PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 has "
-            "no such gate, and the agent is in cleanup mode; remove it, or give an "
-            "--emulated-version from 1.25 to 1.27")},
-      {"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent", At("1.31"),
-       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n")},
-      {"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns", At("1.24"),
-       Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"), Mode::kLegacy, MarkBits{14, 15},
+            "no such gate, and the agent is in cleanup mode" +
+            no_such_gate)},
+      {"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent", At("1.31"), Kubelet(gate_on)},
+      {"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns", At("1.24"), Kubelet(gate_on),
        List("PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 has "
-            "no such gate, and the agent is in legacy mode; remove it, or give an "
-            "--emulated-version from 1.25 to 1.27")},
+            "no such gate, and the agent is in legacy mode" +
+            no_such_gate),
+       Mode::kLegacy},
       {"IgnoredFieldsWithOtherValuesWarn", At("1.28"),
-       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"), Mode::kCleanup,
-       MarkBits{14, 16},
-       List("PATH:4: iptablesDropBit 16 has no effect where IPTablesOwnershipCleanup is on; remove "
-            "the field")},
+       Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"),
+       List("PATH:4: iptablesDropBit 16" + no_effect), Mode::kCleanup, MarkBits{14, 16}},
       {"In131FieldsAreStillAcceptedAndNotLookedAt", At("1.31"),
-       Kubelet("iptablesMasqueradeBit: 99\n"), Mode::kCleanup, MarkBits{14, 15},
-       List("PATH:3: iptablesMasqueradeBit 99 has no effect where IPTablesOwnershipCleanup is on; "
-            "remove the field")},
+       Kubelet("iptablesMasqueradeBit: 99\n"),
+       List("PATH:3: iptablesMasqueradeBit 99" + no_effect)},
       {"WarningsStandInTheOrderOfReleaseGatesFlagsFile",
        Flags{.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
-       Kubelet("iptablesMasqueradeBit: 20\n"), Mode::kCleanup, MarkBits{20, 3},
-       List(kGaGate, kDeprecatedDrop,
-            "PATH:3: iptablesMasqueradeBit 20 has no effect where IPTablesOwnershipCleanup is on; "
-            "remove the field")},
+       Kubelet("iptablesMasqueradeBit: 20\n"),
+       List(kGaGate, kDeprecatedDrop, "PATH:3: iptablesMasqueradeBit 20" + no_effect),
+       Mode::kCleanup, MarkBits{20, 3}},
   };
   for (const GoodCase& row : rows) {
     SCOPED_TRACE(row.name);
@@ -149,33 +139,24 @@ TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
   EXPECT_FALSE(both->families_by_kernel);
   EXPECT_THAT(both->families, ElementsAre(Family::kIPv4, Family::kIPv6));
   EXPECT_THAT(node.Load(Flags{.ip_families = "ipv6"})->families, ElementsAre(Family::kIPv6));
-  EXPECT_THAT(node.Load(Flags{.ip_families = "ipv4"})->families, ElementsAre(Family::kIPv4));
 }
 
 // ---- files ----
 
-TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {
+TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIsAndAnExplicitOneReplacesIt) {
   const ConfigFiles node;
   const std::string path = node.Write("config.yaml", Agent("emulatedVersion: '1.24'\n"));
   const auto config = node.Load(Flags{});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->config_file, path);
   EXPECT_EQ(config->emulated_version, (featuregates::Version{1, 24}));
-}
-
-TEST(ConfigSourcesTest, AnExplicitFileReplacesTheDefaultOne) {
-  const ConfigFiles node;
   node.Write("config.yaml", "nonsense: [");
-  const auto config = node.Load(Flags{}, Agent("emulatedVersion: '1.25'\n"));
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->emulated_version, (featuregates::Version{1, 25}));
+  EXPECT_TRUE(node.Load(Flags{}, Agent("emulatedVersion: '1.25'\n")).ok());
 }
 
 TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNoneOfOurs) {
   const ConfigFiles node;
-  const std::filesystem::path path =
-      std::filesystem::path(KIPT_TESTDATA_DIR) / "kubelet-config.yaml";
-  const auto config = node.Load(Flags{.config = path.string()});
+  const auto config = node.Load(Flags{.config = KIPT_TESTDATA_DIR "/kubelet-config.yaml"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->mode, Mode::kLegacy);
   EXPECT_EQ(config->bits, (MarkBits{.masquerade = 12, .drop = 13}));
@@ -234,8 +215,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
        List("invalid configuration: iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and "
             "31, inclusive",
             "from the flag --iptables-drop-bit")},
-      {"Bit32WhereItHasNoEffect", Flags{.iptables_drop_bit = 32, .emulated_version = "1.30"},
-       List("iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and 31, inclusive")},
       {"Bit32InAFile", Flags(),
        List("iptablesDropBit (--iptables-drop-bit) 32 must be between 0 and 31, inclusive",
             "f.yaml:3"),
@@ -258,9 +237,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       {"ALockedGate", At("1.28", {kOff}),
        List("cannot set feature gate IPTablesOwnershipCleanup to false, feature is locked to true",
             "IPTablesOwnershipCleanup (locked)")},
-      {"ALockedGateInAKubeletConfiguration", At("1.29"),
-       List("f.yaml: ", "feature is locked to true"),
-       Kubelet("featureGates: {IPTablesOwnershipCleanup: false}\n")},
       {"AnUnknownIptablesModeInAFile", Flags(),
        List("f.yaml:3: iptablesMode: invalid value \"none\"; accepted are auto, nft, legacy"),
        Agent("iptablesMode: none\n")},
@@ -269,7 +245,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       {"AHostRootThatIsAFile", Flags{.host_root = "/proc/version"},
        List("--host-root: ", "Not a directory")},
       {"AReleaseThatIsTooOld", At("1.23"), List("cannot emulate 1.23", "1.24 to 1.37")},
-      {"AnEmptyRelease", At(""), List("--emulated-version", "1.24 to 1.37")},
       {"AnOldReleaseInAFile", Flags(),
        List("f.yaml:3: emulatedVersion: cannot emulate 1.23", "1.24 to 1.37"),
        Agent("emulatedVersion: '1.23'\n")},
@@ -278,9 +253,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
             "enable IPv6", "auto")},
       {"AnExplicitIPv6InAFile", Flags(),
        List("f.yaml:3: ipFamilies: ipv6 is requested", "enable IPv6"), Agent("ipFamilies: ipv6\n")},
-      {"AnUnknownFamily", Flags{.ip_families = "inet"},
-       List("--ip-families: invalid value \"inet\"", "accepted are auto, ipv4, ipv6")},
-      {"AutoAndAFamily", Flags{.ip_families = "auto,ipv4"}, List("accepted are")},
       {"APeriodThatIsTooLong",
        Flags{.iptables_sync_period = absl::Hours(24) + absl::Nanoseconds(1)},
        List("--iptables-sync-period: 24h0m0.000000001s is not between 1s and 24h")},
@@ -295,8 +267,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
             "or empty for none")},
       {"ARelativeDirectory", Flags{.cni_conf_dir = "/a,b"},
        List("--cni-conf-dir: invalid value \"b\"; give absolute paths")},
-      {"NothingBetweenTwoDirectories", Flags{.cni_conf_dir = "/a,,/b"},
-       List("--cni-conf-dir: invalid value \"\"; give absolute paths")},
       {"Label128", Flags{.iptables_drop_label = 128},
        List("invalid configuration: iptablesDropLabel (--iptables-drop-label) 128 must be between "
             "0 and 127, inclusive; found 128 (from the flag --iptables-drop-label)")},
@@ -306,6 +276,8 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       {"EqualLabels", Flags{.feature_gates = {"ConnLabelMarking=true"}, .iptables_drop_label = 114},
        List("iptables-masquerade-label and iptables-drop-label must be different; found 114 (the "
             "default) and 114 (from the flag --iptables-drop-label)")},
+      {"AFlagThatOverridesTheFile", At("1.23"), List("--emulated-version: cannot emulate 1.23"),
+       Agent("emulatedVersion: '1.26'\n")},
       {"AFileThatIsWrong", Flags(), List("f.yaml:3: unknown field"), Agent("unknown: 1\n")},
   };
   for (const BadCase& row : rows) {
@@ -322,13 +294,6 @@ TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
       rest = rest.substr(place + part.size());
     }
   }
-}
-
-TEST(ConfigBlameTest, IsTheFlagsWhereItOverridesTheFile) {
-  const ConfigFiles node;
-  const auto config = node.Load(At("1.23"), Agent("emulatedVersion: '1.26'\n"));
-  EXPECT_EQ(config.status().message().find("--emulated-version: cannot emulate 1.23"), 0u)
-      << config.status();
 }
 
 }  // namespace

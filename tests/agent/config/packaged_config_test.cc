@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The configuration file of the Debian package and its manual page say what the program does.
-#include <filesystem>
-#include <fstream>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,9 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 std::string ReadDebianFile(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(std::filesystem::path(KIPT_DEPLOY_DIR) / "debian" / name).rdbuf();
-  return text.str();
+  return FileText(KIPT_DEPLOY_DIR "/debian/" + name);
 }
 
 // As the decoder itself lists them, in the message about one that it does not know.
@@ -54,13 +49,10 @@ std::string Uncommented(const std::string& text) {
   return out;
 }
 
-Words TopLevelFields(const std::string& yaml) {
-  Words names;
-  std::smatch match;
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(yaml, '\n'))) {
-    if (std::regex_search(line, match, std::regex("^([a-zA-Z]+):"))) names.push_back(match[1]);
-  }
-  return names;
+// What the group of `pattern` matches in `text`, each time.
+Words Matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return {std::sregex_token_iterator(text.begin(), text.end(), regex, 1), {}};
 }
 
 Config Defaults() { return *LoadConfig({}, {.default_config_path = "/nonexistent"}); }
@@ -84,7 +76,7 @@ TEST(PackagedConfigTest, ObservesAndLeavesTheRestAtItsDefault) {
 
 TEST(PackagedConfigTest, NamesEveryField) {
   EXPECT_THAT(Fields(), SizeIs(::testing::Gt(15U)));
-  EXPECT_THAT(TopLevelFields(Uncommented(ReadDebianFile("config.yaml"))),
+  EXPECT_THAT(Matches("\n" + Uncommented(ReadDebianFile("config.yaml")), "\n([a-zA-Z]+):"),
               UnorderedElementsAreArray(Fields()));
 }
 
@@ -100,23 +92,14 @@ TEST(ConfigManualPageTest, DescribesEveryFieldOnce) {
   const std::string page = ReadDebianFile("kube-iptables-agent.yaml.5.in");
   const size_t begin = page.find(".SH FIELDS\n");
   ASSERT_NE(begin, std::string::npos);
-  const std::string section = page.substr(begin, page.find("\n.SH", begin + 1) - begin);
-  Words described;
-  const std::regex entry("\\.TP\n\\.(?:B|BR) ([a-zA-Z]+)");
-  for (std::sregex_iterator match(section.begin(), section.end(), entry), end; match != end;
-       ++match) {
-    described.push_back((*match)[1]);
-  }
+  const Words described = Matches(page.substr(begin, page.find("\n.SH", begin + 1) - begin),
+                                  "\\.TP\n\\.(?:B|BR) ([a-zA-Z]+)");
   EXPECT_THAT(described, UnorderedElementsAreArray(Fields()));
 }
 
 TEST(ConfigManualPageTest, SaysOfThoseFieldsThatNeedARestartThatTheyDo) {
-  const std::string page = ReadDebianFile("kube-iptables-agent.yaml.5.in");
-  Words marked;
-  const std::regex entry("\\.BR ([a-zA-Z]+) \" \\(restart\\)\"");
-  for (std::sregex_iterator match(page.begin(), page.end(), entry), end; match != end; ++match) {
-    marked.push_back((*match)[1]);
-  }
+  const Words marked = Matches(ReadDebianFile("kube-iptables-agent.yaml.5.in"),
+                               "\\.BR ([a-zA-Z]+) \" \\(restart\\)\"");
   Config other = Defaults();
   other.iptables_mode = IptablesMode::kLegacy;
   other.watch = netlink::WatchMode::kPoll;

@@ -14,31 +14,18 @@
 #include "agent/config/config.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent::settings_test {
 namespace {
 
-TEST(SettingsTest, HaveEachFlagFieldAndMemberOnce) {
+TEST(SettingsTest, HaveEachFlagFieldAndMemberOnceAndPrintWhatAFileMayHold) {
   std::set<absl::string_view> flags;
   std::set<absl::string_view> fields;
   for (const Setting& setting : kSettings) {
     EXPECT_TRUE(flags.insert(setting.flag).second) << setting.flag;
     EXPECT_TRUE(setting.field.empty() || fields.insert(setting.field).second) << setting.field;
     EXPECT_EQ(SettingOf(setting.member), &setting) << setting.flag;
-  }
-}
-
-TEST(SettingsTest, AreSortedForHelp) {
-  const std::vector<const Setting*> settings = SettingsByFlag();
-  EXPECT_EQ(settings.size(), kSettings.size());
-  EXPECT_TRUE(absl::c_is_sorted(
-      settings, [](const Setting* a, const Setting* b) { return a->flag < b->flag; }));
-}
-
-TEST(SettingsTest, ThatAFileMayHoldArePartOfAConfig) {
-  for (const Setting& setting : kSettings) {
     if (setting.file == InFile::kNever && !setting.fixed) continue;
     EXPECT_FALSE(setting.field.empty()) << setting.flag;
     EXPECT_NE(setting.print, nullptr) << setting.flag;

@@ -82,30 +82,18 @@ TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
   EXPECT_EQ(nft_listed_ + legacy_listed_, 0) << "rules may be tens of thousands";
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("both")));
+  EXPECT_THAT(Choose({.off = true}), IsOkAndHolds("nft")) << "nothing is wanted";
+  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
+  EXPECT_THAT(Choose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAP_NET_ADMIN")));
 }
 
 TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutALook) {
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose({.flag = kLegacy}), IsOkAndHolds("legacy"));
   EXPECT_EQ(opened(), 1);
-}
-
-TEST_F(BackendChoiceTest, WhatTheBackendNeedsIsTheCallersError) {
   legacy_status_ = absl::NotFoundError("not installed");
   EXPECT_THAT(Choose({.flag = kLegacy}), StatusIs(absl::StatusCode::kNotFound, "not installed"));
-}
-
-TEST_F(BackendChoiceTest, WithoutPrivilegeTheReasonIsSaid) {
-  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
-  EXPECT_THAT(Choose(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAP_NET_ADMIN")));
-}
-
-TEST_F(BackendChoiceTest, WhereNothingIsWantedAnUnknownModeIsNoError) {
-  SetLegacyTables("mangle\n");
-  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
-  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
-  EXPECT_THAT(Choose({.off = true}), IsOkAndHolds("nft"));
 }
 
 TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing) {

@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/fuzz/scripted_kernel.h"
@@ -25,7 +26,6 @@
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
-#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -160,33 +160,24 @@ TEST(DeviceMarksTest, WhatCannotBeReadIsAProblemAndTheRestIsRead) {
   const Answer family = Dumped({FamilyMessage("wireguard", kFamily)});
   Bytes torn = FwmarkMessage(0x8000);
   torn[0] = 0xff;  // longer than the datagram
-  struct Row {
-    std::string name;
-    std::vector<Answer> answers;
-    std::string problem;
+  const std::string of_wireguard = "packet marks of WireGuard interfaces: ";
+  const std::pair<std::string, std::vector<Answer>> rows[] = {
+      {"packet marks of interfaces: ", {Refused(EPERM)}},
+      {"packet marks of interfaces: ", std::vector<Answer>(5, Dumped({wg0}, NLM_F_DUMP_INTR))},
+      {of_wireguard + "wg0: the kernel refuses it: Operation not permitted",
+       {Dumped({wg0}), family, Refused(EPERM), Dumped({})}},
+      {of_wireguard + "the kernel does not list its netlink family",
+       {Dumped({wg0}), Dumped({FamilyMessage("nlctrl", 16)}), Dumped({})}},
+      {of_wireguard + "wg0: ", {Dumped({wg0}), family, {FromKernel(torn)}, Dumped({})}},
+      {"packet marks of tc filters: ", {Dumped({kEth0}), Refused(EPERM)}},
+      {"packet marks of tc filters: ",
+       {Dumped({kEth0}), Dumped({kClsact}), {CutOff(Filter("fw", 1, {}))}}},
   };
-  const Row rows[] = {
-      {"the interfaces are refused", List(Refused(EPERM)), "packet marks of interfaces: "},
-      {"interfaces keep changing", std::vector<Answer>(5, Dumped({wg0}, NLM_F_DUMP_INTR)),
-       "packet marks of interfaces: "},
-      {"a caller without CAP_NET_ADMIN", List(Dumped({wg0}), family, Refused(EPERM), Dumped({})),
-       "packet marks of WireGuard interfaces: wg0: the kernel refuses it: Operation not permitted"},
-      {"the kernel lists no such family",
-       List(Dumped({wg0}), Dumped({FamilyMessage("nlctrl", 16)}), Dumped({})),
-       "packet marks of WireGuard interfaces: the kernel does not list its netlink family"},
-      {"a torn answer",
-       {Dumped({wg0}), family, {FromKernel(torn)}, Dumped({})},
-       "packet marks of WireGuard interfaces: wg0: "},
-      {"tc is refused", List(Dumped({kEth0}), Refused(EPERM)), "packet marks of tc filters: "},
-      {"a filter's answer is cut",
-       {Dumped({kEth0}), Dumped({kClsact}), {CutOff(Filter("fw", 1, {}))}},
-       "packet marks of tc filters: "},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    const DeviceMarks marks = Read(row.answers);
+  for (const auto& [problem, answers] : rows) {
+    SCOPED_TRACE(problem);
+    const DeviceMarks marks = Read(answers);
     EXPECT_THAT(marks.found, IsEmpty());
-    EXPECT_THAT(marks.problems, ElementsAre(HasSubstr(row.problem)));
+    EXPECT_THAT(marks.problems, ElementsAre(HasSubstr(problem)));
   }
 }
 
@@ -207,76 +198,67 @@ TEST(DeviceMarksTest, AKernelWithoutTrafficControlHasNoFilters) {
 
 // ---- tc ----
 
-struct FilterRow {
-  std::string name;
-  Bytes filter;
-  std::string text;
-  netlink::Marks marks;
-  uint32_t carried = 0;
-};
-
 TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
   const tc_u32_mark own = {.val = 0x4000, .mask = 0xc000, .success = 0};
   const Bytes skbedit = Action("skbedit", {Attr(TCA_SKBEDIT_MARK, HostU32(0x8001)),
                                            Attr(TCA_SKBEDIT_MASK, HostU32(0x8003))});
+  const Bytes whole = Action("skbedit", {Attr(TCA_SKBEDIT_MARK, HostU32(0xca6c))});
+  const Bytes ctinfo = Action("ctinfo", {Attr(TCA_CTINFO_PARMS_CPMARK_MASK, HostU32(0xff))});
   const netlink::Marks edited = {.set = 0x8001, .cleared = 0x2};
-  const Bytes meta =
-      Attr(1, Raw(tcf_ematch_hdr{.matchid = 0, .kind = TCF_EM_META, .flags = 0, .pad = 0}));
-  const Bytes cmp =
-      Attr(1, Raw(tcf_ematch_hdr{.matchid = 0, .kind = TCF_EM_CMP, .flags = 0, .pad = 0}));
-  const auto ematches = [](const Bytes& match) {
-    return Nest(TCA_BASIC_EMATCHES, {Nest(TCA_EMATCH_TREE_LIST, {match})});
+  const netlink::Marks anything = {.tested = kAll, .set = kAll};
+  const auto ematch = [](uint16_t kind) {
+    const tcf_ematch_hdr header = {.matchid = 0, .kind = kind, .flags = 0, .pad = 0};
+    return Filter("basic", 1,
+                  {Nest(TCA_BASIC_EMATCHES, {Nest(TCA_EMATCH_TREE_LIST, {Attr(1, Raw(header))})})});
   };
-  const FilterRow rows[] = {
-      {"fw compares the whole mark with its handle", Filter("fw", 0x8000, {}), "pref 7 fw 0x8000",
-       netlink::Marks{.tested = kAll}, 0x8000},
-      {"fw with a mask", Filter("fw", 0x8000, {Attr(TCA_FW_MASK, HostU32(0xff00))}),
-       "pref 7 fw 0x8000/0xff00", netlink::Marks{.tested = 0xff00}, 0x8000},
-      {"u32 with a mark", Filter("u32", 0x80000800, {Attr(TCA_U32_MARK, Raw(own))}),
-       "pref 7 u32 0x4000/0xc000", netlink::Marks{.tested = 0xc000}, 0x4000},
-      {"an action of flower's", Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {skbedit})}),
-       "pref 7 flower skbedit mark 0x8001/0x8003", edited},
-      {"of matchall's, whole",
-       Filter("matchall", 1,
-              {Nest(TCA_MATCHALL_ACT,
-                    {Action("skbedit", {Attr(TCA_SKBEDIT_MARK, HostU32(0xca6c))})})}),
-       "pref 7 matchall skbedit mark 0xca6c",
-       netlink::Marks{.set = 0xca6c, .cleared = ~uint32_t{0xca6c}}},
-      {"of u32's, which has another number", Filter("u32", 1, {Nest(TCA_U32_ACT, {skbedit})}),
-       "pref 7 u32 skbedit mark 0x8001/0x8003", edited},
-      {"the second of two actions",
-       Filter("fw", 1,
+  const auto matchall = [](const Bytes& action) {
+    return Filter("matchall", 1, {Nest(TCA_MATCHALL_ACT, {action})});
+  };
+  const auto flower = [](const Bytes& action) {
+    return Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {action})});
+  };
+  const struct {
+    Bytes filter;
+    std::string text;
+    netlink::Marks marks;
+    uint32_t carried = 0;
+  } rows[] = {
+      // fw compares the whole mark with its handle.
+      {Filter("fw", 0x8000, {}), "fw 0x8000", {.tested = kAll}, 0x8000},
+      {Filter("fw", 0x8000, {Attr(TCA_FW_MASK, HostU32(0xff00))}),
+       "fw 0x8000/0xff00",
+       {.tested = 0xff00},
+       0x8000},
+      {Filter("u32", 0x80000800, {Attr(TCA_U32_MARK, Raw(own))}),
+       "u32 0x4000/0xc000",
+       {.tested = 0xc000},
+       0x4000},
+      {flower(skbedit), "flower skbedit mark 0x8001/0x8003", edited},
+      {matchall(whole), "matchall skbedit mark 0xca6c", {.set = 0xca6c, .cleared = ~0xca6cU}},
+      {Filter("u32", 1, {Nest(TCA_U32_ACT, {skbedit})}), "u32 skbedit mark 0x8001/0x8003", edited},
+      {Filter("fw", 1,
               {Attr(TCA_FW_MASK, HostU32(1)), Nest(TCA_FW_ACT, {Action("mirred", {}), skbedit})}),
-       "pref 7 fw 0x1/0x1 skbedit mark 0x8001/0x8003",
-       netlink::Marks{.tested = 1, .set = 0x8001, .cleared = 0x2}, 1},
-      {"the connection's mark comes back",
-       Filter("matchall", 1, {Nest(TCA_MATCHALL_ACT, {Action("connmark", {})})}),
-       "pref 7 matchall connmark", netlink::Marks{.tested = kAll, .set = kAll}},
-      {"part of it",
-       Filter("matchall", 1,
-              {Nest(TCA_MATCHALL_ACT,
-                    {Action("ctinfo", {Attr(TCA_CTINFO_PARMS_CPMARK_MASK, HostU32(0xff))})})}),
-       "pref 7 matchall ctinfo cpmark 0xff",
-       netlink::Marks{.set = 0xff, .cleared = ~uint32_t{0xff}}},
-      {"a BPF program may do anything",
-       Filter("bpf", 1, {Attr(TCA_BPF_NAME, Text("cil_from_netdev"))}),
-       "pref 7 bpf cil_from_netdev", netlink::Marks{.tested = kAll, .set = kAll}},
-      {"so may what is not known", Filter("next", 1, {Zeros(0)}), "pref 7 next ",
-       netlink::Marks{.tested = kAll, .set = kAll}},
-      {"an action that is not known",
-       Filter("flower", 1, {Nest(TCA_FLOWER_ACT, {Action("xt", {})})}), "pref 7 flower xt",
-       netlink::Marks{.tested = kAll, .set = kAll}},
-      {"an extended match for metadata", Filter("basic", 1, {ematches(meta)}), "pref 7 basic mark",
-       netlink::Marks{.tested = kAll}},
-      {"a hash of the mark", Filter("flow", 1, {Attr(TCA_FLOW_KEYS, HostU32(1U << FLOW_KEY_MARK))}),
-       "pref 7 flow mark", netlink::Marks{.tested = kAll}},
+       "fw 0x1/0x1 skbedit mark 0x8001/0x8003",
+       {.tested = 1, .set = 0x8001, .cleared = 0x2},
+       1},
+      {matchall(Action("connmark", {})), "matchall connmark", anything},
+      {matchall(ctinfo), "matchall ctinfo cpmark 0xff", {.set = 0xff, .cleared = ~0xffU}},
+      // A BPF program may do anything, and so may what is not known.
+      {Filter("bpf", 1, {Attr(TCA_BPF_NAME, Text("cil_from_netdev"))}), "bpf cil_from_netdev",
+       anything},
+      {Filter("next", 1, {Zeros(0)}), "next ", anything},
+      {flower(Action("xt", {})), "flower xt", anything},
+      {ematch(TCF_EM_META), "basic mark", {.tested = kAll}},
+      {Filter("flow", 1, {Attr(TCA_FLOW_KEYS, HostU32(1U << FLOW_KEY_MARK))}),
+       "flow mark",
+       {.tested = kAll}},
   };
-  for (const FilterRow& row : rows) {
-    SCOPED_TRACE(row.name);
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.text);
     const DeviceMarks read = ReadFilters({row.filter});
     EXPECT_THAT(read.problems, IsEmpty());
     EXPECT_THAT(read.found, ElementsAre(DeviceMark{.place = "a tc filter of eth0 ingress",
-                                                   .text = row.text,
+                                                   .text = "pref 7 " + row.text,
                                                    .marks = row.marks,
                                                    .carried = row.carried}));
   }
@@ -287,9 +269,9 @@ TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
               Attr(TCA_FLOWER_KEY_CT_MARK_MASK, HostU32(kAll)),
               Nest(TCA_FLOWER_ACT, {Action("ct", {})})}),
       Filter("u32", 1, {Attr(TCA_U32_CLASSID, HostU32(1))}),
-      Filter("matchall", 1, {Nest(TCA_MATCHALL_ACT, {Action("skbedit", {})})}),
-      Filter("matchall", 1, {Nest(TCA_MATCHALL_ACT, {Action("ctinfo", {})})}),
-      Filter("basic", 1, {ematches(cmp)}),
+      matchall(Action("skbedit", {})),
+      matchall(Action("ctinfo", {})),
+      ematch(TCF_EM_CMP),
       Filter("flow", 1, {Attr(TCA_FLOW_KEYS, HostU32(1))}),
       // Each priority is listed without options first.
       TcMessage(RTM_NEWTFILTER, tcmsg{}, Attr(TCA_KIND, Text("bpf"))),
@@ -302,27 +284,17 @@ TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
 }
 
 TEST(DeviceMarksTest, AFilterSeesTheFamilyOfItsProtocol) {
-  struct Row {
-    uint16_t protocol;
-    bool ipv4;
-    bool ipv6;
-  };
-  for (const auto& [protocol, ipv4, ipv6] :
-       {Row{ETH_P_IP, true, false}, Row{ETH_P_IPV6, false, true}, Row{ETH_P_ALL, true, true}}) {
-    const DeviceMarks read = ReadFilters({Filter("fw", 1, {}, protocol)});
+  for (const int protocol : {ETH_P_IP, ETH_P_IPV6, ETH_P_ALL}) {
+    const DeviceMarks read = ReadFilters({Filter("fw", 1, {}, static_cast<uint16_t>(protocol))});
     ASSERT_THAT(read.found, SizeIs(1));
-    EXPECT_EQ(read.found[0].ipv4, ipv4);
-    EXPECT_EQ(read.found[0].ipv6, ipv6);
+    EXPECT_EQ(read.found[0].ipv4, protocol != ETH_P_IPV6);
+    EXPECT_EQ(read.found[0].ipv6, protocol != ETH_P_IP);
   }
 }
 
 TEST(DeviceMarksTest, FiltersAreReadWhereverTheyMayBe) {
   const Answer fw = Dumped({Filter("fw", 1, {})});
-  const tcmsg inner = [] {
-    tcmsg header = {};
-    header.tcm_handle = 0x10010;
-    return header;
-  }();
+  const tcmsg inner = {.tcm_handle = 0x10010};
   const DeviceMarks read =
       Read({Dumped({kEth0}),
             Dumped({kClsact, Qdisc(2, 0x10000, TC_H_ROOT, "htb"), Qdisc(9, 0, TC_H_ROOT, "noqueue"),
@@ -340,8 +312,7 @@ TEST(DeviceMarksTest, FiltersAreReadWhereverTheyMayBe) {
 
 // A hierarchy has a queueing discipline at each of its leaves.
 TEST(DeviceMarksTest, TheClassesOfAnInterfaceAreReadOnce) {
-  tcmsg inner = {};
-  inner.tcm_handle = 0x10010;
+  const tcmsg inner = {.tcm_handle = 0x10010};
   const DeviceMarks read =
       Read({Dumped({kEth0}),
             Dumped({Qdisc(2, 0x10000, TC_H_ROOT, "htb"), Qdisc(2, 0x20000, 0x10010, "sfq")}),

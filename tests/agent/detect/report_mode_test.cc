@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/commands.h"
@@ -25,29 +26,23 @@ FamilyMode Mode(IptablesMode mode, bool contradiction = false,
           .contradiction = contradiction};
 }
 
-struct Row {
-  std::string name;
-  std::vector<FamilyMode> modes;
-  ExitCode code;
-};
-
 TEST(DetectExitCodeTest, TellsAScriptWhatWasFound) {
-  const Row rows[] = {
-      {"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
-      {"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
-      {"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
-      {"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
-      {"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
-      {"UnknownForAContradiction", {Mode(IptablesMode::kUnknown, true, {"x"})}, kExitDifferences},
-      {"AContradictionBesideAnUnknown",
-       {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
-       kExitDifferences},
+  const FamilyMode nft = Mode(IptablesMode::kNft);
+  const FamilyMode unknown = Mode(IptablesMode::kUnknown);
+  const FamilyMode contradicted = Mode(IptablesMode::kNft, true, {"x"});
+  const std::pair<std::vector<FamilyMode>, ExitCode> rows[] = {
+      {{nft}, kExitOk},
+      {{Mode(IptablesMode::kNone)}, kExitOk},
+      {{nft, Mode(IptablesMode::kLegacy)}, kExitOk},
+      {{nft, unknown}, kExitFailed},
+      {{contradicted}, kExitDifferences},
+      {{Mode(IptablesMode::kUnknown, true, {"x"})}, kExitDifferences},
+      {{unknown, contradicted}, kExitDifferences},
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+  for (const auto& [modes, code] : rows) {
     for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
       std::ostringstream out;
-      EXPECT_EQ(RunDetect(row.modes, format, out), row.code);
+      EXPECT_EQ(RunDetect(modes, format, out), code) << out.str();
       EXPECT_NE(out.str(), "");
     }
   }
@@ -64,15 +59,6 @@ TEST(DetectReportTest, TheTextListsEveryEvidence) {
   EXPECT_THAT(DetectText({Mode(IptablesMode::kNft, true, {"a canary"})}), EndsWith("! a canary\n"));
 }
 
-TEST(DetectReportTest, TheJsonSaysTheSame) {
-  const Json json = Json::parse(DetectJson({Mode(IptablesMode::kUnknown, true, {"two hints"})}));
-  EXPECT_EQ(json, Json::parse(R"({"families": [{
-    "family": "ip", "iptablesMode": "unknown", "contradiction": true, "findings": ["two hints"],
-    "problem": "cannot tell which iptables this node uses for ip: two hints; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent detect` shows the evidence",
-    "evidence": [{"source": "flag", "says": "none", "text": "--iptables-mode=auto"},
-                 {"source": "hint", "says": "nft", "text": "what was seen"}]}]})"));
-}
-
 // ---- the mode that is not managed, in plan and status ----
 
 Subject WithOther(std::optional<OtherMode> other) {
@@ -80,26 +66,6 @@ Subject WithOther(std::optional<OtherMode> other) {
           .iptables_mode = "nft",
           .input = Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
           .other_mode = std::move(other)};
-}
-
-TEST(OtherModeReportTest, PlanAndStatusListItsChains) {
-  Subject subject = WithOther(
-      OtherMode{"legacy", {Mangle("KUBE-IPTABLES-HINT"), Nat("KUBE-MARK-DROP", Family::kIPv6)}});
-  constexpr char kSection[] =
-      "\nother iptables mode, legacy, which is not managed\n"
-      "  . ip mangle KUBE-IPTABLES-HINT\n"
-      "  . ip6 nat KUBE-MARK-DROP\n";
-  EXPECT_THAT(PlanText(subject, {}),
-              AllOf(EndsWith(", 0 findings, 2 not managed (--all lists what is unchanged)\n"),
-                    Not(HasSubstr("KUBE-MARK-DROP"))));
-  subject.show_all = true;
-  EXPECT_THAT(PlanText(subject, {}), HasSubstr(std::string(kSection) + "\n0 to add"));
-  EXPECT_THAT(StatusText(subject, {}), EndsWith(kSection));
-  const Json wanted = Json::parse(R"({"iptablesMode": "legacy", "problem": "", "chains": [
-      {"family": "ip", "table": "mangle", "chain": "KUBE-IPTABLES-HINT"},
-      {"family": "ip6", "table": "nat", "chain": "KUBE-MARK-DROP"}]})");
-  EXPECT_EQ(Json::parse(PlanJson(subject, {}))["otherMode"], wanted);
-  EXPECT_EQ(Json::parse(StatusJson(subject, {}))["otherMode"], wanted);
 }
 
 TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {

@@ -50,13 +50,6 @@ FwmarkRules ReadOnly(const std::vector<Bytes>& rules) {
   return ReadFwmarkRules();
 }
 
-struct TextRow {
-  std::string name;
-  fib_rule_hdr header;
-  Bytes attributes;
-  std::string text;
-};
-
 fib_rule_hdr Action(uint8_t action, uint32_t flags = 0) {
   return {.family = AF_INET, .action = action, .flags = flags};
 }
@@ -73,72 +66,58 @@ TEST(FwmarkRulesTest, AreSpelledAsIpRuleSpellsThem) {
   const Bytes table = Attr(FRA_TABLE, HostU32(7));
   const Bytes interfaces = Join({Attr(FRA_IIFNAME, Text("eth0")), Attr(FRA_OIFNAME, Text("eth1"))});
   const Bytes target = Attr(FRA_GOTO, HostU32(60));
-  std::vector<TextRow> rows = {
-      {"a rule without a priority has 0", nop, Bytes(), "nop"},
-      {"an attribute of another size is none", nop, Attr(FRA_PRIORITY, HostU16(9)), "nop"},
-      {"a permanent rule is neither inverted nor detached", Action(FR_ACT_NOP, FIB_RULE_PERMANENT),
-       interfaces, "iif eth0 oif eth1 nop"},
-      {"a table of the header", table_7, Bytes(), "lookup 7"},
-      {"a table without a name", lookup, Attr(FRA_TABLE, HostU32(252)), "lookup 252"},
-      {"the table of the interface's device", lookup, Join({table, Attr(FRA_L3MDEV, Bytes(1, 1))}),
-       "lookup [l3mdev-table]"},
-      {"not the table of a device", lookup, Join({table, Attr(FRA_L3MDEV, Bytes(1, 0))}),
-       "lookup 7"},
-      {"no suppressed prefix length", lookup,
-       Join({table, Attr(FRA_SUPPRESS_PREFIXLEN, HostU32(UINT32_MAX))}), "lookup 7"},
-      {"a jump", Action(FR_ACT_GOTO), target, "goto 60"},
-      {"a permanent jump", Action(FR_ACT_GOTO, FIB_RULE_PERMANENT), target, "goto 60"},
-      {"a jump to a rule that does not exist", Action(FR_ACT_GOTO, FIB_RULE_UNRESOLVED), target,
-       "goto 60 [unresolved]"},
-      {"a jump without a target", Action(FR_ACT_GOTO), Bytes(), "goto 0"},
-      {"silent loss", Action(FR_ACT_BLACKHOLE), Bytes(), "blackhole"},
-      {"an action without a name", Action(FR_ACT_RES4), Bytes(), "5"},
+  struct Row {
+    fib_rule_hdr header;
+    Bytes attributes;
+    std::string text;
+  };
+  std::vector<Row> rows = {
+      {nop, Attr(FRA_PRIORITY, HostU16(9)), "nop"},  // an attribute of another size is none
+      {Action(FR_ACT_NOP, FIB_RULE_PERMANENT), interfaces, "iif eth0 oif eth1 nop"},
+      {table_7, Bytes(), "lookup 7"},
+      {lookup, Attr(FRA_TABLE, HostU32(252)), "lookup 252"},
+      {lookup, Join({table, Attr(FRA_L3MDEV, Bytes(1, 1))}), "lookup [l3mdev-table]"},
+      {lookup, Join({table, Attr(FRA_L3MDEV, Bytes(1, 0))}), "lookup 7"},
+      {lookup, Join({table, Attr(FRA_SUPPRESS_PREFIXLEN, HostU32(UINT32_MAX))}), "lookup 7"},
+      {Action(FR_ACT_GOTO, FIB_RULE_PERMANENT), target, "goto 60"},
+      {Action(FR_ACT_GOTO, FIB_RULE_UNRESOLVED), target, "goto 60 [unresolved]"},
+      {Action(FR_ACT_GOTO), Bytes(), "goto 0"},
+      {Action(FR_ACT_BLACKHOLE), Bytes(), "blackhole"},
+      {Action(FR_ACT_RES4), Bytes(), "5"},
   };
   const std::pair<uint8_t, std::string> protocols[] = {
       {6, "tcp"}, {17, "udp"}, {1, "icmp"}, {58, "ipv6-icmp"}, {132, "sctp"}, {47, "47"}};
   for (const auto& [protocol, name] : protocols) {
-    rows.push_back({name, nop, Attr(FRA_IP_PROTO, Bytes(1, protocol)), "ipproto " + name + " nop"});
+    rows.push_back({nop, Attr(FRA_IP_PROTO, Bytes(1, protocol)), "ipproto " + name + " nop"});
   }
-  for (TextRow& row : rows) row.text = "0: from all fwmark 0x4/0x4 " + row.text;
-  rows.push_back({"a missing address is 0", short_addresses, Bytes(),
-                  "0: from 0/8 to 0/7 fwmark 0x4/0x4 nop"});
-  for (const TextRow& row : rows) {
-    SCOPED_TRACE(row.name);
+  for (Row& row : rows) row.text = "0: from all fwmark 0x4/0x4 " + row.text;
+  rows.push_back({short_addresses, Bytes(), "0: from 0/8 to 0/7 fwmark 0x4/0x4 nop"});
+  rows.push_back({Action(FR_ACT_NOP, FIB_RULE_INVERT), {}, "0: not from all fwmark 0x4/0x4 nop"});
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.text);
     const FwmarkRules read = ReadOnly({RuleBytes(row.header, Join({row.attributes, kMark}))});
     ASSERT_THAT(read, IsOk());
     ASSERT_EQ(read->size(), 1U);
     EXPECT_EQ(read->front().text, row.text);
-    EXPECT_FALSE(read->front().inverted);
+    EXPECT_EQ(read->front().inverted, (row.header.flags & FIB_RULE_INVERT) != 0);
   }
-  const FwmarkRules inverted = ReadOnly({RuleBytes(Action(FR_ACT_NOP, FIB_RULE_INVERT), kMark)});
-  ASSERT_THAT(inverted, IsOk());
-  EXPECT_TRUE(inverted->front().inverted);
-  EXPECT_EQ(inverted->front().text, "0: not from all fwmark 0x4/0x4 nop");
 }
 
 TEST(FwmarkRulesTest, AMarkOrAMaskIsEnough) {
-  struct Row {
-    std::string name;
-    Bytes attributes;
-    std::vector<FwmarkRule> rules;
-  };
   const auto rule = [](uint32_t mark, uint32_t mask, const std::string& text) {
     return std::vector<FwmarkRule>{
         {.family = Family::kIPv4, .mark = mark, .mask = mask, .text = text}};
   };
-  const Row rows[] = {
-      {"both", kMark, rule(4, 4, "0: from all fwmark 0x4/0x4 nop")},
-      {"a mark without a mask is compared whole", Attr(FRA_FWMARK, HostU32(4)),
-       rule(4, 0xffffffff, "0: from all fwmark 0x4 nop")},
-      {"a mask without a mark selects packets without these bits", Attr(FRA_FWMASK, HostU32(0xff)),
-       rule(0, 0xff, "0: from all fwmark 0/0xff nop")},
-      {"neither", Attr(FRA_PRIORITY, HostU32(7)), {}},
-      {"no attributes", {}, {}},
+  const std::pair<Bytes, std::vector<FwmarkRule>> rows[] = {
+      {kMark, rule(4, 4, "0: from all fwmark 0x4/0x4 nop")},
+      // A mark without a mask is compared whole; a mask alone selects packets without these bits.
+      {Attr(FRA_FWMARK, HostU32(4)), rule(4, 0xffffffff, "0: from all fwmark 0x4 nop")},
+      {Attr(FRA_FWMASK, HostU32(0xff)), rule(0, 0xff, "0: from all fwmark 0/0xff nop")},
+      {Attr(FRA_PRIORITY, HostU32(7)), {}},
+      {{}, {}},
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    const fib_rule_hdr header = {.family = AF_INET, .action = FR_ACT_NOP};
-    EXPECT_THAT(ReadOnly({RuleBytes(header, row.attributes)}), IsOkAndHolds(row.rules));
+  for (const auto& [attributes, rules] : rows) {
+    EXPECT_THAT(ReadOnly({RuleBytes(Action(FR_ACT_NOP), attributes)}), IsOkAndHolds(rules));
   }
 }
 
@@ -160,21 +139,6 @@ TEST(FwmarkRulesTest, WhatIsNoRuleIsSkipped) {
   }
 }
 
-// What was sent, a request each.
-struct SentRequest {
-  nlmsghdr header = {};
-  uint8_t family = 0;
-};
-std::vector<SentRequest> RequestsSentTo(const ScriptedKernel& kernel) {
-  std::vector<SentRequest> requests;
-  for (const Bytes& datagram : kernel.sent()) {
-    SentRequest& request = requests.emplace_back();
-    std::memcpy(&request.header, datagram.data(), sizeof request.header);
-    request.family = datagram[sizeof request.header];
-  }
-  return requests;
-}
-
 TEST(FwmarkRulesTest, EachFamilyIsDumpedOnce) {
   const auto dump = [](uint8_t family) {
     const fib_rule_hdr header = {.family = family, .action = FR_ACT_NOP};
@@ -184,15 +148,15 @@ TEST(FwmarkRulesTest, EachFamilyIsDumpedOnce) {
   const FwmarkRules read = ReadFwmarkRules();
   ASSERT_THAT(read, IsOk());
   ASSERT_EQ(read->size(), 2U);
-  EXPECT_EQ((*read)[0].family, Family::kIPv4);
-  EXPECT_EQ((*read)[1].family, Family::kIPv6);
-  const std::vector<SentRequest> requests = RequestsSentTo(kernel);
-  ASSERT_EQ(requests.size(), 2U);
-  EXPECT_EQ(requests[0].family, AF_INET);
-  EXPECT_EQ(requests[1].family, AF_INET6);
-  for (const SentRequest& request : requests) {
-    EXPECT_EQ(request.header.nlmsg_type, RTM_GETRULE);
-    EXPECT_EQ(request.header.nlmsg_flags, NLM_F_REQUEST | NLM_F_DUMP);
+  ASSERT_EQ(kernel.sent().size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*read)[i].family, i == 0 ? Family::kIPv4 : Family::kIPv6);
+    const Bytes& request = kernel.sent()[i];
+    nlmsghdr header = {};
+    std::memcpy(&header, request.data(), sizeof header);
+    EXPECT_EQ(header.nlmsg_type, RTM_GETRULE);
+    EXPECT_EQ(header.nlmsg_flags, NLM_F_REQUEST | NLM_F_DUMP);
+    EXPECT_EQ(request[sizeof header], i == 0 ? AF_INET : AF_INET6);
   }
 }
 
@@ -213,35 +177,20 @@ TEST(FwmarkRulesTest, RulesThatWereNotAllReadAreAnError) {
   const Frame rule = FromKernel(RuleBytes({.family = AF_INET, .action = FR_ACT_NOP}, kMark));
   const Frame end = FromKernel(Done());
   struct Row {
-    std::string name;
     std::vector<std::vector<Frame>> answers;
     absl::StatusCode code;
-    std::string message;
+    std::string message = "reading the routing rules: ";
   };
+  using Code = absl::StatusCode;
+  const Frame refusal = FromKernel(Refusal(EPERM));
   const Row rows[] = {
-      {"IPv4 is refused",
-       {{FromKernel(Refusal(EPERM))}, {end}},
-       absl::StatusCode::kPermissionDenied,
-       "reading the routing rules: ip: "},
-      {"IPv6 is refused",
-       {{rule, end}, {FromKernel(Refusal(EPERM))}},
-       absl::StatusCode::kPermissionDenied,
-       "reading the routing rules: ip6: "},
-      {"a dump ends with an error",
-       {{rule, FromKernel(Done(ENOMEM))}, {end}},
-       absl::StatusCode::kResourceExhausted,
-       "reading the routing rules: ip: "},
-      {"rules change meanwhile",
-       {{rule, FromKernel(Done(0, NLM_F_DUMP_INTR))}, {end}},
-       absl::StatusCode::kAborted,
-       "reading the routing rules: "},
-      {"no answer comes",
-       {{rule}},
-       absl::StatusCode::kDeadlineExceeded,
-       "reading the routing rules: "},
+      {{{refusal}, {end}}, Code::kPermissionDenied, "reading the routing rules: ip: "},
+      {{{rule, end}, {refusal}}, Code::kPermissionDenied, "reading the routing rules: ip6: "},
+      {{{rule, FromKernel(Done(ENOMEM))}, {end}}, Code::kResourceExhausted},
+      {{{rule, FromKernel(Done(0, NLM_F_DUMP_INTR))}, {end}}, Code::kAborted},
+      {{{rule}}, Code::kDeadlineExceeded},
   };
   for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
     const ScriptedKernel kernel(Script(row.answers));
     EXPECT_THAT(ReadFwmarkRules(), StatusIs(row.code, HasSubstr(row.message)));
   }
@@ -270,39 +219,28 @@ class Sysctls {
 };
 
 TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
-  struct Row {
-    std::string name;
-    std::map<std::string, std::string> settings;
-    std::vector<std::string> wanted;
+  using Settings = std::map<std::string, std::string>;
+  const std::pair<Settings, std::vector<std::string>> rows[] = {
+      {{{"all", "0\n"}, {"default", "0\n"}, {"lo", "0\n"}, {"eth0", "0\n"}}, {}},
+      {{{"all", "0\n"}, {"eth1", "1\n"}, {"eth0", "1\n"}, {"eth2", "0\n"}}, {"eth0", "eth1"}},
+      {{{"all", "1\n"}, {"eth0", "0\n"}, {"eth1", "1\n"}}, {"all"}},
+      {{{"all", "0\n"}, {"default", "1\n"}}, {"default"}},        // interfaces to come inherit
+      {{{"all", "0\n"}, {"default", "0\n"}, {"lo", "1\n"}}, {}},  // lo is no way in
+      {{{"all", "0\n"}, {"eth0", "2\n"}}, {"eth0"}},
   };
-  const std::vector<Row> rows = {
-      {"none", {{"all", "0\n"}, {"default", "0\n"}, {"lo", "0\n"}, {"eth0", "0\n"}}, {}},
-      {"some, sorted",
-       {{"all", "0\n"}, {"eth1", "1\n"}, {"eth0", "1\n"}, {"eth2", "0\n"}},
-       {"eth0", "eth1"}},
-      {"all", {{"all", "1\n"}, {"eth0", "0\n"}, {"eth1", "1\n"}}, {"all"}},
-      {"interfaces to come inherit", {{"all", "0\n"}, {"default", "1\n"}}, {"default"}},
-      {"lo is no way in", {{"all", "0\n"}, {"default", "0\n"}, {"lo", "1\n"}}, {}},
-      {"any number but 0", {{"all", "0\n"}, {"eth0", "2\n"}}, {"eth0"}},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+  for (const auto& [settings, wanted] : rows) {
     Sysctls sysctls;
-    for (const auto& [interface, value] : row.settings) sysctls.Set(interface, value);
-    EXPECT_EQ(sysctls.Read(), RouteLocalnet{.interfaces = row.wanted});
+    for (const auto& [interface, value] : settings) sysctls.Set(interface, value);
+    EXPECT_EQ(sysctls.Read(), RouteLocalnet{.interfaces = wanted});
   }
 }
 
-TEST(RouteLocalnetTest, TakesAnInterfaceThatWentForClosed) {
+TEST(RouteLocalnetTest, TakesAnInterfaceThatWentForClosedAndHiddenSettingsForOpen) {
   Sysctls sysctls;
   sysctls.Set("all", "0\n").tree().Link("ipv4/conf/eth0", "gone");
   EXPECT_EQ(sysctls.Read(), RouteLocalnet());
-}
-
-TEST(RouteLocalnetTest, TakesAnInterfaceWhoseSettingsAreHiddenForOpen) {
-  Sysctls sysctls;
-  sysctls.Set("all", "0\n").tree().Directory("ipv4/conf/eth0");
-  EXPECT_THAT(sysctls.Read().unread, HasSubstr("eth0/route_localnet: "));
+  sysctls.tree().Directory("ipv4/conf/eth1");
+  EXPECT_THAT(sysctls.Read().unread, HasSubstr("eth1/route_localnet: "));
 }
 
 TEST(RouteLocalnetTest, WhatCannotBeReadMayBeOpenAndHidesNoOther) {

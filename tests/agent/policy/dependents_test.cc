@@ -40,6 +40,7 @@ class DependentsTest : public ::testing::Test {
   const netlink::SurveyFilter see_ = collector_.ManagedMode();
 };
 
+constexpr uint32_t kAll = 0xffffffff;
 const TableId kArpFilter = {"arp", "filter"};
 const TableId kInetMine = {"inet", "mine"};
 const TableId kIpKubeProxy = {"ip", "kube-proxy"};
@@ -62,16 +63,21 @@ TEST_F(DependentsTest, AreNotKubeletsOwnJumps) {
   see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
   see_(kIpNat, "POSTROUTING",
        Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
+  for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
+    see_(kIpFilter, base, Jump("KUBELET-FIREWALL"));
+  }
+  see_({"ip6", "nat"}, "POSTROUTING",
+       Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
   EXPECT_EQ(Found(), Dependents{});
+  see_(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));  // IPVS mode's own, of nat
   // From another chain, or with a match of somebody's, they are somebody's.
   see_(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
   see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
-  EXPECT_THAT(Found().references, SizeIs(2));
-}
-
-TEST_F(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
-  see_(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
-  EXPECT_THAT(Found().references, IsEmpty());
+  see_(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
+  see_(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
+  EXPECT_THAT(Found().reference_counts, UnorderedElementsAre(Pair(Filter("KUBE-FIREWALL"), 2U),
+                                                             Pair(Filter("KUBELET-FIREWALL"), 1U),
+                                                             Pair(Nat("KUBELET-MARK-MASQ"), 1U)));
 }
 
 TEST_F(DependentsTest, CountAllAndKeepAFew) {
@@ -122,49 +128,6 @@ TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
   see_(ip, "THIRD", marks);
   see_(ip6, "FOURTH", marks);
   EXPECT_THAT(Found().mark_setters, SizeIs(2)) << "both are known";
-}
-
-struct MarkCase {
-  std::string name;
-  SurveyRule rule;
-  std::string chain = "KUBE-MARK-MASQ";
-  TableId table = kIpNat;
-  bool counts = true;
-};
-
-TEST(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
-  const MarkCase rows[] = {
-      {"AForeignChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "MINE", kIpMangle},
-      {"ANativeTable", Mark("[nft meta]", 0xffffffff), "prerouting", kInetMine},
-      {"TheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), "KUBE-MARK-MASQ",
-       kIpNat, false},
-      {"AConditionalRuleInTheMarkingChain",
-       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000)},
-      {"AnotherMaskInTheMarkingChain", Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000)},
-      {"TwoBitsInTheMarkingChain", Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000)},
-      {"WhatClearsTheMark", Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), "KUBE-POSTROUTING",
-       kIpNat, false},
-      {"WhatSetsAMarkWhereItIsCleared", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       "KUBE-POSTROUTING"},
-      {"AMarkInTheFirewall", Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), "KUBE-FIREWALL",
-       kIpFilter},
-      {"AChainOfThatNameInAnotherTable", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
-       "KUBE-MARK-MASQ", kIpMangle},
-      {"KubeProxysNftablesMode", Mark("[nft meta]", 0x4000), "mark-for-masquerade", kIpKubeProxy,
-       false},
-      {"ARuleThatSetsNothing", Mark("-j ACCEPT", 0), "MINE", kIpNat, false},
-      {"Arp", Mark("[xt mangle rev 0]", 0xffffffff), "INPUT", kArpFilter, false},
-  };
-  for (const MarkCase& row : rows) {
-    SCOPED_TRACE(row.name);
-    for (const bool other_mode : {false, true}) {
-      DependentsCollector collector;
-      const netlink::SurveyFilter see =
-          other_mode ? collector.OtherMode() : collector.ManagedMode();
-      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for anybody else";
-      EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), row.counts ? 1U : 0U);
-    }
-  }
 }
 
 // "0x8000, 114, 115": the bits and labels that a collector knows of.
@@ -290,88 +253,88 @@ TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   }
 }
 
-TEST_F(DependentsTest, SayWhichFamilysPacketsASetterSees) {
-  see_({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
-  see_({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
-  see_({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
-  for (const Marking& setter : Found().mark_setters) {
-    EXPECT_EQ(setter.ipv4, setter.bits != 1) << setter.from;
-    EXPECT_EQ(setter.ipv6, setter.bits != 2) << setter.from;
-  }
-}
-
 // ---- labels of connections ----
 
-TEST_F(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
+TEST_F(DependentsTest, CountRulesThatSetMarksAndLabelsOutsideOfTheChainsThatAreForIt) {
+  const SurveyRule mark = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
+  const SurveyRule label = Label(114);
+  const auto all = netlink::AllConnLabels();
   struct Row {
     const char* name;
-    const char* chain = "KUBELET-MARK-MASQ";
-    SurveyRule rule = Label(114);
-    TableId table = kIpNat;
+    TableId table;
+    const char* chain;
+    SurveyRule rule;
     bool counts = true;
   };
   const TableId ip6_nat = {"ip6", "nat"};
   const Row rows[] = {
-      {"theirs", "MINE"},
-      {"of another table", "PREROUTING", Label(5), {"ip", "mangle"}},
-      {"native", "c", Label("[nft ct]", netlink::AllConnLabels()), {"inet", "mine"}},
-      {"ours", "KUBELET-MARK-MASQ", Label(114), kIpNat, false},
-      {"ours of label 0", "KUBELET-MARK-MASQ", Label(0), kIpNat, false},
-      {"ours of an earlier label", "KUBELET-MARK-DROP", Label(7), ip6_nat, false},
-      {"theirs in our chain", "KUBELET-MARK-MASQ",
+      {"a mark of a foreign chain", kIpMangle, "MINE", mark},
+      {"a mark of a native table", kInetMine, "prerouting", Mark("[nft meta]", kAll)},
+      {"on a condition in the marking chain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000)},
+      {"another mask in the marking chain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000)},
+      {"two bits in the marking chain", kIpNat, "KUBE-MARK-MASQ",
+       Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000)},
+      {"a mark where it is cleared", kIpNat, "KUBE-POSTROUTING", mark},
+      {"a mark in the firewall", kIpFilter, "KUBE-FIREWALL", mark},
+      {"a mark in a chain of that name in another table", kIpMangle, "KUBE-MARK-MASQ", mark},
+      {"kubelet's mark", kIpNat, "KUBE-MARK-MASQ", mark, false},
+      {"what clears the mark", kIpNat, "KUBE-POSTROUTING",
+       Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), false},
+      {"kube-proxy's nftables mode", kIpKubeProxy, "mark-for-masquerade",
+       Mark("[nft meta]", 0x4000), false},
+      {"what sets nothing", kIpNat, "MINE", Mark("-j ACCEPT", 0), false},
+      {"a mark of arp", kArpFilter, "INPUT", Mark("[xt mangle rev 0]", kAll), false},
+      {"a label of a foreign chain", kIpNat, "MINE", label},
+      {"a label of another table", kIpMangle, "PREROUTING", Label(5)},
+      {"a label of IPv6", {"ip6", "mangle"}, "MINE", Label(5)},
+      {"a label of a native table", kInetMine, "c", Label("[nft ct]", all)},
+      {"on a condition in our chain", kIpNat, "KUBELET-MARK-MASQ",
        Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114))},
-      {"a chain of that name elsewhere", "KUBELET-MARK-MASQ", Label(114), kIpFilter},
-      {"where we set none", "KUBELET-POSTROUTING"},
-      {"in a chain for marks", "KUBE-MARK-MASQ"},
-      {"sets none", "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), kIpNat, false},
-      {"arp", "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), {"arp", "filter"}, false},
+      {"a label in a chain of that name elsewhere", kIpFilter, "KUBELET-MARK-MASQ", label},
+      {"a label where we set none", kIpNat, "KUBELET-POSTROUTING", label},
+      {"a label in a chain for marks", kIpNat, "KUBE-MARK-MASQ", label},
+      {"our label", kIpNat, "KUBELET-MARK-MASQ", label, false},
+      {"our label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0), false},
+      {"our label of before", ip6_nat, "KUBELET-MARK-DROP", Label(7), false},
+      {"a label that is tested", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {}),
+       false},
+      {"a label of arp", kArpFilter, "INPUT", Label("[xt x rev 0]", all), false},
   };
   for (const Row& row : rows) {
     for (const bool other_mode : {false, true}) {
+      SCOPED_TRACE(row.name);
       DependentsCollector collector;
-      (other_mode ? collector.OtherMode() : collector.ManagedMode())(row.table, row.chain,
-                                                                     row.rule);
+      const netlink::SurveyFilter see =
+          other_mode ? collector.OtherMode() : collector.ManagedMode();
+      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for anybody else";
       const Dependents found = collector.Finish({}, {});
-      EXPECT_EQ(found.label_setters.size(), row.counts ? 1U : 0U) << row.name;
-      EXPECT_THAT(found.mark_setters, IsEmpty()) << row.name;
-      if (found.label_setters.empty()) continue;
-      EXPECT_EQ(found.label_setters[0].bits, 0U) << row.name;
-      EXPECT_EQ(found.label_setters[0].labels, LabelsSet(row.rule)) << row.name;
-      EXPECT_EQ(found.label_setters[0].rule,
-                std::string("-A ") + row.chain + " " +
-                    ::kipt::testing::TextOf(row.rule, row.table.family));
-      EXPECT_EQ(found.label_setters[0].ipv6, row.table.family != "ip") << row.name;
+      std::vector<Marking> setters = found.mark_setters;
+      setters.insert(setters.end(), found.label_setters.begin(), found.label_setters.end());
+      ASSERT_THAT(setters, SizeIs(row.counts ? 1 : 0));
+      if (!row.counts) continue;
+      EXPECT_EQ(setters[0].bits, MarksSet(row.rule));
+      EXPECT_EQ(setters[0].labels, LabelsSet(row.rule));
+      EXPECT_EQ(setters[0].rule, std::string("-A ") + row.chain + " " +
+                                     ::kipt::testing::TextOf(row.rule, row.table.family));
+      EXPECT_EQ(setters[0].ipv4, row.table.family != "ip6");
+      EXPECT_EQ(setters[0].ipv6, row.table.family != "ip");
     }
   }
 }
 
-TEST_F(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
-  for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
-    see_(kIpFilter, base, Jump("KUBELET-FIREWALL"));
-  }
-  see_({"ip6", "nat"}, "POSTROUTING",
-       Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
-  EXPECT_EQ(Found(), Dependents{});
-  see_(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
-  see_(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
-  EXPECT_THAT(Found().reference_counts, ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
-                                                    std::pair(Filter("KUBELET-FIREWALL"), 1U)));
-}
-
-TEST_F(DependentsTest, AreWhatMarksWithoutARule) {
-  collector_.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
-  see_(kIpNat, "MINE", Mark("fewer", 0x8000));
-  const Dependents found = Found();
-  EXPECT_THAT(found.mark_setters,
-              ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
-}
-
 // However many there are: each that is kept adds a bit in a family.
 TEST_F(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
+  collector_.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
+  see_(kIpNat, "MINE", Mark("fewer", 0x8000));
+  EXPECT_THAT(Found().mark_setters,
+              ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
   for (uint32_t mark = 1; mark <= 10000; ++mark) collector_.Note({.from = "rule", .bits = mark});
-  EXPECT_THAT(Found().mark_setters, SizeIs(14));
+  const size_t kept = Found().mark_setters.size();
+  EXPECT_LE(kept, 15U);
   collector_.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
-  EXPECT_THAT(Found().mark_setters, SizeIs(14));
+  EXPECT_THAT(Found().mark_setters, SizeIs(kept));
   DependentsCollector families;
   families.Note({.from = "one", .bits = 1, .ipv6 = false});
   families.Note({.from = "other", .bits = 1, .ipv4 = false});

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/diff.h"
 
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -31,15 +34,6 @@ std::vector<std::string> Texts(const std::vector<ExistingItem>& standing) {
   return lines;
 }
 
-TEST(DiffTest, EveryChangeHasAReason) {
-  const PolicyInput labelled = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
-  for (const PolicyInput& ruleset : {Legacy(), Cleanup(), labelled}) {
-    for (const Change& change : ComputeDiff(ruleset, {}).changes) {
-      EXPECT_FALSE(change.reason.empty()) << netlink::ToString(change.operation);
-    }
-  }
-}
-
 // ---- one chain of ours: what stands in KUBE-POSTROUTING, and what must be done ----
 
 struct PostroutingCase {
@@ -66,6 +60,12 @@ const RuleContent kR = ReturnUnmarked(14);
 const RuleContent kX = ClearBit(14);
 const RuleContent kM = MasqueradeAll(0);
 
+netlink::Rule Mark(uint32_t value, uint32_t mask) {
+  netlink::Rule rule;
+  rule.target = netlink::SetMark{.value = value, .mask = mask};
+  return rule;
+}
+
 TEST(PostroutingTest, IsPutInOrder) {
   const PostroutingCase rows[] = {
       {"Empty", List(), List(Append(kReturn), Append(kXor), Append(kMasquerade))},
@@ -87,6 +87,9 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignRuleBeforeHalfOfOurs", List(ForeignAccept(), kR, kX), List(Append(kMasquerade)),
        List("PrecedingRule")},
       {"AForeignRuleThatAcceptsAllBeforeOurs", List(ForeignAcceptAll(), kR, kX, kM),
+       List(Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn),
+            Remove(kXor), Remove(kMasquerade))},
+      {"AForeignMarkWhereTheMarkIsTested", List(Mark(0x4000, 0x4000), kR, kX, kM),
        List(Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn),
             Remove(kXor), Remove(kMasquerade))},
       {"AForeignRuleThatDecidesNothing", List(ForeignLog(), kR, kX, kM)},
@@ -175,12 +178,6 @@ struct ChainCase {
   bool claimed = false;  // kube-proxy's services exist
 };
 
-netlink::Rule Mark(uint32_t value, uint32_t mask) {
-  netlink::Rule rule;
-  rule.target = netlink::SetMark{.value = value, .mask = mask};
-  return rule;
-}
-
 const netlink::ChainId kFirewall = Filter("KUBE-FIREWALL");
 const std::string kMartians =
     "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
@@ -242,7 +239,17 @@ TEST(DiffTest, PutsEachChainInOrder) {
             "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000")},
       {"kube-proxy 1.20 to 1.24 leaves KUBE-MARK-DROP empty", Legacy(), Nat("KUBE-MARK-DROP"),
        List(), List("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"), List(), true},
+      // Repair must not make a foreign rule effective that only changes the mark.
+      {"a mark below a rule that clears it", Legacy(), Nat("KUBE-MARK-DROP"),
+       List(kClearAll, SetBit(15))},
+      {"a mark that is missing below a rule that clears it", Legacy(), Nat("KUBE-MARK-MASQ"),
+       List(kClearAll, ForeignAccept()),
+       List("-I KUBE-MARK-MASQ 2 -j MARK --set-xmark 0x4000/0x4000")},
       // Jumps in base chains.
+      {"a jump that stands lower down is never moved", Cleanup(), Filter("INPUT"),
+       List(JumpTo("CALI-INPUT"), ForeignAccept(), JumpTo("KUBE-FIREWALL"), ForeignLog())},
+      {"a jump below a rule that no packet passes is reported", Cleanup(), Filter("INPUT"),
+       List(ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")), List(), List("ShadowedJump")},
       {"a missing jump is inserted first", Cleanup(), Filter("INPUT"),
        List(ForeignAccept(), JumpTo("CALI-INPUT")), List("-I INPUT 1 -j KUBE-FIREWALL")},
       {"a jump with another comment is not ours", Cleanup(), Filter("INPUT"),
@@ -282,27 +289,6 @@ TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndSaysSo) {
   EXPECT_THAT(diff.findings[0].message, HasSubstr("was given bit 14"));
 }
 
-// Repair must not make such a rule effective.
-TEST(DiffTest, MarksBehindARuleThatOnlyChangesTheMark) {
-  const netlink::Rule clear = Mark(0, 0xffffffff);
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-MARK-DROP"), {clear, SetBit(15)});
-  observed.Chain(Nat("KUBE-MARK-MASQ"), {clear, ForeignAccept()});
-  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
-  EXPECT_THAT(Operations(diff),
-              ElementsAre("-I KUBE-MARK-MASQ 2 -j MARK --set-xmark 0x4000/0x4000"));
-  EXPECT_THAT(Conditions(diff), IsEmpty());
-}
-
-// A rule of the same kind in another chain decides what the rules of kubelet after it see.
-TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
-  const netlink::Rule mark = Mark(0x4000, 0x4000);
-  Observed observed = Made(Legacy());
-  observed.Chain(Nat("KUBE-POSTROUTING"),
-                 {mark, ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)});
-  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), SizeIs(6));
-}
-
 TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
   constexpr Family kIPv6Only[] = {Family::kIPv6};
   const PolicyInput desired = Wanting(Mode::kLegacy, kIPv6Only, {});
@@ -323,41 +309,19 @@ TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
   EXPECT_THAT(operations, Contains("-A INPUT -j KUBELET-FIREWALL"));
 }
 
-TEST(DiffTest, NeverMovesAJumpThatStandsLowerDown) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("INPUT"),
-                 {JumpTo("CALI-INPUT"), ForeignAccept(), JumpTo("KUBE-FIREWALL"), ForeignLog()});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(Conditions(diff), IsEmpty());
-}
-
-TEST(DiffTest, ReportsAJumpBelowARuleThatNoPacketPasses) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
-}
-
-TEST(DiffTest, NamesTheFirstOfTheRulesThatNoPacketPasses) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
-      .Chain(Filter("OUTER"), {ForeignAcceptAll()});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
-  EXPECT_THAT(diff.findings[0].message, Not(HasSubstr("OUTER")));
-}
-
-TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
+TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFromAndNamesTheFirstSuchRule) {
   Observed observed = Made(Cleanup());
   observed.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
       .Chain(Filter("OUTER"), {JumpTo("INNER")})
       .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
   EXPECT_THAT(diff.findings[0].message, HasSubstr("\"-A INPUT -j OUTER\""));
+  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")});
+  diff = ComputeDiff(Cleanup(), observed.snapshot());
+  ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  EXPECT_THAT(diff.findings[0].message, Not(HasSubstr("OUTER")));
 }
 
 TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) {
@@ -388,24 +352,19 @@ TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) 
   EXPECT_THAT(Operations(diff), IsEmpty());
 }
 
-TEST(DiffTest, KeepsTheFirstOfDuplicateJumps) {
-  Observed observed = Made(Cleanup());
-  observed.Chain(Filter("OUTPUT"),
-                 {JumpTo("KUBE-FIREWALL"), ForeignAccept(), JumpTo("KUBE-FIREWALL")});
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  ASSERT_EQ(diff.changes.size(), 1U);
-  const auto& deletion = std::get<netlink::DeleteRule>(diff.changes[0].operation);
-  EXPECT_EQ(deletion.number, 3);
-  EXPECT_EQ(deletion.handle, observed.snapshot().Find(Filter("OUTPUT"))->rules[2].handle);
-  EXPECT_EQ(absl::c_count(Texts(diff.in_place), "-A OUTPUT -j KUBE-FIREWALL"), 1);
-}
-
-TEST(DiffTest, KeepsTheFirstOfDuplicateRules) {
+TEST(DiffTest, KeepsTheFirstOfDuplicates) {
+  const RuleContent jump = JumpTo("KUBE-FIREWALL");
   Observed observed = Made(Legacy());
-  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(15), DropMartians(0)});
+  observed.Chain(Filter("OUTPUT"), {jump, ForeignAccept(), jump})
+      .Chain(kFirewall, {DropMartians(0), DropMarked(15), DropMartians(0)});
   const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
-  ASSERT_EQ(diff.changes.size(), 1U);
-  EXPECT_EQ(std::get<netlink::DeleteRule>(diff.changes[0].operation).number, 3);
+  ASSERT_EQ(diff.changes.size(), 2U);
+  for (const Change& change : diff.changes) {
+    const auto& deletion = std::get<netlink::DeleteRule>(change.operation);
+    EXPECT_EQ(deletion.number, 3);
+    EXPECT_EQ(deletion.handle, observed.snapshot().Find(deletion.chain)->rules[2].handle);
+  }
+  EXPECT_EQ(absl::c_count(Texts(diff.in_place), "-A OUTPUT -j KUBE-FIREWALL"), 1);
 }
 
 TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
@@ -417,26 +376,6 @@ TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
 }
 
 // ---- what stays ----
-
-TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
-  const Diff diff = ComputeDiff(Cleanup(), Made(Legacy()).snapshot());
-  EXPECT_THAT(Operations(diff), IsEmpty());
-  EXPECT_THAT(
-      Texts(diff.stale),
-      ElementsAre("-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
-                  "packets\" -m mark --mark 0x8000/0x8000 -j DROP",
-                  ":KUBE-MARK-DROP - [0:0]", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000",
-                  ":KUBE-MARK-MASQ - [0:0]", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
-                  ":KUBE-POSTROUTING - [0:0]", Append(kReturn), Append(kXor), Append(kMasquerade),
-                  ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
-                  ":KUBE-KUBELET-CANARY - [0:0]",
-                  "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
-                  "KUBE-POSTROUTING"));
-  for (const ExistingItem& stale : diff.stale) {
-    EXPECT_THAT(stale.reason, AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
-        << stale.text;
-  }
-}
 
 TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {
   Observed observed = Made(Legacy());
@@ -492,6 +431,197 @@ TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
   for (const netlink::Operation& operation : transaction.operations) {
     EXPECT_EQ(netlink::ChainOf(operation).family, Family::kIPv6);
   }
+}
+
+// ---- what a diff says of each thing, and the native table in it ----
+
+TEST(DiffReasonsTest, SaysWhyADamagedOrMisplacedRuleGoes) {
+  const std::pair<const char*, std::vector<RuleContent>> rows[] = {
+      {"damaged: it lost its match", {BareReturn(), kR, kX, kM}},
+      {"duplicate", {kR, kR, kX, kM}},
+      {"comes after a rule that may decide first", {kR, ForeignAcceptAll(), kX, kM}},
+      {"is out of order", {kX, kR, kM}},
+  };
+  for (const auto& [reason, rules] : rows) {
+    Observed observed = Made(Legacy());
+    observed.Chain(Nat("KUBE-POSTROUTING"), rules);
+    const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+    int deleted = 0;
+    for (const Change& change : diff.changes) {
+      if (!std::holds_alternative<netlink::DeleteRule>(change.operation)) continue;
+      EXPECT_EQ(change.reason, reason);
+      ++deleted;
+    }
+    EXPECT_GE(deleted, 1) << reason;
+  }
+}
+
+// transaction.h: the number of what is appended is 0.
+TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
+  int appended = 0;
+  for (const Change& change : ComputeDiff(Legacy(), {}).changes) {
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    if (add == nullptr) continue;
+    EXPECT_EQ(add->number, 0) << netlink::ToString(change.operation);
+    ++appended;
+  }
+  EXPECT_GT(appended, 0);
+}
+
+TEST(DiffReasonsTest, MakesABaseChainThatAJumpNeedsAlthoughAllElseStands) {
+  Observed observed;
+  const PolicyInput desired = Cleanup();
+  for (const DesiredChain& chain : DesiredRuleset(desired).chains) {
+    std::vector<RuleContent> rules;
+    for (const DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
+    observed.Chain(chain.id, rules);
+  }
+  EXPECT_THAT(Operations(ComputeDiff(desired, observed.snapshot())),
+              ElementsAre(":INPUT ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]",
+                          "-A INPUT -j KUBE-FIREWALL", "-A OUTPUT -j KUBE-FIREWALL"));
+}
+
+TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
+  Observed replaced = Made(Legacy());
+  replaced.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20), SetBit(14)});
+  EXPECT_THAT(ComputeDiff(Legacy(), replaced.snapshot()).stale, IsEmpty());
+  Observed stays = Made(Cleanup());
+  stays.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(15), DropMartians(0)});
+  const Diff diff = ComputeDiff(Cleanup(), stays.snapshot());
+  ASSERT_EQ(diff.changes.size(), 1);
+  EXPECT_EQ(diff.changes[0].reason, "duplicate");
+  ASSERT_EQ(diff.stale.size(), 1);
+  EXPECT_THAT(diff.stale[0].text, HasSubstr("--mark 0x8000/0x8000 -j DROP"));
+  EXPECT_EQ(diff.stale[0].reason, "stale, kept: not part of cleanup mode (mark bit 15)");
+  // As the first of its chain, too.
+  stays.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15), DropMartians(0)});
+  EXPECT_EQ(ComputeDiff(Cleanup(), stays.snapshot()).stale.size(), 1);
+}
+
+TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
+  std::map<std::string, std::string> reasons;
+  const Diff diff = ComputeDiff(off, observed.snapshot());
+  for (const auto* items : {&diff.stale, &diff.of_kube_proxy}) {
+    for (const ExistingItem& one : *items) reasons[one.chain.name + " " + one.text] = one.reason;
+  }
+  EXPECT_THAT(reasons["KUBE-FIREWALL :KUBE-FIREWALL - [0:0]"],
+              HasSubstr("kube-proxy's: it uses this chain too; "));
+  EXPECT_THAT(reasons["KUBE-IPTABLES-HINT :KUBE-IPTABLES-HINT - [0:0]"],
+              HasSubstr("stale, kept: --make-iptables-util-chains=false; "));
+  EXPECT_EQ(reasons["INPUT -A INPUT -j KUBE-FIREWALL"], "kube-proxy's: it uses this chain too");
+}
+
+// "put", "remove", "in place", "stale": each that holds.
+std::string WhatBecomesOfNative(const Diff& diff) {
+  std::string text;
+  for (const Change& change : diff.changes) {
+    if (!IsNative(change)) continue;
+    text += std::holds_alternative<netlink::PutNativeTable>(change.operation) ? "put" : "remove";
+    EXPECT_NE(change.reason, "");
+  }
+  for (const ExistingItem& one : diff.in_place) text += IsNative(one) ? "in place" : "";
+  for (const ExistingItem& one : diff.stale) {
+    if (!IsNative(one)) continue;
+    text += "stale";
+    EXPECT_THAT(one.reason, HasSubstr("stale, kept: "));
+  }
+  return text;
+}
+
+TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
+  const netlink::ObservedNativeTable native = {.counters = {.packets = 7}};
+  Observed unhooked = Made(Cleanup());
+  unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.Native(native).snapshot())),
+            "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).Native(native).snapshot())),
+            "remove");
+  const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, Observed().Native(native).snapshot())), "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).Native(native).snapshot())),
+            "remove");
+}
+
+TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
+  EXPECT_TRUE(IsNative(Filter(std::string(kNativeTable))));
+  EXPECT_FALSE(IsNative(Filter(std::string(kNativeTable), Family::kIPv6)));
+  EXPECT_FALSE(IsNative(Nat(std::string(kNativeTable))));
+  EXPECT_FALSE(IsNative(Filter("KUBE-FIREWALL")));
+  const Diff diff = ComputeDiff(Cleanup(), Made(Cleanup()).Native().snapshot());
+  EXPECT_EQ(diff.changes.size(), 1U);
+  EXPECT_THAT(WithoutNative(diff.changes), IsEmpty());
+}
+
+const RuleSupport kNoXt = {.xt = false, .reason = "no xt"};
+PolicyInput Hinting(Mode mode, HintPolicy hint) {
+  PolicyInput input = Wanting(mode, kIPv4Only);
+  input.hint = hint;
+  return input;
+}
+Ruleset WithoutXt(Mode mode, absl::Span<const Family> families) {
+  return DesiredRuleset(Wanting(mode, families), kNoXt);
+}
+Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>& native = {},
+                   HintPolicy hint = HintPolicy::kUsable) {
+  return ComputeDiff(Hinting(mode, hint), {.chains = {}, .native = native}, kNoXt);
+}
+
+TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
+  netlink::ObservedNativeTable native;
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "in place");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
+  native.altered = true;
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
+}
+
+TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
+  const Family six[] = {Family::kIPv6};
+  EXPECT_TRUE(WithoutXt(Mode::kCleanup, kIPv4Only).native.has_value());
+  EXPECT_FALSE(WithoutXt(Mode::kCleanup, six).native.has_value());
+  EXPECT_FALSE(WithoutXt(Mode::kOff, kIPv4Only).native.has_value());
+  EXPECT_THAT(DesiredRuleset(Hinting(Mode::kOff, HintPolicy::kAlways), kNoXt).chains, IsEmpty());
+  EXPECT_EQ(DesiredRuleset(Hinting(Mode::kLegacy, HintPolicy::kAlways), kNoXt).chains.size(), 1);
+}
+
+TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
+  const Diff legacy = DiffWithoutXt(Mode::kLegacy);
+  ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
+  EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
+  const Diff cleanup = DiffWithoutXt(Mode::kCleanup);
+  ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
+  EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint leads other programs"));
+  const Diff always = DiffWithoutXt(Mode::kCleanup, {}, HintPolicy::kAlways);
+  EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made anyway"));
+}
+
+TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
+  const Family six[] = {Family::kIPv6};
+  const Diff diff = DiffWithoutXt(Mode::kCleanup);
+  const auto operations = ToTransaction(diff.changes, 1, kIPv4Only).operations;
+  EXPECT_TRUE(std::any_of(operations.begin(), operations.end(), netlink::IsNative));
+  EXPECT_THAT(ToTransaction(diff.changes, 1, six).operations, IsEmpty());
+}
+
+// The metric `findings` has a series for each of them.
+TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
+  const absl::Span<const ConditionRow> rows = ::kipt::agent::Conditions();
+  ASSERT_EQ(rows.size(), static_cast<size_t>(Condition::kWriteRefused) + 1);
+  std::set<absl::string_view> names;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].condition, static_cast<Condition>(i));
+    EXPECT_EQ(ConditionName(rows[i].condition), rows[i].name);
+    EXPECT_EQ(SeverityOf(rows[i].condition), rows[i].severity);
+    Finding finding = {.condition = rows[i].condition, .chain = {}, .message = {}};
+    EXPECT_EQ(NeedsAttention(finding), rows[i].severity != Severity::kInfo);
+    finding.repaired = true;
+    EXPECT_FALSE(NeedsAttention(finding));
+    names.insert(rows[i].name);
+  }
+  EXPECT_EQ(names.size(), rows.size());
 }
 
 }  // namespace

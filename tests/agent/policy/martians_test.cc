@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
-#include "tests/support/rows.h"
 
 namespace kipt::agent {
 namespace {
@@ -19,57 +19,50 @@ using netlink::OpaqueRule;
 
 Observed InPlace(Mode mode) { return Made(Wanting(mode, netlink::kFamilies, {})); }
 
-struct Case {
-  std::string name;
-  bool in_place;
-  // Chains of table filter in IPv4, and what is in them instead of what was made.
-  std::string chain = {};
-  std::vector<RuleContent> rules = {};
-  std::string outer = {};
-  std::vector<RuleContent> outer_rules = {};
-  std::string inner = {};
-  std::vector<RuleContent> inner_rules = {};
-};
+// Chains of table filter in IPv4, and what is in them instead of what was made.
+using Chains = std::map<std::string, std::vector<RuleContent>>;
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
   const RuleContent accept = ForeignAccept();
   const RuleContent accept_all = ForeignAcceptAll();
   const RuleContent jump = JumpTo("KUBE-FIREWALL");
   const RuleContent to_outer = JumpTo("OUTER");
+  const RuleContent to_inner = JumpTo("INNER");
+  const RuleContent martians = DropMartians(0);
+  const RuleContent drop = BareDrop();
   OpaqueRule jump_for_some = ForeignAccept();
   jump_for_some.terminal = false;
   jump_for_some.jump = "KUBE-FIREWALL";
   OpaqueRule unknown = ForeignAccept();
   unknown.perhaps_unconditional = true;
-  const Case rows[] = {
-      {"as made", true},
-      {"below a rule for some", true, "INPUT", List(accept, jump)},
-      {"below a rule for all", false, "INPUT", List(accept_all, jump)},
-      {"below a jump to a chain that accepts everything", false, "INPUT", List(to_outer, jump),
-       "OUTER", List(JumpTo("INNER"), accept), "INNER", List(accept, accept_all)},
-      {"by way of another chain", true, "INPUT", List(to_outer, accept_all), "OUTER", List(jump)},
-      {"by a jump for some", false, "INPUT", List(jump_for_some)},
-      {"in its chain below a rule for all", false, "KUBE-FIREWALL",
-       List(accept_all, DropMartians(0))},
-      {"in its chain below a rule for some", true, "KUBE-FIREWALL", List(accept, DropMartians(0))},
-      {"without a jump", false, "INPUT"},
-      {"in IPv6 only", false, "KUBE-FIREWALL"},
-      {"below a rule that drops everything", true, "INPUT", List(BareDrop(""), jump)},
-      {"below a jump to a chain that drops everything", true, "INPUT", List(to_outer), "OUTER",
-       List(BareDrop(""))},
-      {"below a jump to a chain that drops what it does not accept", false, "INPUT",
-       List(to_outer, jump), "OUTER", List(accept, BareDrop(""))},
-      {"below what may accept everything", false, "INPUT", List(unknown, jump)},
-      {"without its match, so that it drops everything", true, "KUBE-FIREWALL", List(BareDrop())},
+  const Chains in_place[] = {
+      {},
+      {{"INPUT", {accept, jump}}},
+      {{"INPUT", {to_outer, accept_all}}, {"OUTER", {jump}}},
+      {{"KUBE-FIREWALL", {accept, martians}}},
+      // What drops everything drops martians, too.
+      {{"INPUT", {drop, jump}}},
+      {{"INPUT", {to_outer}}, {"OUTER", {drop}}},
+      {{"KUBE-FIREWALL", {drop}}},
   };
-  for (const Case& row : rows) {
+  const Chains not_in_place[] = {
+      {{"INPUT", {accept_all, jump}}},
+      {{"INPUT", {to_outer, jump}}, {"OUTER", {to_inner, accept}}, {"INNER", {accept, accept_all}}},
+      {{"INPUT", {jump_for_some}}},
+      {{"KUBE-FIREWALL", {accept_all, martians}}},
+      {{"INPUT", {}}},
+      {{"KUBE-FIREWALL", {}}},  // in IPv6 only
+      {{"INPUT", {to_outer, jump}}, {"OUTER", {accept, drop}}},
+      {{"INPUT", {unknown, jump}}},
+  };
+  const auto found = [](const Chains& chains) {
     Observed node = InPlace(Mode::kCleanup);
     node.Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
-    if (!row.chain.empty()) node.Chain(Filter(row.chain), row.rules);
-    if (!row.outer.empty()) node.Chain(Filter(row.outer), row.outer_rules);
-    if (!row.inner.empty()) node.Chain(Filter(row.inner), row.inner_rules);
-    EXPECT_EQ(FindMartianProtection(node.snapshot()).in_place, row.in_place) << row.name;
-  }
+    for (const auto& [name, rules] : chains) node.Chain(Filter(name), rules);
+    return FindMartianProtection(node.snapshot()).in_place;
+  };
+  for (const Chains& chains : in_place) EXPECT_TRUE(found(chains)) << &chains - in_place;
+  for (const Chains& chains : not_in_place) EXPECT_FALSE(found(chains)) << &chains - not_in_place;
   Observed unhooked = InPlace(Mode::kCleanup);
   unhooked.Chain(Filter("INPUT"), {jump}, /*hooked=*/false);
   EXPECT_FALSE(FindMartianProtection(unhooked.snapshot()).in_place);

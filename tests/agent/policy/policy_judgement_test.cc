@@ -4,6 +4,7 @@
 // them nothing else would miss.
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -161,7 +162,10 @@ TEST(DamageTest, IsLookedForWhereKubeletsRulesStand) {
   EXPECT_THAT(FindDamage(Filter("OTHER"), drop), IsEmpty());
   EXPECT_THAT(FindDamage(Nat("KUBE-FIREWALL"), drop), IsEmpty());
   const std::vector<ObservedRule> masquerade = Rules({BareReturn(), MasqueradeAll(0)});
-  EXPECT_FALSE(FindDamage(Nat("KUBE-POSTROUTING"), masquerade).empty());
+  const std::vector<Damage> damage = FindDamage(Nat("KUBE-POSTROUTING"), masquerade);
+  ASSERT_EQ(damage.size(), 2);
+  EXPECT_THAT(damage[0].message, HasSubstr("returns every packet, so that none is masqueraded"));
+  EXPECT_THAT(damage[1].message, HasSubstr("masquerades every packet: no mark is tested"));
   EXPECT_THAT(FindDamage(Nat("OTHER"), masquerade), IsEmpty());
   EXPECT_THAT(FindDamage(Filter("KUBE-POSTROUTING"), masquerade), IsEmpty());
 }
@@ -253,14 +257,6 @@ TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
   }
 }
 
-TEST(DamageTest, SaysWhetherPacketsReturnOrAreMasqueraded) {
-  const std::vector<Damage> damage =
-      FindDamage(Nat("KUBE-POSTROUTING"), Rules({BareReturn(), MasqueradeAll(0)}));
-  ASSERT_EQ(damage.size(), 2);
-  EXPECT_THAT(damage[0].message, HasSubstr("returns every packet, so that none is masqueraded"));
-  EXPECT_THAT(damage[1].message, HasSubstr("masquerades every packet: no mark is tested"));
-}
-
 // ---- claims ----
 
 TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
@@ -299,29 +295,28 @@ TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {
 
 TEST(ClaimsTest, KubeProxyLeavesWhereNoBaseChainLeadsToItsServices) {
   const netlink::Rule jump = JumpTo("KUBE-SERVICES", "kubernetes service portals");
-  struct Row {
-    const char* name;
-    Observed observed;
-    bool leaves = false;
+  const auto with = [](const netlink::ChainId& chain, const std::vector<RuleContent>& rules = {}) {
+    return Observed().Chain(Nat("KUBE-SERVICES")).Chain(chain, rules);
   };
-  const Row rows[] = {
-      {"nothing of it", Observed()},
-      {"its canary", Observed().Chain(Nat("KUBE-PROXY-CANARY"))},
-      {"no base chain", Observed().Chain(Nat("KUBE-SERVICES")), true},
-      {"empty base chains",
-       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT")).Chain(Nat("PREROUTING")), true},
-      {"a jump elsewhere",
-       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {JumpTo("CNI-X")}), true},
-      {"services of filter", Observed().Chain(Filter("KUBE-SERVICES"))},
-      {"OUTPUT", Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {jump})},
-      {"PREROUTING, behind others",
-       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("PREROUTING"), {ForeignLog(), jump})},
-      {"the other family",
-       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT", Family::kIPv6), {jump}), true},
+  const Observed leaves[] = {
+      Observed().Chain(Nat("KUBE-SERVICES")),
+      with(Nat("OUTPUT")).Chain(Nat("PREROUTING")),
+      with(Nat("OUTPUT"), {JumpTo("CNI-X")}),
+      with(Nat("OUTPUT", Family::kIPv6), {jump}),
   };
-  for (const Row& row : rows) {
-    EXPECT_EQ(KubeProxyLeaves(row.observed.snapshot(), Family::kIPv4), row.leaves) << row.name;
-    EXPECT_FALSE(KubeProxyLeaves(row.observed.snapshot(), Family::kIPv6)) << row.name;
+  const Observed stays[] = {
+      Observed(),
+      Observed().Chain(Nat("KUBE-PROXY-CANARY")),
+      Observed().Chain(Filter("KUBE-SERVICES")),
+      with(Nat("OUTPUT"), {jump}),
+      with(Nat("PREROUTING"), {ForeignLog(), jump}),
+  };
+  for (const Observed& observed : leaves) {
+    EXPECT_TRUE(KubeProxyLeaves(observed.snapshot(), Family::kIPv4)) << &observed - leaves;
+    EXPECT_FALSE(KubeProxyLeaves(observed.snapshot(), Family::kIPv6)) << &observed - leaves;
+  }
+  for (const Observed& observed : stays) {
+    EXPECT_FALSE(KubeProxyLeaves(observed.snapshot(), Family::kIPv4)) << &observed - stays;
   }
 }
 
@@ -353,22 +348,19 @@ TEST(ClaimsTest, AFirewallThatDropsNoMarkIsNotKeptForWhoMarks) {
 }
 
 TEST(ClaimsTest, WhatActsOnAMarkOrLabelNamesTheChainThatSetsIt) {
-  struct Row {
+  const struct {
     const char* acts;
     RuleContent tests;
     const char* sets;
     RuleContent set;
     const char* text;
-  };
-  const Row rows[] = {
+  } rows[] = {
       {"KUBE-POSTROUTING", ReturnUnmarked(14), "KUBE-MARK-MASQ", SetBit(14),
        "acts on what nat/KUBE-MARK-MASQ marks, which stays"},
-      {"KUBE-POSTROUTING", ReturnUnmarked(14), "KUBELET-MARK-MASQ", SetBit(14),
-       "acts on what nat/KUBELET-MARK-MASQ marks, which stays"},
       {"KUBELET-POSTROUTING", MasqueradeLabelled(114), "KUBELET-MARK-MASQ", SetLabel(114),
        "acts on what nat/KUBELET-MARK-MASQ labels, which stays"},
   };
-  for (const Row& row : rows) {
+  for (const auto& row : rows) {
     Observed observed;
     observed.Chain(Nat(row.acts), {row.tests}).Chain(Nat(row.sets), {row.set});
     Dependents dependents;
@@ -379,53 +371,35 @@ TEST(ClaimsTest, WhatActsOnAMarkOrLabelNamesTheChainThatSetsIt) {
   }
 }
 
-// In which tables a chain of that name is kube-proxy's.
-std::set<Table> TablesOf(const std::string& name) {
-  std::set<Table> tables;
-  for (const Table table : netlink::kTables) {
-    const bool ip = IsKubeProxyChain({netlink::Family::kIPv4, table, name});
-    EXPECT_EQ(IsKubeProxyChain({netlink::Family::kIPv6, table, name}), ip) << name;
-    if (ip) tables.insert(table);
-  }
-  return tables;
-}
-
 // pkg/proxy/iptables/proxier.go and pkg/proxy/ipvs/proxier.go, releases 1.17 to 1.34.
 TEST(KubeProxyChainsTest, AreTheOnesThatKubeProxyMakesInTheTablesWhereItDoes) {
-  struct Row {
-    const char* name;
-    std::set<Table> tables;
+  using Tables = std::set<Table>;
+  const std::pair<Tables, std::vector<std::string>> rows[] = {
+      {{Table::kMangle, Table::kNat, Table::kFilter}, {"KUBE-PROXY-CANARY"}},
+      {{Table::kNat, Table::kFilter}, {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-NODE-PORT"}},
+      {{Table::kFilter},
+       {"KUBE-FORWARD", "KUBE-PROXY-FIREWALL", "KUBE-EXTERNAL-SERVICES",
+        "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER"}},
+      // KUBE-FIREWALL is kubelet's in filter.
+      {{Table::kNat},
+       {"KUBE-FIREWALL", "KUBE-LOAD-BALANCER", "KUBE-SVC-TCOU7JCQXEZGVUNU",
+        "KUBE-SEP-LLMSFKRLGJ6BVN6Y", "KUBE-FW-IQXQGEY2NRLIYFSQ", "KUBE-XLB-IQXQGEY2NRLIYFSQ",
+        "KUBE-EXT-IQXQGEY2NRLIYFSQ", "KUBE-SVL-IQXQGEY2NRLIYFSQ"}},
+      {{},
+       {"", "INPUT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING", "KUBE-IPTABLES-HINT",
+        "KUBE-KUBELET-CANARY", "KUBE-ROUTER-INPUT", "KUBE-SERVICES-2", "KUBE-SV",
+        "cali-KUBE-SVC-X"}},
   };
-  const Row rows[] = {
-      {"KUBE-SERVICES", {Table::kNat, Table::kFilter}},
-      {"KUBE-PROXY-CANARY", {Table::kMangle, Table::kNat, Table::kFilter}},
-      {"KUBE-FORWARD", {Table::kFilter}},
-      {"KUBE-PROXY-FIREWALL", {Table::kFilter}},
-      {"KUBE-NODEPORTS", {Table::kNat, Table::kFilter}},
-      {"KUBE-EXTERNAL-SERVICES", {Table::kFilter}},
-      {"KUBE-FIREWALL", {Table::kNat}},  // in filter it is kubelet's
-      {"KUBE-LOAD-BALANCER", {Table::kNat}},
-      {"KUBE-NODE-PORT", {Table::kNat, Table::kFilter}},
-      {"KUBE-SOURCE-RANGES-FIREWALL", {Table::kFilter}},
-      {"KUBE-IPVS-FILTER", {Table::kFilter}},
-      {"KUBE-IPVS-OUT-FILTER", {Table::kFilter}},
-      {"KUBE-SVC-TCOU7JCQXEZGVUNU", {Table::kNat}},
-      {"KUBE-SEP-LLMSFKRLGJ6BVN6Y", {Table::kNat}},
-      {"KUBE-FW-IQXQGEY2NRLIYFSQ", {Table::kNat}},
-      {"KUBE-XLB-IQXQGEY2NRLIYFSQ", {Table::kNat}},
-      {"KUBE-EXT-IQXQGEY2NRLIYFSQ", {Table::kNat}},
-      {"KUBE-SVL-IQXQGEY2NRLIYFSQ", {Table::kNat}},
-  };
-  for (const Row& row : rows) {
-    EXPECT_EQ(TablesOf(row.name), row.tables) << row.name;
-  }
-}
-
-TEST(KubeProxyChainsTest, AreNotOthers) {
-  for (const char* name : {"", "INPUT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING",
-                           "KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-ROUTER-INPUT",
-                           "KUBE-SERVICES-2", "KUBE-SV", "cali-KUBE-SVC-X"}) {
-    EXPECT_TRUE(TablesOf(name).empty()) << name;
+  for (const auto& [wanted, names] : rows) {
+    for (const std::string& name : names) {
+      for (const Family family : netlink::kFamilies) {
+        Tables tables;
+        for (const Table table : netlink::kTables) {
+          if (IsKubeProxyChain({family, table, name})) tables.insert(table);
+        }
+        EXPECT_EQ(tables, wanted) << name;
+      }
+    }
   }
 }
 

@@ -16,93 +16,6 @@ namespace kipt::agent::policy_test {
 namespace {
 
 constexpr Family kIPv4Only[] = {Family::kIPv4};
-constexpr Family kIPv6Only[] = {Family::kIPv6};
-
-TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {}))),
-            R"(# ip
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
-COMMIT
-# ip
-*nat
-:KUBE-MARK-DROP - [0:0]
-:KUBE-MARK-MASQ - [0:0]
-:KUBE-POSTROUTING - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
--A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
--A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
--A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
--A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
--A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
--I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
-COMMIT
-# ip
-*filter
-:KUBE-FIREWALL - [0:0]
-:KUBE-KUBELET-CANARY - [0:0]
--A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
--A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
--I INPUT -j KUBE-FIREWALL
--I OUTPUT -j KUBE-FIREWALL
-COMMIT
-)");
-}
-
-TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(
-      ::kipt::testing::ToText(DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
-      R"(# ip
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-COMMIT
-# ip
-*filter
-:KUBE-FIREWALL - [0:0]
--A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
--I INPUT -j KUBE-FIREWALL
--I OUTPUT -j KUBE-FIREWALL
-COMMIT
-# ip6
-*mangle
-:KUBE-IPTABLES-HINT - [0:0]
-COMMIT
-)");
-}
-
-// The three decided differences from kubelet's code.
-
-TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
-  for (const DesiredChain& chain :
-       DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
-    EXPECT_NE(chain.id.name, kCanaryChain);
-  }
-}
-
-TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
-  std::vector<std::string> bases;
-  for (const DesiredJump& jump : DesiredRuleset(Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
-    bases.push_back(netlink::ToString(jump.base_chain));
-  }
-  EXPECT_THAT(bases, ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT", "ip6 nat POSTROUTING"));
-}
-
-TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset = DesiredRuleset(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
-  for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
-  for (const DesiredJump& jump : ruleset.jumps) {
-    EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
-  }
-}
-
-TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
-  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain : DesiredRuleset(Wanting(mode, kIPv6Only, {})).chains) {
-      for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
-    }
-  }
-}
 
 TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
   for (const bool gate : {false, true}) {
@@ -144,16 +57,6 @@ TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) 
       }
     }
   }
-}
-
-TEST(PolicyTest, EachModeAndPolicyHasAName) {
-  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
-  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
-  EXPECT_EQ(ModeName(Mode::kOff), "off");
-  EXPECT_EQ(ModeName(Mode::kLegacy), "legacy");
-  EXPECT_EQ(ModeName(Mode::kCleanup), "cleanup");
-  EXPECT_EQ(HintPolicyName(HintPolicy::kUsable), "usable");
-  EXPECT_EQ(HintPolicyName(HintPolicy::kAlways), "always");
 }
 
 // The numbers are the kernel's: linux/netfilter.h, nf_conntrack_common.h, netfilter_ipv4.h.

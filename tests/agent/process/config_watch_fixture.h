@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,8 +24,6 @@
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
-
-using Act = std::function<void(const TemporaryTree&)>;
 
 // Until the times of what was written are surely past, as far as the file system's clock tells.
 inline void Settle() { absl::SleepFor(absl::Milliseconds(40)); }
@@ -79,11 +76,9 @@ class OpenFile {
   int fd_;
 };
 
-// As kubelet lays out the volume of a ConfigMap (AtomicWriter).
-inline void MakeConfigMap(const TemporaryTree& tree) {
-  tree.Write("etc/..2026_11_20/config.yaml", "old");
-  tree.Link("etc/..data", "..2026_11_20");
-  tree.Link("etc/config.yaml", "..data/config.yaml");
+// Runs a script in the tree.
+inline void RunIn(const TemporaryTree& tree, const std::string& script) {
+  MustRun({"/bin/sh", "-euc", "cd \"$0\"; " + script, tree.root()});
 }
 
 inline void MakeFile(const TemporaryTree& tree) { tree.Write("etc/config.yaml", "old"); }

@@ -11,8 +11,10 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/agent/process/config_watch_fixture.h"
@@ -24,31 +26,21 @@ namespace {
 
 using agent::ConfigWatch;
 
-struct WritingCase {
-  std::string name;
-  Act begin;  // before the file is opened for writing
-  int flags = 0;
-};
-
 TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
-  const WritingCase rows[] = {
-      {"Truncated", [](const TemporaryTree&) {}, O_TRUNC},
-      {"Appended", [](const TemporaryTree&) {}, O_APPEND},
-      {"ANewFileInsteadOfOneThatWasRenamed",
-       [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/config.yaml~"); },
-       O_CREAT | O_EXCL},
-      {"ANewFileInsteadOfOneThatWasRemoved",
-       [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }, O_CREAT | O_EXCL},
+  const std::pair<std::string, int> rows[] = {
+      {":", O_TRUNC},
+      {":", O_APPEND},
+      {"mv etc/config.yaml etc/config.yaml~", O_CREAT | O_EXCL},
+      {"rm etc/config.yaml", O_CREAT | O_EXCL},
   };
-  for (const WritingCase& row : rows) {
-    SCOPED_TRACE(row.name);
-
+  for (const auto& [begin, flags] : rows) {
+    SCOPED_TRACE(begin);
     const TemporaryTree tree;
     MakeFile(tree);
     Settle();
     auto watch = Watch(tree, "etc/config.yaml");
-    row.begin(tree);
-    OpenFile file(tree.Path("etc/config.yaml"), row.flags);
+    RunIn(tree, begin);
+    OpenFile file(tree.Path("etc/config.yaml"), flags);
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(TimesSaid(*watch), 0);
       file.Write("some");
@@ -183,36 +175,28 @@ class Unlistable {
   std::string path_;
 };
 
-struct UnlistableCase {
-  std::string name;
-  std::string unlistable;
-  Act before;
-  Act act;
-  bool is_lost = false;  // afterwards nothing could be noticed
-};
-
 TEST(ConfigUnlistable, IsSaidOnce) {
-  const UnlistableCase rows[] = {
-      {"AFileIsWrittenOver", "etc", MakeFile,
+  const struct {
+    std::string unlistable;
+    std::string before;
+    std::function<void(const TemporaryTree&)> act;
+    bool is_lost = false;  // afterwards nothing could be noticed
+  } rows[] = {
+      {"etc", "mkdir etc; echo old > etc/config.yaml",
        [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
-      {"AFileIsRenamed", "etc", MakeFile,
+      {"etc", "mkdir etc; echo old > etc/config.yaml",
        [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }, true},
-      {"ADirectoryIsReplaced", "outer",
-       [](const TemporaryTree& tree) {
-         tree.Write("outer/etc/config.yaml", "old");
-         tree.Write("outer/new/config.yaml", "new");
-         tree.Link("etc", "outer/etc");
-       },
+      {"outer",
+       "mkdir -p outer/etc outer/new; echo old > outer/etc/config.yaml; "
+       "echo new > outer/new/config.yaml; ln -s outer/etc etc",
        [](const TemporaryTree& tree) {
          Rename(tree, "outer/etc", "outer/away");
          Rename(tree, "outer/new", "outer/etc");
        }},
   };
-  for (const UnlistableCase& row : rows) {
-    SCOPED_TRACE(row.name);
-
+  for (const auto& row : rows) {
     const TemporaryTree tree;
-    row.before(tree);
+    RunIn(tree, row.before);
     const Unlistable unlistable(tree.Path(row.unlistable));
     Settle();
     WithoutCapabilities([&] {

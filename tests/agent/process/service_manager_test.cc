@@ -82,15 +82,8 @@ TEST_F(ServiceManagerTest, IsToldWhenAReloadBegan) {
 TEST_F(ServiceManagerTest, IsToldAStatusOfOneLineWhateverIsInIt) {
   manager_.Status("ip6 failed: caf\u00e9\nREADY=1\x7f\t!");
   EXPECT_EQ(Told(), "STATUS=ip6 failed: caf\u00e9\\nREADY=1\\x7f\\t!");
-  manager_.Status("");
-  EXPECT_EQ(Told(), "STATUS=");
-}
-
-TEST_F(ServiceManagerTest, IsToldTheBeginningOfALongStatusAndNoHalfCharacter) {
   manager_.Status(std::string(1023, 'x') + "\u00e9 and more");
-  EXPECT_EQ(Told(), "STATUS=" + std::string(1023, 'x'));
-  manager_.Status(std::string(1022, 'x') + "\u00e9 and more");
-  EXPECT_EQ(Told(), "STATUS=" + std::string(1022, 'x') + "\u00e9");
+  EXPECT_EQ(Told(), "STATUS=" + std::string(1023, 'x')) << "its beginning, and no half character";
 }
 
 TEST_F(ServiceManagerTest, IsToldTheNewestOfEachKindOnceItReadsAgain) {

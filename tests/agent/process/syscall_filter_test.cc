@@ -6,12 +6,9 @@
 #include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -87,19 +84,6 @@ TEST(SyscallFilterTest, LetsThreadsProcessesAndSignalHandlersEnd) {
           << row.name;
     }
   }
-}
-
-TEST(SyscallFilterTest, LetsAnAbortBeAnAbort) {
-  int status = 0;
-  const pid_t child = fork();
-  if (child == 0) {
-    // Not into the test's output.
-    if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(2);
-    if (!Installed(false).empty()) _exit(1);
-    std::abort();
-  }
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // those on standard error.
 #include <fstream>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -77,59 +76,52 @@ constexpr char kNoModule[] =
     "iptables-restore: line 4 failed\n";
 constexpr char kLineFailed[] = "iptables-restore: line 4 failed\n";
 
-struct Row {
-  std::string name;
-  int exit_code;
-  std::string errors;
-  // Of the kernel's matches; nothing: there is no such file.
-  std::optional<std::string> matches;
-  bool missing;
-  bool with_label = true;
-};
-void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
-
-class LegacyMissingMatchTest : public LegacyFixture, public ::testing::WithParamInterface<Row> {};
-
-TEST_P(LegacyMissingMatchTest, IsToldFromOtherFailures) {
-  const Row& row = GetParam();
-  auto backend = Open("1.8.9");
+TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
+  const std::string no_names = absl::StrCat(kNoNames, kNoNames);
+  const std::string no_comment = "Couldn't load match `comment':No such file or directory\n";
+  const struct {
+    int exit_code;
+    std::string errors;
+    std::optional<std::string> matches;  // of the kernel; nothing: there is no such file
+    bool missing;
+    bool with_label = true;
+  } rows[] = {
+      {2, kNoExtension, "comment\nconnlabel\n", true},
+      {1, kNoModule, "comment\nmark\n", true},
+      {1, kNoModule, std::nullopt, true},
+      {1, kLineFailed, "comment\n", true},
+      {1, kLineFailed, "comment\nconnlabel\nmark\n", false},  // it refuses something else
+      {1, kLineFailed, std::nullopt, false},
+      // The warning of a missing list of names is no such word.
+      {1, absl::StrCat(no_names, kLineFailed), "connlabel\n", false},
+      {2, absl::StrCat(no_names, no_comment), "", false},
+      {1, absl::StrCat(kNoNames, kNoModule), std::nullopt, true},
+      {1, kLineFailed, "connlabels\nxconnlabel\n", true},
+      {1, kNoModule, "comment\n", false, /*with_label=*/false},
+      {4, kNoModule, "", false},    // a lock
+      {137, kNoModule, "", false},  // a signal
+      {3, kNoModule, "", false},    // another version
+  };
   const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
-  const uint32_t generation = Read(*backend, {chain}).generation;
-  if (row.matches) std::ofstream(tree_.Path("ip_tables_matches")) << *row.matches;
-  runner_.On(Program("iptables", "restore"), Exits(row.exit_code, row.errors));
-  Rule rule = {.target = netlink::Drop{}};
-  if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
-  const absl::Status status =
-      backend->Apply({.generation = generation,
-                      .operations = {netlink::CreateChain{chain},
-                                     netlink::AddRule{.chain = chain, .rule = rule}}});
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(netlink::MissingExtension(status).value_or(""), row.missing ? "connlabel" : "")
-      << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was done"));
+  for (const auto& row : rows) {
+    SCOPED_TRACE(&row - rows);
+    backend_ = Open("1.8.9");
+    const uint32_t generation = Read(*backend_, {chain}).generation;
+    tree_.Remove("ip_tables_matches");
+    if (row.matches) tree_.Write("ip_tables_matches", *row.matches);
+    runner_.On(Program("iptables", "restore"), Exits(row.exit_code, row.errors));
+    Rule rule = {.target = netlink::Drop{}};
+    if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
+    const absl::Status status =
+        backend_->Apply({.generation = generation,
+                         .operations = {netlink::CreateChain{chain},
+                                        netlink::AddRule{.chain = chain, .rule = rule}}});
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(netlink::MissingExtension(status).value_or(""), row.missing ? "connlabel" : "")
+        << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was done"));
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Failures, LegacyMissingMatchTest,
-    ::testing::Values(
-        Row{"TheProgramLacksTheExtension", 2, kNoExtension, "comment\nconnlabel\n", true},
-        Row{"TheKernelLacksTheMatch", 1, kNoModule, "comment\nmark\n", true},
-        Row{"TheKernelLacksTheMatchAndItsListCannotBeRead", 1, kNoModule, std::nullopt, true},
-        Row{"TheKernelLacksTheMatchAndTheProgramDoesNotSay", 1, kLineFailed, "comment\n", true},
-        Row{"TheKernelHasTheMatchAndRefusesSomethingElse", 1, kLineFailed,
-            "comment\nconnlabel\nmark\n", false},
-        Row{"NobodyKnowsWhatTheKernelRefused", 1, kLineFailed, std::nullopt, false},
-        Row{"TheWarningOfAMissingListOfNamesIsNoSuchWord", 1,
-            absl::StrCat(kNoNames, kNoNames, kLineFailed), "connlabel\n", false},
-        Row{"TheSameWhereTheProgramLacksAnotherExtension", 2,
-            absl::StrCat(kNoNames, "Couldn't load match `comment':No such file or directory\n"), "",
-            false},
-        Row{"BothWarnings", 1, absl::StrCat(kNoNames, kNoModule), std::nullopt, true},
-        Row{"AMatchOfANameThatHasItAsAPart", 1, kLineFailed, "connlabels\nxconnlabel\n", true},
-        Row{"NoRuleAboutLabels", 1, kNoModule, "comment\n", false, /*with_label=*/false},
-        Row{"ALock", 4, kNoModule, "", false}, Row{"ASignal", 137, kNoModule, "", false},
-        Row{"AnotherVersion", 3, kNoModule, "", false}),
-    [](const auto& row) { return row.param.name; });
 
 TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
   const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};

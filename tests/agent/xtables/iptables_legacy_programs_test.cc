@@ -24,27 +24,25 @@ using netlink::Family;
 
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   struct Row {
-    std::string name;
-    std::string text = {};
+    std::string text;
     std::optional<IptablesProgram> wanted = {};
     bool legacy = false;
   };
   const std::vector<Row> rows = {
-      {"legacy", "iptables-restore v1.8.9 (legacy)\n", {{{1, 8, 9}, "legacy"}}, true},
-      {"nft", "iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}},
-      {"before variants", "iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
-      {"four numbers", "ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
-      {"no variant in the first version that names one", "iptables v1.8.0\n", {{{1, 8, 0}, ""}}},
-      {"no v", "iptables 1.8.9 (legacy)\n"},
-      {"one word more", "iptables v1.8.9 (legacy) more\n"},
-      {"two numbers", "iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
-      {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}},
-      {"nothing"},
-      {"no version", "iptables: unknown option\n"},
-      {"negative", "iptables v1.-8.9 (legacy)\n"},
+      {"iptables-restore v1.8.9 (legacy)\n", {{{1, 8, 9}, "legacy"}}, true},
+      {"iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}},
+      {"iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
+      {"ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
+      {"iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
+      {"iptables v1.8.0\n", {{{1, 8, 0}, ""}}},  // the first that must name its variant
+      {"iptables 1.8.9 (legacy)\n"},
+      {"iptables v1.8.9 (legacy) more\n"},
+      {""},
+      {"iptables: unknown option\n"},
+      {"iptables v1.-8.9 (legacy)\n"},
   };
   for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+    SCOPED_TRACE(row.text);
     const std::optional<IptablesProgram> found = ParseIptablesVersion(row.text);
     EXPECT_EQ(found, row.wanted);
     EXPECT_EQ(found && found->legacy(), row.legacy);

@@ -78,30 +78,24 @@ TEST(LegacyTablesTest, TakesATableWithoutRulesAndARuleWithoutATarget) {
 }
 
 TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
-  struct Row {
-    std::string name;
-    std::string entries;
-  };
   constexpr size_t kSize = sizeof(ipt_entry);
   const std::string good = Rule<ipt_entry>("12345678");
-  const std::vector<Row> rows = {
-      {.name = "one byte", .entries = "x"},
-      {.name = "a head that is cut off", .entries = good.substr(0, kSize - 1)},
-      {.name = "a rule of no bytes", .entries = RuleOfSize<ipt_entry>("", 0)},
-      {.name = "a rule that ends inside its head", .entries = RuleOfSize<ipt_entry>("", kSize - 1)},
-      {.name = "a rule that ends behind the table",
-       .entries = RuleOfSize<ipt_entry>("", kSize + 1)},
-      {.name = "a rule of the largest size", .entries = RuleOfSize<ipt_entry>("", 0xffff)},
-      {.name = "a second rule that is cut off", .entries = good + good.substr(0, good.size() - 1)},
-      {.name = "bytes behind the last rule", .entries = good + std::string(8, '\0')},
-      {.name = "a second rule of no bytes", .entries = good + RuleOfSize<ipt_entry>("", 0)},
-      {.name = "a byte before the first rule", .entries = "x" + good},
-      {.name = "zeroes", .entries = std::string(4096, '\0')},
-      {.name = "all ones", .entries = std::string(4096, '\xff')},
+  const std::string rows[] = {
+      "x",
+      good.substr(0, kSize - 1),
+      RuleOfSize<ipt_entry>("", 0),
+      RuleOfSize<ipt_entry>("", kSize - 1),
+      RuleOfSize<ipt_entry>("", kSize + 1),
+      RuleOfSize<ipt_entry>("", 0xffff),
+      good + good.substr(0, good.size() - 1),
+      good + std::string(8, '\0'),
+      good + RuleOfSize<ipt_entry>("", 0),
+      "x" + good,
+      std::string(4096, '\0'),
+      std::string(4096, '\xff'),
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_THAT(HashEntries(Family::kIPv4, row.entries),
+  for (const std::string& entries : rows) {
+    EXPECT_THAT(HashEntries(Family::kIPv4, entries),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no whole rule")));
   }
   EXPECT_THAT(HashEntries(Family::kIPv6, good), StatusIs(absl::StatusCode::kDataLoss));

@@ -4,6 +4,7 @@
 // captured_save_test.cc what kube-proxy writes.
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -122,49 +123,38 @@ TEST(SaveParserTest, TakesEveryPolicyThatAChainCanHave) {
 }
 
 TEST(SaveParserTest, RefusesWhatIptablesSaveDoesNotPrint) {
-  struct Row {
-    std::string name;
-    std::string text;
-    std::string message;
-  };
   const std::string head = "*filter\n:A - [0:0]\n";
-  const std::vector<Row> rows = {
-      {"no COMMIT", head + "-A A -j DROP\n", "line 4: the end"},
-      {"cut-off COMMIT", head + "COMMI", "line 3: unknown line: COMMI"},
-      {"table in a table", head + "*nat\nCOMMIT\n", "line 3: a table before"},
-      {"table twice", head + "COMMIT\n" + head + "COMMIT\n", "line 4: a table for the second"},
-      {"no name of a table", "*\nCOMMIT\n", "line 1: unknown line"},
-      {"COMMIT outside", head + "COMMIT\nCOMMIT\n", "line 4: COMMIT outside"},
-      {"chain outside", ":A - [0:0]\n", "line 1: a chain outside"},
-      {"chain twice", head + ":A - [0:0]\nCOMMIT\n", "line 3: a chain for the second"},
-      {"chain behind a rule", head + "-A A -j B\n:B - [0:0]\nCOMMIT\n", "line 4: a chain outside"},
-      {"chain without counters", "*filter\n:A -\nCOMMIT\n", "line 2: unknown line"},
-      {"chain with half its counters", "*filter\n:A - [0:\nCOMMIT\n", "line 2: unknown line"},
-      {"chain without a name", "*filter\n: - [0:0]\nCOMMIT\n", "line 2: unknown line"},
-      {"chain of another policy", "*filter\n:A MAYBE [0:0]\nCOMMIT\n", "line 2: unknown line"},
-      {"rule outside", "-A A -j DROP\n", "line 1: a rule outside"},
-      {"undeclared chain", head + "-A B -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
-      {"another table's chain", head + "COMMIT\n*nat\n-A A -j DROP\nCOMMIT\n", "line 5: a rule of"},
-      {"same beginning", head + "-A A2 -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
-      {"another command", head + "-I A -j DROP\nCOMMIT\n", "line 3: unknown line: -I A"},
-      {"counters alone", head + "[0:0]\nCOMMIT\n", "line 3: unknown line"},
-      {"an error message", head + "iptables-save: no\nCOMMIT\n", "line 3: unknown line: iptables"},
-      {"indented", head + " -A A -j DROP\nCOMMIT\n", "line 3: unknown line"},
-      {"unterminated quote", head + "-A A -m comment --comment \"x -j DROP\nCOMMIT\n",
-       "line 3: a q"},
-      {"quote ends within a word", head + "-A A --comment \"x\"y -j DROP\nCOMMIT\n",
-       "line 3: a qu"},
-      {"two unterminated quotes", head + "-A A --c \"x -j DROP\n-A A --c \"y z\" -j B\nCOMMIT\n",
-       "line 3: a quote"},
-      {"NUL", head + "-A A -m comment --comment x" + std::string(1, '\0') + "\nCOMMIT\n",
-       "line 3: a NUL byte"},
-      {"NUL in a comment", "#" + std::string(1, '\0'), "line 1: a NUL byte"},
-      {"control characters are shown harmlessly", "\x1b[2J\n", "line 1: unknown line: \\x1b[2J"},
+  const std::pair<std::string, std::string> rows[] = {
+      {head + "-A A -j DROP\n", "line 4: the end"},
+      {head + "COMMI", "line 3: unknown line: COMMI"},
+      {head + "*nat\nCOMMIT\n", "line 3: a table before"},
+      {head + "COMMIT\n" + head + "COMMIT\n", "line 4: a table for the second"},
+      {"*\nCOMMIT\n", "line 1: unknown line"},
+      {head + "COMMIT\nCOMMIT\n", "line 4: COMMIT outside"},
+      {":A - [0:0]\n", "line 1: a chain outside"},
+      {head + ":A - [0:0]\nCOMMIT\n", "line 3: a chain for the second"},
+      {head + "-A A -j B\n:B - [0:0]\nCOMMIT\n", "line 4: a chain outside"},
+      {"*filter\n:A -\nCOMMIT\n", "line 2: unknown line"},
+      {"*filter\n:A - [0:\nCOMMIT\n", "line 2: unknown line"},
+      {"*filter\n: - [0:0]\nCOMMIT\n", "line 2: unknown line"},
+      {"*filter\n:A MAYBE [0:0]\nCOMMIT\n", "line 2: unknown line"},
+      {"-A A -j DROP\n", "line 1: a rule outside"},
+      {head + "COMMIT\n*nat\n-A A -j DROP\nCOMMIT\n", "line 5: a rule of a chain"},
+      {head + "-A A2 -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
+      {head + "-I A -j DROP\nCOMMIT\n", "line 3: unknown line: -I A"},
+      {head + "[0:0]\nCOMMIT\n", "line 3: unknown line"},
+      {head + " -A A -j DROP\nCOMMIT\n", "line 3: unknown line"},
+      {head + "-A A -m comment --comment \"x -j DROP\nCOMMIT\n", "line 3: a quote"},
+      {head + "-A A --comment \"x\"y -j DROP\nCOMMIT\n", "line 3: a quote"},
+      {head + "-A A --c \"x -j DROP\n-A A --c \"y z\" -j B\nCOMMIT\n", "line 3: a quote"},
+      {head + "-A A -m comment --comment x" + std::string(1, '\0') + "\n", "line 3: a NUL byte"},
+      {"#" + std::string(1, '\0'), "line 1: a NUL byte"},
+      {"\x1b[2J\n", "line 1: unknown line: \\x1b[2J"},  // shown harmlessly
   };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_THAT(ParseSave(Family::kIPv4, row.text),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.message)));
+  for (const auto& [text, message] : rows) {
+    EXPECT_THAT(ParseSave(Family::kIPv4, text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
+        << text;
   }
 }
 
@@ -175,25 +165,12 @@ TEST(SaveParserTest, ShowsOnlyTheBeginningOfALongLine) {
 }
 
 TEST(SaveParserTest, OneMebibyteOfAnythingIsReadInNoTime) {
-  struct Row {
-    std::string name;
-    std::string piece;
-  };
-  const std::vector<Row> rows = {
-      {"rules", "-A A -m comment --comment \"a b\" -m mark --mark 0x1 -j A\n"},
-      {"options in one line", "-m mark --mark 0x1 "},
-      {"targets in one line", "-j -g "},
-      {"quotes in one line", "\"\" "},
-      {"one word", "x"},
-      {"open quote", "\" \" \""},
-      {"backslashes", "\\"},
-      {"newlines", "\n"},
-      {"slashes and commas", "-s / -m conntrack --ctstate NEW,NEW "},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
+  for (const std::string piece :
+       {"-A A -m comment --comment \"a b\" -m mark --mark 0x1 -j A\n", "-m mark --mark 0x1 ",
+        "-j -g ", "\"\" ", "x", "\" \" \"", "\\", "\n", "-s / -m conntrack --ctstate NEW,NEW "}) {
+    SCOPED_TRACE(piece);
     std::string text = "*filter\n:A - [0:0]\n-A A -m comment --comment ";
-    while (text.size() < 1 << 20) text += row.piece;
+    while (text.size() < 1 << 20) text += piece;
     text += "\nCOMMIT\n";
     const absl::Duration start = testing::CpuOfThisThread();
     const absl::StatusOr<Chains> chains = ParseSave(Family::kIPv4, text);
