@@ -5,14 +5,12 @@
 #include <cstdio>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
 #include "tests/fuzz/random_rules.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
@@ -22,8 +20,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Rule;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr size_t kMostRules = 40;
 constexpr size_t kMostChanges = 12;
@@ -39,77 +36,82 @@ TwoBackends& Both() {
   return *both;
 }
 
-std::vector<Edit> RandomRuleset(Choices& choices) {
+std::vector<Operation> RandomRuleset(Choices& choices) {
   std::set<ChainId> chains;
-  std::vector<Edit> rules;
+  std::vector<Operation> rules;
   while (!choices.done() && rules.size() < kMostRules) {
     const ChainId chain = RandomChain(choices);
     chains.insert(chain);
     for (const ChainId& target : JumpTargets(chain)) chains.insert(target);
     for (size_t count = choices.Below(4); count > 0; --count) {
-      rules.push_back(PutRule{.chain = chain, .rule = RandomRule(chain, choices)});
+      rules.emplace_back(AddRule{.chain = chain, .rule = RandomRule(chain, choices)});
     }
     if (choices.Below(8) == 0) break;
   }
-  std::vector<Edit> edits;
-  for (const ChainId& chain : chains) edits.push_back(MakeChain{chain});
-  edits.insert(edits.end(), rules.begin(), rules.end());
-  return edits;
+  std::vector<Operation> operations;
+  for (const ChainId& chain : chains) operations.emplace_back(CreateChain{chain});
+  operations.insert(operations.end(), rules.begin(), rules.end());
+  return operations;
 }
 
-// Chains of the model that nothing stands in and nothing jumps to, and that `edits` does not touch.
-std::vector<ChainId> Removable(const ModelRuleset& model, const std::vector<Edit>& edits) {
-  std::set<ChainId> candidates;
-  for (const auto& [chain, rules] : model) {
-    const bool user = netlink::FindBaseChain(chain.table, chain.name) == nullptr;
-    if (user && rules.empty()) candidates.insert(chain);
+// Chains of the model that nothing stands in and nothing jumps to, and that `operations` does not
+// touch.
+std::set<ChainId> Removable(const Snapshot& model, const std::vector<Operation>& operations) {
+  std::set<ChainId> removable;
+  for (const auto& [id, chain] : model.chains) {
+    if (!IsBaseChain(id) && chain.rules.empty()) removable.insert(id);
   }
-  const auto keep = [&](const ChainId& chain, const Rule& rule) {
-    candidates.erase(chain);
-    const auto* jump = std::get_if<netlink::Jump>(&rule.target);
-    if (jump != nullptr) candidates.erase({chain.family, chain.table, jump->chain});
+  const auto keep = [&](const ChainId& chain, const ObservedRule& rule) {
+    removable.erase(chain);
+    const std::string* jump = JumpTarget(rule);
+    if (jump != nullptr) removable.erase({chain.family, chain.table, *jump});
   };
-  for (const auto& [chain, rules] : model) {
-    for (const Rule& rule : rules) keep(chain, rule);
+  for (const auto& [id, chain] : model.chains) {
+    for (const ObservedRule& rule : chain.rules) keep(id, rule);
   }
-  for (const Edit& edit : edits) {
-    const auto* put = std::get_if<PutRule>(&edit);
-    if (put != nullptr) keep(put->chain, put->rule);
+  for (const Operation& operation : operations) {
+    const auto* add = std::get_if<AddRule>(&operation);
+    if (add != nullptr) keep(add->chain, {.content = add->rule});
   }
-  return {candidates.begin(), candidates.end()};
+  return removable;
 }
 
 // Rules taken away, put before others and behind them, chains made and removed.
-std::vector<Edit> RandomChange(const ModelRuleset& model, Choices& choices) {
+std::vector<Operation> RandomChange(const Snapshot& model, Choices& choices) {
   std::set<ChainId> made;
-  std::vector<Edit> edits;
-  std::set<std::pair<ChainId, size_t>> taken;
+  std::vector<Operation> changes;
+  std::set<RuleHandle> taken;
   for (size_t count = choices.Below(kMostChanges) + 1; count > 0; --count) {
-    auto chain = model.begin();
-    std::advance(chain, static_cast<ptrdiff_t>(choices.Below(model.size())));
-    const auto& [id, rules] = *chain;
-    const size_t place = choices.Below(rules.size());
-    const bool stands = !rules.empty() && taken.count({id, place}) == 0;
-    if (choices.Flag() && stands) {
-      edits.push_back(TakeRule{id, place});
-      taken.insert({id, place});
+    auto chain = model.chains.begin();
+    std::advance(chain, static_cast<ptrdiff_t>(choices.Below(model.chains.size())));
+    const auto& [id, content] = *chain;
+    const size_t place = choices.Below(content.rules.size());
+    // The number is corrected by the backend that goes by numbers (restore_plan.cc).
+    const int number = static_cast<int>(place) + 1;
+    const ObservedRule* stands = content.rules.empty() ? nullptr : &content.rules[place];
+    if (stands != nullptr && taken.count(stands->handle) != 0) stands = nullptr;
+    if (choices.Flag() && stands != nullptr) {
+      changes.emplace_back(DeleteRule{id, stands->handle, number, *stands->rule()});
+      taken.insert(stands->handle);
       continue;
     }
-    const std::optional<size_t> before = stands ? std::make_optional(place) : std::nullopt;
     for (const ChainId& target : JumpTargets(id)) made.insert(target);
-    edits.push_back(PutRule{.chain = id, .rule = RandomRule(id, choices), .before = before});
+    AddRule add{.chain = id, .rule = RandomRule(id, choices)};
+    if (stands != nullptr) add.before = stands->handle;
+    if (stands != nullptr) add.number = number;
+    changes.emplace_back(add);
   }
-  std::vector<Edit> all;
-  for (const ChainId& chain : made) all.push_back(MakeChain{chain});
-  all.insert(all.end(), edits.begin(), edits.end());
-  for (const ChainId& chain : Removable(model, edits)) {
-    if (made.count(chain) == 0 && choices.Flag()) all.push_back(RemoveChain{chain});
+  std::vector<Operation> all;
+  for (const ChainId& chain : made) all.emplace_back(CreateChain{chain});
+  all.insert(all.end(), changes.begin(), changes.end());
+  for (const ChainId& chain : Removable(model, changes)) {
+    if (made.count(chain) == 0 && choices.Flag()) all.emplace_back(DeleteChain{chain});
   }
   return all;
 }
 
-void ApplyAndCompare(const std::vector<Edit>& edits) {
-  const absl::Status status = Both().Apply(edits);
+void ApplyAndCompare(const std::vector<Operation>& operations) {
+  const absl::Status status = Both().Apply(operations);
   if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   KIPT_REQUIRE(status.ok());
   const absl::StatusOr<std::string> disagreement = Both().Disagreement();
@@ -123,7 +125,7 @@ void ApplyAndCompare(const std::vector<Edit>& edits) {
 void FuzzBackends(FuzzBytes input) {
   Choices choices(input);
   KIPT_REQUIRE(Both().Flush().ok());
-  const std::vector<Edit> ruleset = RandomRuleset(choices);
+  const std::vector<Operation> ruleset = RandomRuleset(choices);
   if (ruleset.empty()) return;
   ApplyAndCompare(ruleset);
   if (choices.done()) return;

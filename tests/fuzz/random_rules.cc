@@ -2,14 +2,10 @@
 #include "tests/fuzz/random_rules.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <iterator>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::testing {
 namespace {
@@ -24,20 +20,17 @@ constexpr absl::string_view kUserChains[] = {"KUBE-A", "KUBE-B", "a-chain-with.2
                                              "z"};
 constexpr absl::string_view kMasqueradeChains[] = {"zz-MASQ", "zzz"};
 
-absl::Span<const absl::string_view> BaseChains(Table table) {
-  static constexpr absl::string_view kFilter[] = {"INPUT", "FORWARD", "OUTPUT"};
-  static constexpr absl::string_view kNat[] = {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"};
-  static constexpr absl::string_view kMangle[] = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT",
-                                                  "POSTROUTING"};
-  switch (table) {
-    case Table::kFilter:
-      return kFilter;
-    case Table::kNat:
-      return kNat;
-    case Table::kMangle:
-      return kMangle;
-  }
-  return {};
+constexpr absl::string_view kBaseChains[] = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT",
+                                             "POSTROUTING"};
+
+std::vector<absl::string_view> ChainNames(Table table) {
+  std::vector<absl::string_view> names;
+  std::copy_if(
+      std::begin(kBaseChains), std::end(kBaseChains), std::back_inserter(names),
+      [&](absl::string_view name) { return netlink::FindBaseChain(table, name) != nullptr; });
+  names.insert(names.end(), std::begin(kUserChains), std::end(kUserChains));
+  names.insert(names.end(), std::begin(kMasqueradeChains), std::end(kMasqueradeChains));
+  return names;
 }
 
 bool IsMasqueradeChain(const ChainId& chain) {
@@ -140,20 +133,23 @@ uint32_t Choices::Word() {
   return word;
 }
 
-ChainId RandomChain(Choices& choices) {
-  ChainId chain;
-  chain.family = choices.Flag() ? Family::kIPv4 : Family::kIPv6;
-  chain.table = netlink::kTables[choices.Below(netlink::kTables.size())];
-  const absl::Span<const absl::string_view> base = BaseChains(chain.table);
-  const size_t user = std::size(kUserChains);
-  size_t which = choices.Below(base.size() + user + std::size(kMasqueradeChains));
-  if (which < base.size()) {
-    chain.name = std::string(base[which]);
-    return chain;
+std::vector<ChainId> AllChains() {
+  std::vector<ChainId> chains;
+  for (const Family family : netlink::kFamilies) {
+    for (const Table table : netlink::kTables) {
+      for (const absl::string_view name : ChainNames(table)) {
+        chains.push_back({family, table, std::string(name)});
+      }
+    }
   }
-  which -= base.size();
-  chain.name = std::string(which < user ? kUserChains[which] : kMasqueradeChains[which - user]);
-  return chain;
+  return chains;
+}
+
+ChainId RandomChain(Choices& choices) {
+  const Family family = choices.Flag() ? Family::kIPv4 : Family::kIPv6;
+  const Table table = netlink::kTables[choices.Below(netlink::kTables.size())];
+  const std::vector<absl::string_view> names = ChainNames(table);
+  return {family, table, std::string(names[choices.Below(names.size())])};
 }
 
 std::vector<ChainId> JumpTargets(const ChainId& chain) {

@@ -6,7 +6,6 @@
 #define KIPT_TESTS_FUZZ_RANDOM_RULES_H_
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "netlink/ruleset.h"
@@ -31,9 +30,8 @@ class Choices {
   FuzzBytes bytes_;
 };
 
-using ModelRuleset = std::map<netlink::ChainId, std::vector<netlink::Rule>>;
-
-// A chain of those that rulesets are made of: built-in ones, and user chains of every table.
+// Those that rulesets are made of: the built-in ones, and user chains of every table.
+std::vector<netlink::ChainId> AllChains();
 netlink::ChainId RandomChain(Choices& choices);
 
 // For `chain`. Jumps go to user chains that come behind it by name, so there is no loop, and every
