@@ -108,6 +108,16 @@ TEST(OpaqueRuleTest, WhatIsKnownOfARuleIsAllOfItOrItsKnownConditions) {
   EXPECT_EQ(KnownMatches(opaque), rule);
 }
 
+TEST(OpaqueRuleTest, TheFirstConditionOfEachKindIsKnown) {
+  const OpaqueRule opaque = Opaque({XtMatch("comment", 0, XtCommentInfo("first")),
+                                    XtMatch("comment", 0, XtCommentInfo("second")),
+                                    XtMatch("mark", 1, XtMarkInfo(1, 1, 0)),
+                                    XtMatch("mark", 1, XtMarkInfo(2, 2, 0)), Verdict(0)});
+  EXPECT_EQ(opaque.known.comment, "first");
+  EXPECT_EQ(opaque.known.mark, (MarkMatch{.value = 1, .mask = 1}));
+  EXPECT_EQ(opaque.known.target, Target(NoTarget{}));
+}
+
 TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
   Marks marks = {.tested = 1, .set = 2, .cleared = 4, .labels_set = ConnLabelSet().set(1)};
   marks |= Marks{.tested = 16, .set = 32, .cleared = 64, .labels_set = ConnLabelSet().set(2)};
