@@ -48,17 +48,6 @@ TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   }
 }
 
-TEST(KernelErrorTest, HasNoEmptyAdvice) {
-  EXPECT_THAT(std::string(KernelError(ENOSPC, "x").message()), Not(HasSubstr("(")));
-}
-
-TEST(KernelErrorTest, KeepsTheNameOfAChainInUse) {
-  absl::Status status = KernelError(EBUSY, "x");
-  EXPECT_EQ(ChainInUse(status), std::nullopt);
-  SetChainInUse(status, ChainId{Family::kIPv6, Table::kNat, "X"});
-  EXPECT_EQ(ChainInUse(status), "ip6 nat X");
-}
-
 TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {
   EXPECT_THAT(std::string(KernelError(EPERM, "creating chain ip filter X").message()),
               AllOf(StartsWith("creating chain ip filter X: Operation not permitted"),
@@ -66,15 +55,8 @@ TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {
   EXPECT_EQ(KernelError(ENOENT, "doing", "do that instead").message(),
             "doing: No such file or directory (do that instead)");
   EXPECT_EQ(KernelError(EXDEV, "doing").message(), "doing: Invalid cross-device link");
+  EXPECT_EQ(KernelError(ENOSPC, "doing").message(), "doing: No space left on device");
   EXPECT_EQ(KernelError(ERESTART, "doing", "again").message(), "doing: ERESTART (again)");
-}
-
-TEST(KernelErrorTest, KeepsTheNameOfAMissingExtension) {
-  absl::Status status = KernelError(ENOENT, "x");
-  EXPECT_EQ(MissingExtension(status), std::nullopt);
-  SetMissingExtension(status, "conntrack");
-  EXPECT_EQ(MissingExtension(status), "conntrack");
-  EXPECT_EQ(MissingExtension(absl::OkStatus()), std::nullopt);
 }
 
 }  // namespace

@@ -156,8 +156,6 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
-const ChainId kNat{Family::kIPv4, Table::kNat, "N"};
-const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER6"};
 
 TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
   const Rule drop{.comment = "x y", .target = Drop{}};
@@ -175,35 +173,15 @@ TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
   EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
 }
 
-TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
+// Its grouping by family and table is in restore_plan_test.cc.
+TEST(RestoreTextTest, HasNoBaseChainWithAPolicyAndNothingOfNftables) {
   const Transaction transaction{
-      .generation = 5,
-      .operations = {
-          CreateChain{kUser},
-          CreateChain{kUser6},
-          CreateChain{kInput},
-          AddRule{.chain = kUser, .rule = Rule{.target = Drop{}}, .before = {}},
-          CreateChain{kNat},
-          AddRule{.chain = kNat, .rule = Rule{.target = Masquerade{true}}, .before = {}},
-          AddRule{.chain = kInput, .rule = Rule{.target = Jump{"USER"}}, .before = 3, .number = 1},
-          DeleteRule{.chain = kInput, .handle = 4, .number = 2, .rule = {}},
-          DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
-          WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant},
-      }};
+      .operations = {DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
+                     CreateChain{kInput},
+                     AddRule{.chain = kInput, .rule = Rule{}, .before = 3, .number = 1},
+                     WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant}}};
   EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
-            "*filter\n"
-            ":USER - [0:0]\n"
-            "-A USER -j DROP\n"
-            "-I INPUT 1 -j USER\n"
-            "-D INPUT 2\n"
-            "-X OLD\n"
-            "COMMIT\n"
-            "*nat\n"
-            ":N - [0:0]\n"
-            "-A N -j MASQUERADE --random-fully\n"
-            "COMMIT\n");
-  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv6), "*filter\n:USER6 - [0:0]\nCOMMIT\n");
-  EXPECT_EQ(ToRestoreText(Transaction{}, Family::kIPv4), "");
+            "*filter\n-I INPUT 1 -j DROP\n-X OLD\nCOMMIT\n");
 }
 
 TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {
