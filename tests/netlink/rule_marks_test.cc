@@ -20,6 +20,12 @@ namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
+struct Row {
+  std::string name;
+  std::vector<Bytes> expressions;
+  std::string shown;
+};
+
 // "tested set", and "-cleared" where a bit is, in hexadecimal.
 std::string Marks(const std::vector<Bytes>& expressions) {
   const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
@@ -35,12 +41,7 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
   const auto flip = [](uint32_t mask, uint32_t bits) { return Flip(HostU32(mask), HostU32(bits)); };
   const Bytes connection = Ct(3);
   const auto other = [](const std::string& name) { return ExpressionBytes(name, Attr(1, 1)); };
-  struct MarkRow {
-    std::string name;
-    std::vector<Bytes> expressions;
-    std::string marks;
-  };
-  const std::vector<MarkRow> rows = {
+  const std::vector<Row> rows = {
       {"none", List(Verdict(1)), "0 0"},
       {"a test", List(mark, Compare(HostU32(1))), "ffffffff 0"},
       {"a masked test", List(mark, Mask(HostU32(0x8000)), Compare(HostU32(0))), "8000 0"},
@@ -87,7 +88,7 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
        List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))), "ffffffff 0"},
       {"a route", List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))), "0 0"},
   };
-  for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
   // No later expression can read more of the mark than the mask has left.
   for (const char* name : {"reject", "limit", "quota", "ct", "fib", "masq", "nat", "redir", "log",
                            "numgen", "rt", "connlimit", "notrack", "meta", "lookup"}) {
@@ -105,52 +106,47 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
   const auto set = [](uint32_t revision, uint32_t flags) {
     return XtTarget("SET", revision, Join({Zeros(12), HostU32(flags), Zeros(8)}));
   };
-  struct MarkRow {
-    std::string name;
-    Bytes expression;
-    std::string marks;
-  };
-  const std::vector<MarkRow> rows = {
-      {"socket", XtMatch("socket", 0, {}), "0 0"},
-      {"socket 1", XtMatch("socket", 1, {1}), "0 0"},
-      {"socket 1 that restores", XtMatch("socket", 1, {4}), "0 ffffffff -ffffffff"},
-      {"socket 3", XtMatch("socket", 3, {3}), "0 0"},
-      {"socket 3 that restores", XtMatch("socket", 3, {4}), "0 ffffffff -ffffffff"},
-      {"socket 3 with another flag", XtMatch("socket", 3, {8}), "0 ffffffff"},
-      {"socket 3 without flags", XtMatch("socket", 3, {}), "0 ffffffff"},
-      {"socket 4", XtMatch("socket", 4, {0}), "0 ffffffff"},
-      {"rpfilter", XtMatch("rpfilter", 0, {1}), "0 0"},
-      {"rpfilter by the mark", XtMatch("rpfilter", 0, {2}), "ffffffff 0"},
-      {"CONNMARK that sets", connmark(1, {0, 0, 0, 0}), "0 0"},
-      {"CONNMARK that saves", connmark(1, {1, 0, 0, 0}), "20 0"},
-      {"CONNMARK that restores", connmark(1, {2, 0, 0, 0}), "0 10 -30"},
-      {"CONNMARK 2 that restores", connmark(2, {0, 0, 2, 0}), "0 10 -30"},
-      {"CONNMARK 2 that shifts", connmark(2, {0, 2, 2, 0}), "0 40 -60"},
-      {"CONNMARK 2 that shifts right", connmark(2, {1, 1, 2, 0}), "0 8 -28"},
-      {"SET 0", set(0, 0x100), "0 0"},
-      {"SET 0 of any bytes", XtTarget("SET", 0, Bytes(24, 1)), "0 0"},
-      {"SET 1 of any bytes", XtTarget("SET", 1, Bytes(40, 1)), "0 0"},
-      {"SET 2", set(2, 0x100), "0 0"},
-      {"SET 3", set(3, 0x3), "0 0"},
-      {"SET 3 that maps", set(3, 0x100), "0 ffffffff"},
-      {"SET 4", set(4, 0), "0 ffffffff"},
-      {"SET 3 without its struct", XtTarget("SET", 3, {}), "0 ffffffff"},
-      {"mark", XtMatch("mark", 1, XtMarkInfo(1, 3, 0)), "3 0"},
-      {"mark 0", XtMatch("mark", 0, XtMarkInfo(1, 3, 0)), "ffffffff 0"},
-      {"half a mark", XtMatch("mark", 1, Zeros(4)), "ffffffff 0"},
-      {"connmark", XtMatch("connmark", 1, Zeros(16)), "0 0"},
-      {"a program", XtMatch("bpf", 1, {}), "ffffffff 0"},
-      {"MARK", XtTarget("MARK", 2, XtSetMarkInfo(5, 7)), "0 5 -2"},
-      {"CONNMARK 2 of an unknown mode", connmark(2, {0, 0, 3, 0}), "ffffffff ffffffff"},
-      {"CONNMARK 3", connmark(3, {0, 0, 0, 0}), "ffffffff ffffffff"},
-      {"TOS", XtTarget("TOS", 1, {}), "0 0"},
-      {"NFQUEUE", XtTarget("NFQUEUE", 3, {}), "ffffffff ffffffff"},
-      {"HMARK", XtTarget("HMARK", 0, {}), "0 ffffffff -ffffffff"},
-      {"the target of ebtables", XtTarget("mark", 0, {}), "ffffffff ffffffff"},
-      {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})),
+  const std::vector<Row> rows = {
+      {"socket", List(XtMatch("socket", 0, {})), "0 0"},
+      {"socket 1", List(XtMatch("socket", 1, {1})), "0 0"},
+      {"socket 1 that restores", List(XtMatch("socket", 1, {4})), "0 ffffffff -ffffffff"},
+      {"socket 3", List(XtMatch("socket", 3, {3})), "0 0"},
+      {"socket 3 that restores", List(XtMatch("socket", 3, {4})), "0 ffffffff -ffffffff"},
+      {"socket 3 with another flag", List(XtMatch("socket", 3, {8})), "0 ffffffff"},
+      {"socket 3 without flags", List(XtMatch("socket", 3, {})), "0 ffffffff"},
+      {"socket 4", List(XtMatch("socket", 4, {0})), "0 ffffffff"},
+      {"rpfilter", List(XtMatch("rpfilter", 0, {1})), "0 0"},
+      {"rpfilter by the mark", List(XtMatch("rpfilter", 0, {2})), "ffffffff 0"},
+      {"CONNMARK that sets", List(connmark(1, {0, 0, 0, 0})), "0 0"},
+      {"CONNMARK that saves", List(connmark(1, {1, 0, 0, 0})), "20 0"},
+      {"CONNMARK that restores", List(connmark(1, {2, 0, 0, 0})), "0 10 -30"},
+      {"CONNMARK 2 that restores", List(connmark(2, {0, 0, 2, 0})), "0 10 -30"},
+      {"CONNMARK 2 that shifts", List(connmark(2, {0, 2, 2, 0})), "0 40 -60"},
+      {"CONNMARK 2 that shifts right", List(connmark(2, {1, 1, 2, 0})), "0 8 -28"},
+      {"SET 0", List(set(0, 0x100)), "0 0"},
+      {"SET 0 of any bytes", List(XtTarget("SET", 0, Bytes(24, 1))), "0 0"},
+      {"SET 1 of any bytes", List(XtTarget("SET", 1, Bytes(40, 1))), "0 0"},
+      {"SET 2", List(set(2, 0x100)), "0 0"},
+      {"SET 3", List(set(3, 0x3)), "0 0"},
+      {"SET 3 that maps", List(set(3, 0x100)), "0 ffffffff"},
+      {"SET 4", List(set(4, 0)), "0 ffffffff"},
+      {"SET 3 without its struct", List(XtTarget("SET", 3, {})), "0 ffffffff"},
+      {"mark", List(XtMatch("mark", 1, XtMarkInfo(1, 3, 0))), "3 0"},
+      {"mark 0", List(XtMatch("mark", 0, XtMarkInfo(1, 3, 0))), "ffffffff 0"},
+      {"half a mark", List(XtMatch("mark", 1, Zeros(4))), "ffffffff 0"},
+      {"connmark", List(XtMatch("connmark", 1, Zeros(16))), "0 0"},
+      {"a program", List(XtMatch("bpf", 1, {})), "ffffffff 0"},
+      {"MARK", List(XtTarget("MARK", 2, XtSetMarkInfo(5, 7))), "0 5 -2"},
+      {"CONNMARK 2 of an unknown mode", List(connmark(2, {0, 0, 3, 0})), "ffffffff ffffffff"},
+      {"CONNMARK 3", List(connmark(3, {0, 0, 0, 0})), "ffffffff ffffffff"},
+      {"TOS", List(XtTarget("TOS", 1, {})), "0 0"},
+      {"NFQUEUE", List(XtTarget("NFQUEUE", 3, {})), "ffffffff ffffffff"},
+      {"HMARK", List(XtTarget("HMARK", 0, {})), "0 ffffffff -ffffffff"},
+      {"the target of ebtables", List(XtTarget("mark", 0, {})), "ffffffff ffffffff"},
+      {"TPROXY 0", List(XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)}))),
        "0 10 -ef"},
   };
-  for (const MarkRow& row : rows) EXPECT_EQ(Marks({row.expression}), row.marks) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
 }
 
 // ---- labels ----
@@ -174,12 +170,7 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
     return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
   };
   const Bytes value = Immediate(Zeros(16));
-  struct LabelRow {
-    std::string name;
-    std::vector<Bytes> expressions;
-    std::string labels;
-  };
-  const std::vector<LabelRow> rows = {
+  const std::vector<Row> rows = {
       {"none", List(Verdict(1)), "none"},
       {"a test", List(label(114, 0), Verdict(0)), "none"},
       {"a label, in a rule of ours", List(label(114, 2)), "114"},
@@ -204,7 +195,7 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
       {"a queue", List(Verdict(3)), "all"},
       {"an object", List(ExpressionBytes("objref", {})), "none"},
   };
-  for (const LabelRow& row : rows) EXPECT_EQ(Labels(row.expressions), row.labels) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Labels(row.expressions), row.shown) << row.name;
 }
 
 ChainId Chain(const std::string& name) { return {Family::kIPv4, Table::kFilter, name}; }
