@@ -39,9 +39,16 @@ void ClearNestMarks(absl::Span<uint8_t> attributes) {
   }
 }
 
+// A stack full of ones: padding that is not cleared shows.
+__attribute__((noinline)) void DirtyStack() {
+  volatile char garbage[4096];
+  for (volatile char& c : garbage) c = '\xff';
+}
+
 // The elements of NFTA_RULE_EXPRESSIONS as EncodeRule makes them.
 std::string EncodedExpressions(const ChainId& chain, const Rule& rule) {
   Requests messages(1);
+  DirtyStack();
   const absl::Status encoded = EncodeRule(
       chain, rule, messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0));
   if (!encoded.ok()) return encoded.ToString();
@@ -85,23 +92,28 @@ TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
        kFilter6},
       {"a label, behind all other matches",
        Rule{.comment = "c",
-            .mark = MarkMatch{1, 1},
+            .mark = MarkMatch{.value = 1, .mask = 3, .negated = true},
             .ct_state = CtStateMatch{0x08},
             .conn_label = ConnLabelMatch{.label = 115, .negated = true},
             .target = Drop{}},
-       List(XtMatch("comment", 0, XtCommentInfo("c")), XtMatch("mark", 1, XtMarkInfo(1, 1, 0)),
+       List(XtMatch("comment", 0, XtCommentInfo("c")), XtMatch("mark", 1, XtMarkInfo(1, 3, 1)),
             XtMatch("conntrack", 3, XtCtStateInfo(1, 0, 0x08)),
             XtMatch("connlabel", 0, XtConnLabelInfo(115, 1)), Counter(), Verdict(0)),
        kFilter6},
       {"a label that is set, and nothing else",
        Rule{.conn_label = ConnLabelMatch{.label = 127, .set = true}, .target = NoTarget{}},
        List(XtMatch("connlabel", 0, XtConnLabelInfo(127, 2)), Counter())},
+      {"a label that is set where it could be done",
+       Rule{.conn_label = ConnLabelMatch{.label = 0, .set = true, .negated = true}},
+       List(XtMatch("connlabel", 0, XtConnLabelInfo(0, 3)), Counter(), Verdict(0))},
       {"mark", Rule{.target = SetMark{0x4000, 0}},
        List(Counter(), XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0)))},
       {"masquerade", Rule{.target = Masquerade{true}},
        List(Counter(), XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0x10)))},
-      {"masquerade of IPv6", Rule{.target = Masquerade{false}},
-       List(Counter(), XtTarget("MASQUERADE", 0, XtMasqueradeInfo6(0))), kFilter6},
+      {"masquerade of IPv6", Rule{.target = Masquerade{true}},
+       List(Counter(), XtTarget("MASQUERADE", 0, XtMasqueradeInfo6(0x10))), kFilter6},
+      {"masquerade by any port", Rule{.target = Masquerade{false}},
+       List(Counter(), XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0)))},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
