@@ -26,13 +26,20 @@ struct Row {
   std::string shown;
 };
 
-// "tested set", and "-cleared" where a bit is, in hexadecimal.
+// "tested set", and "-cleared" where a bit is, in hexadecimal; and which labels are set.
 std::string Marks(const std::vector<Bytes>& expressions) {
   const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
   EXPECT_TRUE(rule.ok()) << rule.status();
-  const uint32_t cleared = MarksCleared(*rule);
-  return absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)),
-                      cleared != 0 ? absl::StrCat(" -", absl::Hex(cleared)) : "");
+  std::string text = absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)));
+  if (const uint32_t cleared = MarksCleared(*rule); cleared != 0) {
+    absl::StrAppend(&text, " -", absl::Hex(cleared));
+  }
+  const ConnLabelSet labels = LabelsSet(*rule);
+  if (labels.all()) return text + ", all labels";
+  for (size_t label = 0; label < labels.size(); ++label) {
+    if (labels.test(label)) absl::StrAppend(&text, ", label ", label);
+  }
+  return text;
 }
 
 TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
@@ -72,12 +79,14 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
        List(XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))),
        "0 3"},
       {"an older target", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "0 ffffffff"},
-      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "ffffffff ffffffff"},
-      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "ffffffff 0"},
-      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "ffffffff ffffffff"},
-      {"a broken expression", List(Attr(1, FromHex("ffff"))), "ffffffff ffffffff"},
-      {"a queue", List(Verdict(3)), "ffffffff ffffffff"},
-      {"a queue's number", List(Verdict(0x50003)), "ffffffff ffffffff"},
+      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))),
+       "ffffffff ffffffff, all labels"},
+      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "ffffffff 0, all labels"},
+      {"an unknown expression", List(ExpressionBytes("brandnew", {})),
+       "ffffffff ffffffff, all labels"},
+      {"a broken expression", List(Attr(1, FromHex("ffff"))), "ffffffff ffffffff, all labels"},
+      {"a queue", List(Verdict(3)), "ffffffff ffffffff, all labels"},
+      {"a queue's number", List(Verdict(0x50003)), "ffffffff ffffffff, all labels"},
       {"another value of the packet", List(Immediate(HostU32(1)), SetMeta(2)), "0 0"},
       {"a test, and a set of marks", List(mark, Mask(HostU32(1)), Compare(HostU32(1)), Lookup("s")),
        "1 0"},
@@ -137,32 +146,17 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
       {"connmark", List(XtMatch("connmark", 1, Zeros(16))), "0 0"},
       {"a program", List(XtMatch("bpf", 1, {})), "ffffffff 0"},
       {"MARK", List(XtTarget("MARK", 2, XtSetMarkInfo(5, 7))), "0 5 -2"},
-      {"CONNMARK 2 of an unknown mode", List(connmark(2, {0, 0, 3, 0})), "ffffffff ffffffff"},
-      {"CONNMARK 3", List(connmark(3, {0, 0, 0, 0})), "ffffffff ffffffff"},
+      {"CONNMARK 2 of an unknown mode", List(connmark(2, {0, 0, 3, 0})),
+       "ffffffff ffffffff, all labels"},
+      {"CONNMARK 3", List(connmark(3, {0, 0, 0, 0})), "ffffffff ffffffff, all labels"},
       {"TOS", List(XtTarget("TOS", 1, {})), "0 0"},
-      {"NFQUEUE", List(XtTarget("NFQUEUE", 3, {})), "ffffffff ffffffff"},
+      {"NFQUEUE", List(XtTarget("NFQUEUE", 3, {})), "ffffffff ffffffff, all labels"},
       {"HMARK", List(XtTarget("HMARK", 0, {})), "0 ffffffff -ffffffff"},
-      {"the target of ebtables", List(XtTarget("mark", 0, {})), "ffffffff ffffffff"},
+      {"the target of ebtables", List(XtTarget("mark", 0, {})), "ffffffff ffffffff, all labels"},
       {"TPROXY 0", List(XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)}))),
        "0 10 -ef"},
   };
   for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
-}
-
-// ---- labels ----
-
-// "none", "all", or the numbers.
-std::string Labels(const std::vector<Bytes>& expressions) {
-  const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
-  EXPECT_TRUE(rule.ok()) << rule.status();
-  const ConnLabelSet labels = LabelsSet(*rule);
-  if (labels.none()) return "none";
-  if (labels.all()) return "all";
-  std::string text;
-  for (size_t label = 0; label < labels.size(); ++label) {
-    if (labels.test(label)) absl::StrAppend(&text, text.empty() ? "" : " ", label);
-  }
-  return text;
 }
 
 TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
@@ -171,31 +165,20 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
   };
   const Bytes value = Immediate(Zeros(16));
   const std::vector<Row> rows = {
-      {"none", List(Verdict(1)), "none"},
-      {"a test", List(label(114, 0), Verdict(0)), "none"},
-      {"a label, in a rule of ours", List(label(114, 2)), "114"},
-      {"the first", List(label(0, 2)), "0"},
-      {"the last, negated", List(label(127, 3)), "127"},
-      {"a label beyond the last", List(label(128, 2)), "all"},
-      {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "all"},
-      {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "all"},
-      {"next to somebody's match", List(XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)), "5"},
-      {"two", List(label(5, 2), label(64, 2)), "5 64"},
-      {"ct label set", List(value, SetCt(13)), "all"},
-      {"ct mark set", List(value, SetCt(3)), "none"},
-      {"ct, no key", List(value, ExpressionBytes("ct", Attr(4, 1))), "all"},
-      {"a test of nft's", List(Ct(13), Compare(HostU32(1))), "none"},
-      {"meta mark set ct mark", List(Ct(3), SetMeta(3)), "none"},
-      {"a target without", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "none"},
-      {"a queue's target", List(XtTarget("NFQUEUE", 3, Zeros(8))), "all"},
-      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "all"},
-      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "all"},
-      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "all"},
-      {"a broken expression", List(Attr(1, FromHex("ffff"))), "all"},
-      {"a queue", List(Verdict(3)), "all"},
-      {"an object", List(ExpressionBytes("objref", {})), "none"},
+      {"a test", List(label(114, 0), Verdict(0)), "0 0"},
+      {"a label, in a rule of ours", List(label(114, 2)), "0 0, label 114"},
+      {"the first", List(label(0, 2)), "0 0, label 0"},
+      {"the last, negated", List(label(127, 3)), "0 0, label 127"},
+      {"a label beyond the last", List(label(128, 2)), "0 0, all labels"},
+      {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "0 0, all labels"},
+      {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "0 0, all labels"},
+      {"two", List(label(5, 2), XtMatch("socket", 1, {0}), label(64, 2)), "0 0, label 5, label 64"},
+      {"ct label set", List(value, SetCt(13)), "0 0, all labels"},
+      {"ct mark set", List(value, SetCt(3)), "0 0"},
+      {"ct, no key", List(value, ExpressionBytes("ct", Attr(4, 1))), "0 0, all labels"},
+      {"a test of nft's", List(Ct(13), Compare(HostU32(1))), "0 0"},
   };
-  for (const Row& row : rows) EXPECT_EQ(Labels(row.expressions), row.shown) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
 }
 
 ChainId Chain(const std::string& name) { return {Family::kIPv4, Table::kFilter, name}; }
