@@ -2,6 +2,8 @@
 //
 // Random rulesets of the model through both real backends, and a random change of each: both
 // take it, and then everybody who can be asked says the same (two_backends.h).
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <iterator>
 #include <memory>
@@ -11,7 +13,6 @@
 #include <vector>
 
 #include "netlink/transaction.h"
-#include "tests/fuzz/random_rules.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/two_backends.h"
@@ -35,6 +36,189 @@ TwoBackends& Both() {
   }();
   return *both;
 }
+
+// Bytes as choices; zeros when they are used up. (libFuzzer's own FuzzedDataProvider is a header of
+// clang's, and the tests are compiled by g++, too.)
+class Choices {
+ public:
+  explicit Choices(FuzzBytes bytes) : bytes_(bytes) {}
+
+  bool done() const { return bytes_.empty(); }
+  uint8_t Byte() {
+    if (bytes_.empty()) return 0;
+    const uint8_t byte = bytes_.front();
+    bytes_.remove_prefix(1);
+    return byte;
+  }
+  uint32_t Word() {
+    uint32_t word = 0;
+    for (int i = 0; i < 4; ++i) word = word << 8 | Byte();
+    return word;
+  }
+  // 0 to `count` - 1.
+  size_t Below(size_t count) { return count == 0 ? 0 : Byte() % count; }
+  bool Flag() { return (Byte() & 1) != 0; }
+
+ private:
+  FuzzBytes bytes_;
+};
+
+// ---- rules: every match and target that the model has ----
+
+// Only the last two may masquerade: POSTROUTING leads to them, and no other built-in chain.
+constexpr absl::string_view kUserChains[] = {"KUBE-A", "KUBE-B", "a-chain-with.28-bytes_in_it",
+                                             "z"};
+constexpr absl::string_view kMasqueradeChains[] = {"zz-MASQ", "zzz"};
+
+constexpr absl::string_view kBaseChains[] = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT",
+                                             "POSTROUTING"};
+
+std::vector<absl::string_view> ChainNames(Table table) {
+  std::vector<absl::string_view> names;
+  std::copy_if(std::begin(kBaseChains), std::end(kBaseChains), std::back_inserter(names),
+               [&](absl::string_view name) { return FindBaseChain(table, name) != nullptr; });
+  names.insert(names.end(), std::begin(kUserChains), std::end(kUserChains));
+  names.insert(names.end(), std::begin(kMasqueradeChains), std::end(kMasqueradeChains));
+  return names;
+}
+
+bool IsMasqueradeChain(const ChainId& chain) {
+  return chain.table == Table::kNat &&
+         std::find(std::begin(kMasqueradeChains), std::end(kMasqueradeChains), chain.name) !=
+             std::end(kMasqueradeChains);
+}
+
+bool MayMasquerade(const ChainId& chain) {
+  return IsMasqueradeChain(chain) || (chain.table == Table::kNat && chain.name == "POSTROUTING");
+}
+
+// Of the full length as often as not.
+PrefixMatch RandomPrefix(Family family, Choices& choices) {
+  const uint8_t bits = family == Family::kIPv4 ? 32 : 128;
+  PrefixMatch match;
+  match.negated = choices.Flag();
+  // 1 at least: 0.0.0.0/0 is no condition, which iptables does not print and no rule of ours has.
+  match.prefix.length = choices.Flag() ? bits : static_cast<uint8_t>(1 + choices.Below(bits));
+  for (size_t i = 0; i < bits / 8U; ++i) match.prefix.address[i] = choices.Byte();
+  for (size_t bit = match.prefix.length; bit < bits; ++bit) {
+    uint8_t& byte = match.prefix.address[bit / 8];
+    byte = static_cast<uint8_t>(byte & ~(0x80U >> (bit % 8)));
+  }
+  return match;
+}
+
+// Printable, and what a shell or a parser might stumble over. No control characters: a newline is
+// what iptables-restore has no words for (agent/xtables/restore_plan.cc), and refuses, where
+// netlink does not.
+std::string RandomComment(Choices& choices) {
+  static constexpr absl::string_view kWords[] = {"kubernetes", " ",  "\"", "'",  "\\", "-j DROP",
+                                                 "#",          "%s", "ü",  "--", "!",  "$(x)"};
+  std::string comment;
+  for (size_t words = choices.Below(8); words > 0; --words) {
+    const absl::string_view word = kWords[choices.Below(std::size(kWords))];
+    comment.append(word.data(), word.size());
+  }
+  if (choices.Below(16) == 0) comment.append(255 - comment.size(), 'x');
+  return comment;
+}
+
+uint16_t RandomStates(Choices& choices) {
+  static constexpr uint16_t kStates[] = {kCtInvalid, kCtEstablished, kCtRelated,  kCtNew,
+                                         kCtSnat,    kCtDnat,        kCtUntracked};
+  uint16_t states = kStates[choices.Below(std::size(kStates))];
+  const uint8_t more = choices.Byte();
+  for (size_t i = 0; i < std::size(kStates); ++i) {
+    if ((more >> i & 1) != 0) states = static_cast<uint16_t>(states | kStates[i]);
+  }
+  return states;
+}
+
+uint32_t RandomMask(Choices& choices) {
+  switch (choices.Below(4)) {
+    case 0:
+      return 0xffffffff;
+    case 1:
+      return choices.Word();
+    default:
+      return uint32_t{1} << choices.Below(32);
+  }
+}
+
+// Jumps go to user chains that come after it by name, so there is no loop, and every MASQUERADE is
+// where only POSTROUTING leads to.
+std::vector<ChainId> JumpTargets(const ChainId& chain) {
+  const bool base = FindBaseChain(chain.table, chain.name) != nullptr;
+  std::vector<ChainId> targets;
+  const auto add = [&](absl::string_view name) {
+    const bool behind = base || std::string(name) > chain.name;
+    if (behind) targets.push_back({chain.family, chain.table, std::string(name)});
+  };
+  if (!IsMasqueradeChain(chain)) {
+    for (const absl::string_view name : kUserChains) add(name);
+  }
+  if (MayMasquerade(chain)) {
+    for (const absl::string_view name : kMasqueradeChains) add(name);
+  }
+  return targets;
+}
+
+Target RandomTarget(const ChainId& chain, Choices& choices) {
+  const std::vector<ChainId> targets = JumpTargets(chain);
+  switch (choices.Below(5)) {
+    case 0:
+      // Of nat and old iptables: "The "nat" table is not intended for filtering".
+      if (chain.table == Table::kNat) return Return{};
+      return Drop{};
+    case 1:
+      if (!targets.empty()) return Jump{targets[choices.Below(targets.size())].name};
+      return Return{};
+    case 2: {
+      const uint32_t mask = RandomMask(choices);
+      return SetMark{.value = choices.Flag() ? mask : choices.Word(), .mask = mask};
+    }
+    case 3:
+      if (MayMasquerade(chain)) return Masquerade{.random_fully = choices.Flag()};
+      return Return{};
+    default:
+      return Return{};
+  }
+}
+
+Rule RandomRule(const ChainId& chain, Choices& choices) {
+  Rule rule;
+  const uint8_t matches = choices.Byte();
+  if ((matches & 1) != 0) rule.source = RandomPrefix(chain.family, choices);
+  if ((matches & 2) != 0) rule.destination = RandomPrefix(chain.family, choices);
+  if ((matches & 4) != 0) rule.comment = RandomComment(choices);
+  if ((matches & 8) != 0) {
+    const uint32_t mask = RandomMask(choices);
+    rule.mark = MarkMatch{.value = choices.Flag() ? mask : choices.Word() & mask,
+                          .mask = mask,
+                          .negated = choices.Flag()};
+  }
+  if ((matches & 16) != 0) {
+    rule.ct_state = CtStateMatch{.states = RandomStates(choices), .negated = choices.Flag()};
+  }
+  if ((matches & 32) != 0) {
+    rule.conn_label =
+        ConnLabelMatch{.label = static_cast<uint8_t>(choices.Below(kMostConnLabel + 1)),
+                       .set = choices.Flag(),
+                       .negated = choices.Flag()};
+  }
+  const bool only_sets = rule.conn_label && rule.conn_label->set && choices.Flag();
+  rule.target = only_sets ? NoTarget{} : RandomTarget(chain, choices);
+  return rule;
+}
+
+// A chain of those that rulesets are made of: the built-in ones, and user chains of every table.
+ChainId RandomChain(Choices& choices) {
+  const Family family = choices.Flag() ? Family::kIPv4 : Family::kIPv6;
+  const Table table = kTables[choices.Below(kTables.size())];
+  const std::vector<absl::string_view> names = ChainNames(table);
+  return {family, table, std::string(names[choices.Below(names.size())])};
+}
+
+// ---- rulesets ----
 
 std::vector<Operation> RandomRuleset(Choices& choices) {
   std::set<ChainId> chains;

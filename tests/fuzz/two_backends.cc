@@ -15,7 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
-#include "tests/fuzz/random_rules.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/run_program.h"
 
@@ -38,9 +37,10 @@ Iptables IptablesOf(Family family, IptablesMode mode) {
           .mode = mode};
 }
 
-absl::StatusOr<Snapshot> ReadAll(Backend& backend) {
+// The chains that the model has. Any others are in the saves.
+absl::StatusOr<Snapshot> ReadModelled(Backend& backend, const Snapshot& model) {
   std::vector<ChainQuery> queries;
-  for (const ChainId& chain : AllChains()) queries.push_back({.chain = chain});
+  for (const auto& [id, chain] : model.chains) queries.push_back({.chain = id});
   return backend.Read(queries);
 }
 
@@ -127,7 +127,7 @@ absl::Status TwoBackends::Flush() {
 absl::Status TwoBackends::Apply(const std::vector<Operation>& operations) {
   for (Backend* backend :
        {backends_[0].get(), backends_[1].get(), static_cast<Backend*>(&model_)}) {
-    const absl::StatusOr<Snapshot> snapshot = ReadAll(*backend);
+    const absl::StatusOr<Snapshot> snapshot = ReadModelled(*backend, model());
     if (!snapshot.ok()) return snapshot.status();
     Transaction transaction{.generation = snapshot->generation};
     for (const Operation& operation : operations) {
@@ -144,14 +144,14 @@ absl::Status TwoBackends::Apply(const std::vector<Operation>& operations) {
 }
 
 absl::StatusOr<std::string> TwoBackends::Disagreement() {
-  const std::string model = Text(model_.state().chains);
+  const std::string expected = Text(model().chains);
   std::string found;
   for (const std::unique_ptr<Backend>& backend : backends_) {
-    const absl::StatusOr<Snapshot> snapshot = ReadAll(*backend);
+    const absl::StatusOr<Snapshot> snapshot = ReadModelled(*backend, model());
     if (!snapshot.ok()) return snapshot.status();
     found +=
         Difference(absl::StrCat("the model and the reading of ", BackendKindName(backend->kind())),
-                   model, Text(snapshot->chains));
+                   expected, Text(snapshot->chains));
   }
   std::map<ChainId, ObservedChain> saved_chains;
   for (const Family family : kFamilies) {
@@ -166,7 +166,8 @@ absl::StatusOr<std::string> TwoBackends::Disagreement() {
     if (!chains.ok()) return chains.status();
     saved_chains.merge(*chains);
   }
-  return found + Difference("the model and what iptables-nft-save says", model, Text(saved_chains));
+  return found +
+         Difference("the model and what iptables-nft-save says", expected, Text(saved_chains));
 }
 
 }  // namespace kipt::testing
