@@ -107,15 +107,6 @@ TEST(RuleTest, IsUnconditionalWithoutAnyRestrictingMatch) {
       Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = NoTarget{}}));
 }
 
-TEST(RuleTest, EndsAChainUnlessItJumpsMarksOrOnlySetsALabel) {
-  for (const Target& target : {Target(Drop{}), Target(Return{}), Target(Masquerade{})}) {
-    EXPECT_TRUE(IsTerminal(target)) << target.index();
-  }
-  for (const Target& target : {Target(Jump{"X"}), Target(SetMark{}), Target(NoTarget{})}) {
-    EXPECT_FALSE(IsTerminal(target)) << target.index();
-  }
-}
-
 TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
   struct Row {
     std::string name;
