@@ -419,6 +419,8 @@ TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
       {"masquerade", List(other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))), "MASQUERADE"},
       {"log", List(other, log), "LOG", false},
       {"reject", List(ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))), "REJECT"},
+      {"a target that is not spelled", List(other, XtTarget("DNAT", 9, {})), ""},
+      {"an account that is not spelled", List(XtMatch("nfacct", 9, {}), Verdict(NF_DROP))},
       {"counted by name", List(nfacct, other, Verdict(NF_DROP)), "DROP", true, {}, false, true},
       {"an interface", List(Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)), "DROP", true,
        InterfaceMatch{"eth0", false}},
