@@ -484,6 +484,16 @@ TEST(OpaqueRuleTest, TheFirstConditionOfEachKindIsKnown) {
   EXPECT_EQ(opaque.known.target, Target(NoTarget{}));
 }
 
+TEST(OpaqueRuleTest, AllIsKnownUnlessAConditionHasNoPlace) {
+  const Bytes in = Join({Meta(NFT_META_IIFNAME), Compare(Text("eth0"))});
+  const Bytes out = Join({Meta(NFT_META_OIFNAME), Compare(Text("eth0"))});
+  const Bytes mark = XtMatch("mark", 1, XtMarkInfo(1, 1, 0));
+  EXPECT_TRUE(Opaque({in, mark, Verdict(NF_DROP)}).all_known);
+  for (const Bytes& more : {in, out, mark, XtMatch("u32", 0, {})}) {
+    EXPECT_FALSE(Opaque({in, mark, more, Verdict(NF_DROP)}).all_known) << ToHex(more);
+  }
+}
+
 TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
   Marks marks = {.tested = 1, .set = 2, .cleared = 4, .labels_set = ConnLabelSet().set(1)};
   marks |= Marks{.tested = 16, .set = 32, .cleared = 64, .labels_set = ConnLabelSet().set(2)};
