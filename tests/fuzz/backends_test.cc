@@ -20,7 +20,9 @@
 namespace kipt::testing {
 namespace {
 
+using netlink::AddRule;
 using netlink::ChainId;
+using netlink::CreateChain;
 using netlink::Family;
 using netlink::Rule;
 using netlink::Table;
@@ -52,11 +54,11 @@ class TwoBackendsTest : public NetnsTest {
     absl::StatusOr<std::unique_ptr<TwoBackends>> both = TwoBackends::Open();
     ASSERT_THAT(both, IsOk());
     both_ = *std::move(both);
-    ASSERT_THAT(both_->Apply({MakeChain{kUserChain}, MakeChain{kInput}, MakeChain{kPostrouting6},
-                              PutRule{kUserChain, kReturnMarked},
-                              PutRule{kUserChain, Rule{.target = netlink::Drop{}}},
-                              PutRule{kInput, Rule{.target = netlink::Jump{"KUBE-A"}}},
-                              PutRule{kPostrouting6, Rule{.target = netlink::Masquerade{true}}}}),
+    ASSERT_THAT(both_->Apply({CreateChain{kUserChain}, CreateChain{kInput},
+                              CreateChain{kPostrouting6}, AddRule{kUserChain, kReturnMarked},
+                              AddRule{kUserChain, Rule{.target = netlink::Drop{}}},
+                              AddRule{kInput, Rule{.target = netlink::Jump{"KUBE-A"}}},
+                              AddRule{kPostrouting6, Rule{.target = netlink::Masquerade{true}}}}),
                 IsOk());
   }
 

@@ -27,6 +27,24 @@ namespace {
 using netlink::Backend;
 using netlink::ChainId;
 using netlink::Family;
+using netlink::Table;
+
+// One operation of each kind, a native table put and one deleted.
+netlink::Transaction QuestionedTransaction() {
+  const ChainId chain{Family::kIPv4, Table::kFilter, std::string(agent::kFirewallChain)};
+  const ChainId nat{Family::kIPv4, Table::kNat, std::string(agent::kPostroutingChain)};
+  return {
+      .generation = 1,
+      .operations = {
+          netlink::PutNativeTable{agent::NativeMartians()}, netlink::CreateChain{chain},
+          netlink::AddRule{.chain = chain, .rule = agent::DropMartians(0)},
+          netlink::AddRule{.chain = nat, .rule = agent::MasqueradeAll(14)},
+          netlink::AddRule{
+              .chain = chain, .rule = {.target = netlink::Jump{"GONE"}}, .before = 7, .number = 1},
+          netlink::DeleteRule{.chain = chain, .handle = 9, .number = 1, .rule = agent::SetBit(14)},
+          netlink::DeleteChain{nat},
+          netlink::DeleteNativeTable{.family = Family::kIPv6, .name = "of another day"}}};
+}
 
 bool CanEncode(const ChainId& chain, const netlink::Rule& rule) {
   const netlink::Transaction transaction = {

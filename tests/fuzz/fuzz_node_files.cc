@@ -12,10 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +29,7 @@
 #include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/temporary_tree.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
@@ -41,47 +41,19 @@ using netlink::Family;
 constexpr char kSeparator = '\f';
 
 // Files, written over each time: one folder for the life of the process.
-class Tree {
- public:
-  Tree() {
-    root_ = (std::filesystem::temp_directory_path() / "kipt-fuzz-XXXXXX").string();
-    KIPT_REQUIRE(mkdtemp(root_.data()) != nullptr);
-  }
-  ~Tree() {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
-  }
-  Tree(const Tree&) = delete;
-  Tree& operator=(const Tree&) = delete;
-
-  std::string Path(const std::string& name) const { return absl::StrCat(root_, "/", name); }
-
-  std::string Write(const std::string& name, absl::string_view text) const {
-    MakeParent(name);
-    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
-    file.write(text.data(), static_cast<std::streamsize>(text.size()));
-    return Path(name);
-  }
-  // False where no link can have that target.
-  bool Link(const std::string& name, absl::string_view target) const {
-    MakeParent(name);
-    std::error_code error;
-    std::filesystem::remove(Path(name), error);
-    std::filesystem::create_symlink(std::string(target), Path(name), error);
-    return !error;
-  }
-
- private:
-  void MakeParent(const std::string& name) const {
-    std::filesystem::create_directories(std::filesystem::path(Path(name)).parent_path());
-  }
-
-  std::string root_;
-};
-
-const Tree& Files() {
-  static const Tree tree;
+const TemporaryTree& Files() {
+  static const TemporaryTree tree;
   return tree;
+}
+
+// False where no link can have that target. The link of the last input is removed, not followed:
+// it may name a file of this machine.
+bool Linked(const std::string& name, absl::string_view target) {
+  Files().Remove(name);
+  Files().Directory(std::filesystem::path(name).parent_path());
+  std::error_code error;
+  std::filesystem::create_symlink(std::string(target), Files().Path(name), error);
+  return !error;
 }
 
 bool IsOneLine(absl::string_view text) {
@@ -141,8 +113,9 @@ void CheckFailure(absl::string_view text) {
   if (!text.empty()) text.remove_prefix(1);
   const agent::CommandResult result = {
       .exit_code = exit_code, .output = {}, .errors = std::string(TakePart(text, kSeparator))};
+  Files().Write("status", text);
   const absl::Status status =
-      agent::IptablesLegacyFailure("writing", "/sbin/x", result, Files().Write("status", text));
+      agent::IptablesLegacyFailure("writing", "/sbin/x", result, Files().Path("status"));
   KIPT_REQUIRE_REASON(status);
   KIPT_REQUIRE(IsOneLine(status.message()));
 }
@@ -155,7 +128,7 @@ void CheckWriter(absl::string_view text) {
   Files().Write("proc/42/cgroup", TakePart(text, kSeparator));
   Files().Write("proc/42/stat", TakePart(text, kSeparator));
   Files().Write("proc/41/comm", text);
-  KIPT_REQUIRE(Files().Link("pid", "pid:[4026531836]"));
+  KIPT_REQUIRE(Linked("pid", "pid:[4026531836]"));
   const agent::Writer writer =
       agent::IdentifyWriter({.pid = 42, .command = std::string(comm)},
                             {.proc = Files().Path("proc"), .pid_namespace = Files().Path("pid")});
@@ -168,7 +141,7 @@ void CheckWriter(absl::string_view text) {
 void CheckUsage(absl::string_view text) {
   Files().Write("usage/self/stat", TakePart(text, kSeparator));
   Files().Write("usage/stat", text);
-  std::filesystem::create_directories(Files().Path("usage/self/fd"));
+  Files().Directory("usage/self/fd");
   (void)agent::ReadProcessUsage(Files().Path("usage"));
 }
 
@@ -197,8 +170,8 @@ void CheckAllowList(absl::string_view text) {
 
 // What /usr/sbin/iptables points to, and what /etc/alternatives/iptables does.
 void CheckHostProgram(absl::string_view text) {
-  const bool linked = Files().Link("host/usr/sbin/iptables", TakePart(text, kSeparator)) &&
-                      Files().Link("host/etc/alternatives/iptables", text);
+  const bool linked = Linked("host/usr/sbin/iptables", TakePart(text, kSeparator)) &&
+                      Linked("host/etc/alternatives/iptables", text);
   if (!linked) return;
   const agent::HostProgram program = agent::FindHostProgram(Files().Path("host"), Family::kIPv4);
   KIPT_REQUIRE(!program.text.empty() && program.mode.has_value());

@@ -7,10 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "agent/policy/rule_forms.h"
 #include "netlink/backend.h"
-#include "netlink/transaction.h"
 
 namespace kipt::testing {
 
@@ -27,10 +28,16 @@ enum class Question : uint8_t {
 inline constexpr size_t kQuestions = 8;
 
 // Chains of both families, one without its rules.
-std::vector<netlink::ChainQuery> QuestionedChains();
-
-// One operation of each kind, a native table put and one deleted.
-netlink::Transaction QuestionedTransaction();
+inline std::vector<netlink::ChainQuery> QuestionedChains() {
+  const std::string firewall(agent::kFirewallChain);
+  return {
+      {.chain = {netlink::Family::kIPv4, netlink::Table::kFilter, firewall}},
+      {.chain = {netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"}},
+      {.chain = {netlink::Family::kIPv6, netlink::Table::kNat,
+                 std::string(agent::kPostroutingChain)}},
+      {.chain = {netlink::Family::kIPv4, netlink::Table::kMangle, std::string(agent::kHintChain)},
+       .with_rules = false}};
+}
 
 }  // namespace kipt::testing
 

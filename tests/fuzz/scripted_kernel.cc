@@ -115,7 +115,6 @@ extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
 int __real_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespec* timeout);
 ssize_t __real_mnl_socket_sendto(const mnl_socket* socket, const void* bytes, size_t size);
-ssize_t __real_mnl_socket_recvfrom(const mnl_socket* socket, void* bytes, size_t size);
 int __real_mnl_socket_setsockopt(const mnl_socket* socket, int type, void* value, socklen_t size);
 
 int __wrap_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespec* timeout) {
@@ -150,18 +149,6 @@ ssize_t __wrap_mnl_socket_sendto(const mnl_socket* socket, const void* bytes, si
   }
   scripted->Sent(messages);
   return static_cast<ssize_t>(size);
-}
-
-ssize_t __wrap_mnl_socket_recvfrom(const mnl_socket* socket, void* bytes, size_t size) {
-  if (scripted == nullptr) return __real_mnl_socket_recvfrom(socket, bytes, size);
-  uint32_t sender = 0;
-  bool cut_off = false;
-  const ptrdiff_t received = scripted->Receive(static_cast<uint8_t*>(bytes), size, sender, cut_off);
-  if (received >= 0 && cut_off) {
-    errno = ENOSPC;  // libmnl's word for it
-    return -1;
-  }
-  return received;
 }
 
 // Joining a group of the real kernel's needs privileges, and makes others' commits dearer.

@@ -13,9 +13,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/string_view.h"
 #include "netlink/batch.h"
 #include "netlink/socket.h"
 #include "netlink/transaction.h"
@@ -65,15 +62,6 @@ std::optional<std::vector<uint8_t>> RuleOnTheWire(const netlink::ChainId& chain,
     return std::vector<uint8_t>(whole.begin(), whole.end());
   }
   return std::nullopt;
-}
-
-std::optional<std::vector<uint8_t>> BytesOfHex(const std::string& hex) {
-  const bool whole = hex.size() % 2 == 0 && std::all_of(hex.begin(), hex.end(), [](char c) {
-                       return absl::ascii_isxdigit(static_cast<unsigned char>(c));
-                     });
-  if (!whole) return std::nullopt;
-  const std::string bytes = absl::HexStringToBytes(hex);
-  return std::vector<uint8_t>(bytes.begin(), bytes.end());
 }
 
 }  // namespace kipt::testing

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "netlink/ruleset.h"
@@ -26,9 +25,6 @@ std::vector<Frame> TakeFrames(FuzzBytes input);
 // Nothing where the rule cannot be sent.
 std::optional<std::vector<uint8_t>> RuleOnTheWire(const netlink::ChainId& chain,
                                                   const netlink::Rule& rule);
-
-// "0a1b" as bytes; nothing where it is none.
-std::optional<std::vector<uint8_t>> BytesOfHex(const std::string& hex);
 
 }  // namespace kipt::testing
 

@@ -2,6 +2,7 @@
 #include "netlink/batch.h"
 
 #include <linux/netfilter/nf_tables.h>
+#include <linux/netlink.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nft_requests.h"
@@ -30,22 +32,10 @@ using ::testing::Lt;
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput6{Family::kIPv6, Table::kFilter, "INPUT"};
 
-struct Header {
-  uint32_t length;
-  uint16_t type;
-  uint16_t flags;
-  uint32_t sequence;
-  uint32_t port;
-};
-
-std::vector<Header> Headers(const Batch& batch, std::vector<size_t>* offsets = nullptr) {
-  std::vector<Header> headers;
-  for (size_t offset = 0; offset < batch.messages().bytes().size();) {
-    Header header = {};
-    std::memcpy(&header, batch.messages().bytes().data() + offset, sizeof(header));
-    headers.push_back(header);
-    if (offsets != nullptr) offsets->push_back(offset);
-    offset += header.length;
+std::vector<nlmsghdr> Headers(const Batch& batch) {
+  std::vector<nlmsghdr> headers(batch.messages().count());
+  for (size_t i = 0; i < headers.size(); ++i) {
+    std::memcpy(&headers[i], batch.messages().Message(i).data(), sizeof(headers[i]));
   }
   return headers;
 }
@@ -53,12 +43,18 @@ std::vector<Header> Headers(const Batch& batch, std::vector<size_t>* offsets = n
 // "TYPE/FLAGS" of each message, NLM_F_REQUEST left out.
 std::vector<std::string> Shape(const Batch& batch) {
   std::vector<std::string> shape;
-  for (const Header& header : Headers(batch)) {
-    char text[32];
-    snprintf(text, sizeof(text), "%x/%x", header.type, header.flags & ~1U);
-    shape.emplace_back(text);
+  for (const nlmsghdr& header : Headers(batch)) {
+    shape.push_back(absl::StrCat(absl::Hex(header.nlmsg_type), "/",
+                                 absl::Hex(header.nlmsg_flags & ~uint32_t{NLM_F_REQUEST})));
   }
   return shape;
+}
+
+// Where the header of expression number `expression` is in the rule that is a message of `batch`.
+uint32_t ExpressionOffset(const Batch& batch, size_t message, size_t expression) {
+  const WireBytes rule = batch.messages().Message(message);
+  const std::vector<Attribute> elements = Attributes::OfMessage(rule).Nest(4).all();
+  return static_cast<uint32_t>(elements.at(expression).payload.data() - rule.data() - 4);
 }
 
 TEST(BatchTest, HasTheMessagesTypesAndFlagsThatTheKernelWants) {
@@ -83,7 +79,7 @@ TEST(BatchTest, HasTheMessagesTypesAndFlagsThatTheKernelWants) {
                           "a05/100",             // an empty chain only
                           "11/0"));              // end
   uint32_t sequence = 100;
-  for (const Header& header : Headers(*batch)) EXPECT_EQ(header.sequence, sequence++);
+  for (const nlmsghdr& header : Headers(*batch)) EXPECT_EQ(header.nlmsg_seq, sequence++);
   EXPECT_EQ(batch->messages().count(), 11U);
 }
 
@@ -106,7 +102,7 @@ TEST(BatchTest, PutsANativeTableFirstAndDeletesOneLast) {
                                          "a02/0",               // the other table
                                          "11/0"));              // end
   uint32_t sequence = 100;
-  for (const Header& header : Headers(*batch)) EXPECT_EQ(header.sequence, sequence++);
+  for (const nlmsghdr& header : Headers(*batch)) EXPECT_EQ(header.nlmsg_seq, sequence++);
 }
 
 TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
@@ -119,11 +115,7 @@ TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
                        HasSubstr("putting in place the table ip guard, chain input")));
   EXPECT_THAT(batch->Explain({{{.sequence = 106, .error_number = ENOENT}}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip old")));
-  std::vector<size_t> offsets;
-  const std::vector<Header> headers = Headers(*batch, &offsets);
-  const WireBytes rule = batch->messages().bytes().subspan(offsets[5], headers[5].length);
-  const auto elements = Attributes::Parse(rule.subspan(20))->Nest(4);
-  const auto first = static_cast<uint32_t>(elements.all()[0].payload.data() - rule.data() - 4);
+  const uint32_t first = ExpressionOffset(*batch, 5, 0);
   EXPECT_THAT(
       batch->Explain({{{.sequence = 105, .error_number = ENOENT, .attribute_offset = first}}}),
       StatusIs(absl::StatusCode::kNotFound,
@@ -135,17 +127,13 @@ TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {
   const Transaction transaction{.operations = {CreateChain{kInput6}}};
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
   ASSERT_THAT(batch, IsOk());
-  std::vector<size_t> offsets;
-  const std::vector<Header> headers = Headers(*batch, &offsets);
-  const auto chain =
-      Attributes::Parse(batch->messages().bytes().subspan(offsets[2] + 20, headers[2].length - 20));
-  ASSERT_TRUE(chain.has_value());
-  EXPECT_EQ(chain->Text(1), "filter");
-  EXPECT_EQ(chain->Text(3), "INPUT");
-  EXPECT_EQ(chain->Nest(4).U32(1), 1U);
-  EXPECT_EQ(chain->Nest(4).U32(2), 0U);
-  EXPECT_EQ(chain->Text(7), "filter");
-  EXPECT_FALSE(chain->Bytes(5).has_value()) << "a policy would undo the administrator's";
+  const Attributes chain = Attributes::OfMessage(batch->messages().Message(2));
+  EXPECT_EQ(chain.Text(1), "filter");
+  EXPECT_EQ(chain.Text(3), "INPUT");
+  EXPECT_EQ(chain.Nest(4).U32(1), 1U);
+  EXPECT_EQ(chain.Nest(4).U32(2), 0U);
+  EXPECT_EQ(chain.Text(7), "filter");
+  EXPECT_FALSE(chain.Bytes(5).has_value()) << "a policy would undo the administrator's";
 }
 
 class BatchErrorTest : public ::testing::Test {
@@ -162,16 +150,6 @@ class BatchErrorTest : public ::testing::Test {
         batch_(*Batch::Build(transaction_, 50)) {}
 
   absl::Status Explain(const std::vector<BatchError>& errors) { return batch_.Explain(errors); }
-
-  // Of the header of expression number `index` in the message of the AddRule.
-  uint32_t ExpressionOffset(size_t index) {
-    std::vector<size_t> offsets;
-    const std::vector<Header> headers = Headers(batch_, &offsets);
-    const WireBytes message = batch_.messages().bytes().subspan(offsets[3], headers[3].length);
-    const auto attributes = Attributes::Parse(message.subspan(20));
-    const auto elements = attributes->Nest(4);
-    return static_cast<uint32_t>(elements.all()[index].payload.data() - message.data() - 4);
-  }
 
   Transaction transaction_;
   Batch batch_;
@@ -213,9 +191,9 @@ TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailedAndWhatIsMissing) {
        List("appending to chain")},
       {"the first of its errors", List(at(53, ENOENT), at(53, EINVAL)), Code::kNotFound, {}},
       // Of its expressions: 0 comment, 1 conntrack, 2 counter, 3 the jump.
-      {"an extension", List(at(53, ENOENT, ExpressionOffset(1))), Code::kNotFound,
+      {"an extension", List(at(53, ENOENT, ExpressionOffset(batch_, 3, 1))), Code::kNotFound,
        List("no xtables match conntrack of revision 3")},
-      {"a jump's chain", List(at(53, ENOENT, ExpressionOffset(3))), Code::kNotFound,
+      {"a jump's chain", List(at(53, ENOENT, ExpressionOffset(batch_, 3, 3))), Code::kNotFound,
        List("no chain GONE to jump to")},
       {"a rule to delete", List(at(54, ENOENT)), Code::kNotFound,
        List("deleting from chain ip filter USER handle 6, the rule -j DROP",
@@ -340,6 +318,56 @@ TEST(BatchErrorsTest, SaysWhereMasqueradingIsAllowedAndBlamesAJumpOnlyWhereThere
   EXPECT_THAT(Explained(jump, "bitwise"), Not(HasSubstr("to jump to")));
 }
 
+// ---- any error ----
+
+TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
+  struct Row {
+    int error;
+    absl::StatusCode code;
+    std::string advice;
+  };
+  const std::vector<Row> rows = {
+      {EPERM, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
+      {EACCES, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
+      {ENOENT, absl::StatusCode::kNotFound, "does not exist"},
+      {EINVAL, absl::StatusCode::kInvalidArgument, "does not allow this here"},
+      {ERANGE, absl::StatusCode::kInvalidArgument, "a number is out of range"},
+      {EOVERFLOW, absl::StatusCode::kInvalidArgument, "a number is out of range"},
+      {ENAMETOOLONG, absl::StatusCode::kInvalidArgument, "a name is too long"},
+      {EMSGSIZE, absl::StatusCode::kInvalidArgument, "too large for the socket"},
+      {ELOOP, absl::StatusCode::kFailedPrecondition, "in a circle"},
+      {EMLINK, absl::StatusCode::kFailedPrecondition, "in a circle, or too deep"},
+      {EBUSY, absl::StatusCode::kFailedPrecondition, "it is in use"},
+      {EEXIST, absl::StatusCode::kFailedPrecondition, "something else of that name"},
+      {EOPNOTSUPP, absl::StatusCode::kFailedPrecondition, "the kernel cannot do this"},
+      {ERESTART, absl::StatusCode::kAborted, "has changed since it was read"},
+      {EINTR, absl::StatusCode::kAborted, "interrupted"},
+      {ENOMEM, absl::StatusCode::kResourceExhausted, "out of memory"},
+      {ENOBUFS, absl::StatusCode::kResourceExhausted, "receive buffer is full"},
+      {ENFILE, absl::StatusCode::kResourceExhausted, "too many are open"},
+      {EMFILE, absl::StatusCode::kResourceExhausted, "too many are open"},
+      {ENOSPC, absl::StatusCode::kResourceExhausted, ""},
+      {EPROTONOSUPPORT, absl::StatusCode::kUnavailable, "no netfilter netlink"},
+      {EAFNOSUPPORT, absl::StatusCode::kUnavailable, "no netlink for this family"},
+      {ETIMEDOUT, absl::StatusCode::kDeadlineExceeded, "did not answer"},
+      {EXDEV, absl::StatusCode::kUnknown, ""},
+  };
+  for (const Row& row : rows) {
+    EXPECT_THAT(KernelError(row.error, "x"), StatusIs(row.code, HasSubstr(row.advice)));
+  }
+}
+
+TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {
+  EXPECT_THAT(std::string(KernelError(EPERM, "creating chain ip filter X").message()),
+              AllOf(StartsWith("creating chain ip filter X: Operation not permitted"),
+                    HasSubstr("CAP_NET_ADMIN in the user namespace that owns")));
+  EXPECT_EQ(KernelError(ENOENT, "doing", "do that instead").message(),
+            "doing: No such file or directory (do that instead)");
+  EXPECT_EQ(KernelError(EXDEV, "doing").message(), "doing: Invalid cross-device link");
+  EXPECT_EQ(KernelError(ENOSPC, "doing").message(), "doing: No space left on device");
+  EXPECT_EQ(KernelError(ERESTART, "doing", "again").message(), "doing: ERESTART (again)");
+}
+
 // Nothing checks whether a message fits its place while it is built.
 TEST(BatchTest, TheLongestMessagesTakeHalfOfTheirPlaces) {
   const std::string longest(255, 'x');
@@ -366,7 +394,7 @@ TEST(BatchTest, TheLongestMessagesTakeHalfOfTheirPlaces) {
       1);
   ASSERT_THAT(batch, IsOk());
   size_t most = 0;
-  for (const Header& header : Headers(*batch)) most = std::max(most, size_t{header.length});
+  for (const nlmsghdr& header : Headers(*batch)) most = std::max(most, size_t{header.nlmsg_len});
   EXPECT_THAT(most, AllOf(Gt(size_t{1500}), Lt(size_t{2000})));
   static_assert(Requests::kMostBytes >= size_t{2} * 2000);
 }

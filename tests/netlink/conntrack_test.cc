@@ -53,51 +53,47 @@ Bytes OfV4(uint8_t source, uint8_t destination) {
 }
 Bytes V6(uint8_t last) { return Join({{0x20, 0x01, 0x0d, 0xb8}, Zeros(11), {last}}); }
 
-struct Taken {
-  absl::StatusOr<bool> ended;
-  std::vector<std::string> entries;
-};
-Taken Take(ConntrackDump& dump) {
-  Taken taken;
-  taken.ended = dump.Take([&](const Connection& connection) {
-    taken.entries.push_back(
-        absl::StrCat(ToString(connection.source), " > ", ToString(connection.destination)));
+// "192.0.2.1 > 10.0.0.2. More." or "End." behind what was handed over; or the error.
+std::string Take(ConntrackDump& dump) {
+  std::string text;
+  const absl::StatusOr<bool> ended = dump.Take([&](const Connection& connection) {
+    absl::StrAppend(&text, ToString(connection.source), " > ", ToString(connection.destination),
+                    ". ");
   });
-  return taken;
+  return ended.ok() ? text + (*ended ? "End." : "More.") : ended.status().ToString();
+}
+
+// The whole of what these frames hand over.
+std::string TakeFrom(const std::vector<Frame>& frames) {
+  const ScriptedKernel kernel(frames);
+  const auto dump = ConntrackDump::Start();
+  EXPECT_THAT(dump, IsOk());
+  return dump.ok() ? Take(**dump) : "";
 }
 
 TEST(ConntrackDumpTest, HandsOverWhatIsWellFormed) {
   struct Row {
     const char* name;
     Bytes entry;
-    std::vector<std::string> entries = {};
+    std::string taken = {};
   };
+  const Bytes v4 = Attr(kDestinationV4, {10, 0, 0, 2});
   const Row rows[] = {
-      {"IPv4", OfV4(1, 2), {"192.0.2.1 > 10.0.0.2"}},
-      {"IPv6",
-       Entry({Attr(kDestinationV6, V6(4)), Attr(kSourceV6, V6(3))}),
-       {"2001:db8::3 > 2001:db8::4"}},
+      {"IPv4", OfV4(1, 2), "192.0.2.1 > 10.0.0.2. "},
+      {"IPv6", Entry({Attr(kDestinationV6, V6(4)), Attr(kSourceV6, V6(3))}),
+       "2001:db8::3 > 2001:db8::4. "},
       {"no addresses", Entry({})},
-      {"no source", Entry({Attr(kDestinationV4, {10, 0, 0, 2})})},
+      {"no source", Entry({v4})},
       {"no destination", Entry({Attr(kSourceV4, {10, 0, 0, 2})})},
-      {"an IPv4 address that is too short",
-       Entry({Attr(kSourceV4, {192, 0, 2}), Attr(kDestinationV4, {10, 0, 0, 2})})},
-      {"an IPv4 address that is too long",
-       Entry({Attr(kSourceV4, V6(3)), Attr(kDestinationV4, {10, 0, 0, 2})})},
+      {"an IPv4 address that is too short", Entry({Attr(kSourceV4, {192, 0, 2}), v4})},
+      {"an IPv4 address that is too long", Entry({Attr(kSourceV4, V6(3)), v4})},
       {"an IPv6 address that is too short",
        Entry({Attr(kSourceV6, V6(3)), Attr(kDestinationV6, {10, 0, 0, 2})})},
   };
   for (const Row& row : rows) {
-    const ScriptedKernel kernel(
-        {FromKernel(row.entry), FromKernel(OfV4(7, 8)), FromKernel(Done())});
-    const auto dump = ConntrackDump::Start();
-    ASSERT_THAT(dump, IsOk());
-    const Taken taken = Take(**dump);
-    ASSERT_THAT(taken.ended, IsOk()) << row.name;
-    EXPECT_TRUE(*taken.ended) << row.name;
-    std::vector<std::string> expected = row.entries;
-    expected.push_back("192.0.2.7 > 10.0.0.8");
-    EXPECT_EQ(taken.entries, expected) << row.name;
+    EXPECT_EQ(TakeFrom(Says(row.entry, OfV4(7, 8), Done())),
+              row.taken + "192.0.2.7 > 10.0.0.8. End.")
+        << row.name;
   }
 }
 
@@ -106,17 +102,9 @@ TEST(ConntrackDumpTest, ComesInPiecesUntilItsEnd) {
                                FromKernel(OfV4(3, 4)), FromKernel(Done())});
   const auto dump = ConntrackDump::Start();
   ASSERT_THAT(dump, IsOk());
-  const Taken first = Take(**dump);
-  ASSERT_THAT(first.ended, IsOk());
-  EXPECT_FALSE(*first.ended);
-  EXPECT_THAT(first.entries, ElementsAre("192.0.2.1 > 10.0.0.2"));
-  const Taken nothing_yet = Take(**dump);
-  ASSERT_THAT(nothing_yet.ended, IsOk());
-  EXPECT_FALSE(*nothing_yet.ended);
-  const Taken last = Take(**dump);
-  ASSERT_THAT(last.ended, IsOk());
-  EXPECT_TRUE(*last.ended);
-  EXPECT_THAT(last.entries, ElementsAre("192.0.2.3 > 10.0.0.4"));
+  EXPECT_EQ(Take(**dump), "192.0.2.1 > 10.0.0.2. More.");
+  EXPECT_EQ(Take(**dump), "More.");
+  EXPECT_EQ(Take(**dump), "192.0.2.3 > 10.0.0.4. End.");
 }
 
 TEST(ConntrackDumpTest, AsksOnceForTheEntriesOfBothFamilies) {
@@ -133,28 +121,15 @@ TEST(ConntrackDumpTest, AsksOnceForTheEntriesOfBothFamilies) {
 }
 
 TEST(ConntrackDumpTest, AnErrorOfTheKernelIsTheDumpsAndNamesWhatIsMissing) {
-  struct Row {
-    const char* name;
-    Frame end;
-    absl::StatusCode code;
-    const char* message;
-  };
-  const Row rows[] = {
-      {"no ctnetlink", FromKernel(Refusal(EINVAL)), absl::StatusCode::kInvalidArgument,
-       "(the kernel has no ctnetlink: module nf_conntrack_netlink)"},
-      {"not permitted", FromKernel(Refusal(EPERM)), absl::StatusCode::kPermissionDenied,
-       "(needs CAP_NET_ADMIN"},
-      {"the dump failed", FromKernel(Done(ENOMEM)), absl::StatusCode::kResourceExhausted,
-       "reading the entries of connection tracking: "},
-      {"the call failed", Fails(ENOBUFS), absl::StatusCode::kResourceExhausted,
-       "receiving over netlink"},
-  };
-  for (const Row& row : rows) {
-    const ScriptedKernel kernel({row.end});
-    const auto dump = ConntrackDump::Start();
-    ASSERT_THAT(dump, IsOk());
-    EXPECT_THAT(Take(**dump).ended, StatusIs(row.code, HasSubstr(row.message))) << row.name;
-  }
+  EXPECT_THAT(TakeFrom(Says(Refusal(EINVAL))),
+              AllOf(StartsWith("INVALID_ARGUMENT: "),
+                    HasSubstr("(the kernel has no ctnetlink: module nf_conntrack_netlink)")));
+  EXPECT_THAT(TakeFrom(Says(Refusal(EPERM))),
+              AllOf(StartsWith("PERMISSION_DENIED: "), HasSubstr("(needs CAP_NET_ADMIN")));
+  EXPECT_THAT(TakeFrom(Says(Done(ENOMEM))),
+              StartsWith("RESOURCE_EXHAUSTED: reading the entries of connection tracking: "));
+  EXPECT_THAT(TakeFrom({Fails(ENOBUFS)}),
+              AllOf(StartsWith("RESOURCE_EXHAUSTED: "), HasSubstr("receiving over netlink")));
 }
 
 TEST(ConntrackDumpTest, ThereIsNoneWhereNothingCanBeAsked) {

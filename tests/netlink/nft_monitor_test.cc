@@ -36,30 +36,6 @@ namespace {
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 using Code = absl::StatusCode;
 
-struct RecordRow {
-  std::string name;
-  RulesetChange change;
-  bool has_writer = false;
-};
-const RecordRow kRecordRows[] = {
-    {"nothing is known", {}},
-    {"no generation", {.generation = 0, .pid = 42, .command = "nft"}},
-    {"no writer", {.generation = 7, .pid = 0, .command = ""}},
-    {"a writer", {.generation = 7, .pid = 42, .command = "nft"}, true},
-    {"a process without a name", {.generation = 7, .pid = 42, .command = ""}, true},
-    {"a name without a process", {.generation = 7, .pid = 0, .command = "nft"}, true},
-};
-
-TEST(RecordTest, KeepsTheWriterWhereItIsKnown) {
-  for (const RecordRow& row : kRecordRows) {
-    RulesetChanges changes;
-    Record(row.change, changes);
-    EXPECT_EQ(changes.count, 1U) << row.name;
-    EXPECT_EQ(changes.others, row.has_writer ? 0U : 1U) << row.name;
-    EXPECT_THAT(changes.writers, SizeIs(row.has_writer ? 1 : 0)) << row.name;
-  }
-}
-
 TEST(RecordTest, KeepsOfEachWriterItsFirstAndItsLastCommit) {
   RulesetChanges changes;
   for (uint32_t generation = 7; generation < 10; ++generation) {

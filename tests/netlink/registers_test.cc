@@ -158,6 +158,8 @@ const Whole kWhole[] = {
     {"range", List(Attr(1, 1), Attr(2, 0), Attr(3, Attr(1, {0, 1})), Attr(4, Attr(1, {0, 2}))),
      Payload(2, 2, 2)},
     {"immediate", List(Attr(1, 1), Attr(2, Attr(1, {0, 1}))), Source()},
+    {"match", List(Attr(1, Text("x")), Attr(2, 2), Attr(3, Zeros(8))), Source()},
+    {"target", List(Attr(1, Text("X")), Attr(2, 2), Attr(3, Zeros(8))), Source()},
 };
 
 TEST(RegistersTest, AnExpressionWithSomethingMissingOrTooMuchIsNamed) {

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opaque rules: their text, and what they do to a packet.
+// Opaque rules, which no Rule has a place for: their text, what they do to a packet, and what else
+// is known of them.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+// After the C library's.
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/rows.h"
@@ -47,6 +54,95 @@ void ExpectShown(const std::vector<Row>& rows) {
     EXPECT_EQ(rule->opaque()->text, row.text);
     EXPECT_EQ(Facts(*rule->opaque()), row.facts);
   }
+}
+
+// ---- single conditions ----
+
+struct Condition {
+  std::string text;  // the option, or the expression's name in brackets
+  Bytes load;
+  Bytes data;
+  Bytes mask = {};
+  Family family = Family::kIPv4;
+};
+
+// Each is compared for "not equal" where the text says "!".
+void ExpectConditions(const std::vector<Condition>& rows) {
+  for (const Condition& row : rows) {
+    const Bytes compare = Compare(row.data, absl::StartsWith(row.text, "! ") ? 1 : 0);
+    const Bytes mask = row.mask.empty() ? Bytes() : Mask(row.mask);
+    const absl::StatusOr<ObservedRule> rule =
+        DecodeRule(RuleMessage(row.family, {row.load, mask, compare, Verdict(1)}));
+    ASSERT_TRUE(rule.ok()) << rule.status();
+    EXPECT_EQ(ToString(row.family, *rule), row.text + " -j ACCEPT") << ToHex(row.load);
+  }
+}
+
+Bytes Network(uint32_t offset, uint32_t length) { return Payload(1, offset, length); }
+Bytes Transport(uint32_t offset, uint32_t length) { return Payload(2, offset, length); }
+
+TEST(RuleDisplayTest, BytesOfThePacketAreTheOptionThatIptablesHas) {
+  const std::string none = "[nft payload]";
+  const Bytes ten = {10, 0, 0, 1};
+  const Bytes port = {1, 2};
+  ExpectConditions({
+      // Addresses: 12 and 16 in struct iphdr, 8 and 24 in struct ipv6hdr.
+      {"-s 10.0.0.1/32", Network(12, 4), ten},
+      {"! -d 10.0.0.1/32", Network(16, 4), ten},
+      {"-s 10.0.0.0/8", Network(12, 1), {10}},
+      {"-s 10.0.0.0/9", Network(12, 4), {10, 0, 0, 0}, {255, 128, 0, 0}},
+      {none, Network(12, 4), {10, 1, 0, 0}, {255, 0, 0, 0}},
+      {none, Network(12, 4), {10, 0, 0, 0}, {255, 0, 255, 0}},
+      {none, Network(12, 5), {10, 0, 0, 1, 2}},
+      {none, Network(14, 4), ten},
+      {none, Network(8, 4), ten},
+      {none, Payload(0, 12, 4), ten},
+      {none, Transport(12, 4), ten},
+      {"-d 102::/16", Network(24, 2), port, {}, Family::kIPv6},
+      {"-s 1::2/128", Network(8, 16), Join({{0, 1}, Zeros(13), {2}}), {}, Family::kIPv6},
+      {none, Network(16, 4), ten, {}, Family::kIPv6},
+      // The protocol: 9 in struct iphdr, 6 in struct ipv6hdr.
+      {"-p tcp", Network(9, 1), {6}},
+      {"! -p tcp", Network(9, 1), {6}},
+      {"-p tcp", Network(6, 1), {6}, {}, Family::kIPv6},
+      {none, Network(6, 1), {6}},
+      {none, Network(9, 1), {6}, {}, Family::kIPv6},
+      {none, Network(9, 2), {6, 0}},
+      {none, Transport(9, 1), {6}},
+      {none, Network(9, 1), {6}, {255}},
+      // Ports.
+      {"--sport 258", Transport(0, 2), port},
+      {"! --dport 258", Transport(2, 2), port},
+      {none, Transport(1, 2), port},
+      {none, Transport(3, 2), port},
+      {none, Transport(4, 2), port},
+      {none, Transport(2, 4), {0, 1, 0, 2}},
+      {none, Transport(0, 1), {1}},
+      {none, Transport(0, 3), {0, 1, 2}},
+      {none, Network(0, 2), port},
+      {none, Transport(0, 2), port, {255, 255}},
+      {"--sport 1 --dport 2", Transport(0, 4), {0, 1, 0, 2}},
+      {none, Network(0, 4), {0, 1, 0, 2}},
+  });
+}
+
+TEST(RuleDisplayTest, WhatIsKnownAboutThePacketIsTheOptionThatIptablesHas) {
+  const std::string none = "[nft meta]";
+  ExpectConditions({
+      {"-m mark --mark 0x5", Meta(NFT_META_MARK), HostU32(5)},
+      {"! -p tcp", Meta(NFT_META_L4PROTO), {6}},
+      {none, Meta(NFT_META_L4PROTO), {6, 0}},
+      {none, Meta(NFT_META_L4PROTO), {6}, {255}},
+      {none, Meta(NFT_META_NFPROTO), {6}},
+      {none, Meta(NFT_META_PRIORITY), HostU32(5)},
+      {none, Meta(NFT_META_IIFTYPE), {1, 0}},
+      {"-i lo", Meta(NFT_META_IIF), HostU32(1)},
+      {none, Meta(NFT_META_IIF), HostU32(2)},
+      {"-i eth0", Meta(NFT_META_IIFNAME), Text("eth0")},
+      {"! -o eth+", Meta(NFT_META_OIFNAME), {'e', 't', 'h'}},
+      {none, Meta(NFT_META_IIFNAME), {}},
+      {none, Meta(NFT_META_IIFNAME), Text("eth0"), Text("eth0")},
+  });
 }
 
 TEST(RuleDisplayTest, SpellsVerdictsAsIptables) {
@@ -121,8 +217,24 @@ TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
        "unconditional decides "},
       {"malformed match", List(ExpressionBytes("match", Attr(1, Text("mark"))), Verdict(1)),
        "[nft match] -j ACCEPT"},
-      {"unread payload", List(Payload(1, 1, 1), Compare({9}), Verdict(1)),
-       "[nft payload] -j ACCEPT"},
+      {"an empty comment", List(XtMatch("comment", 0, XtCommentInfo("")), Verdict(1)),
+       "[xt comment rev 0] -j ACCEPT", "unconditional decides terminal "},
+      {"a comment of another revision", List(XtMatch("comment", 1, XtCommentInfo("x")), Verdict(1)),
+       "[xt comment rev 1] -j ACCEPT", "unconditional decides terminal "},
+      {"a target of a match's name", List(XtTarget("comment", 0, XtCommentInfo("x"))),
+       "-j [xt comment rev 0]", "unconditional decides "},
+      {"a mark neither negated nor not", List(XtMatch("mark", 1, XtMarkInfo(1, 1, 2)), Verdict(1)),
+       "[xt mark rev 1] -j ACCEPT"},
+      {"masquerade of any family", List(XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))),
+       "-j [xt MASQUERADE rev 0]", "unconditional decides terminal ", Family::kIPv4, Bytes(), true},
+      {"a trace of no bytes", List(XtTarget("TRACE", 0, {})), "-j [xt TRACE rev 0]",
+       "unconditional "},
+      {"a log to netlink that is new", List(XtTarget("NFLOG", 9, {})), "-j [xt NFLOG rev 9]",
+       "unconditional "},
+      {"an extension that may be both", List(XtTarget("nfacct", 9, {})), "-j [xt nfacct rev 9]",
+       "unconditional decides "},
+      {"a reject", List(XtTarget("REJECT", 0, HostU32(3))),
+       "-j REJECT --reject-with icmp-port-unreachable", "unconditional decides terminal "},
       {"-m state", List(XtMatch("conntrack", 3, XtCtStateInfo(0x2001, 1, 6)), Verdict(1)),
        "-m state ! --state RELATED,ESTABLISHED -j ACCEPT"},
       {"masquerade of two marks",
@@ -136,6 +248,13 @@ TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
   });
 }
 
+TEST(RuleDisplayTest, AnUnreadNatStillEndsTheRule) {
+  for (const std::string name : {"DNAT", "NETMAP", "REDIRECT", "SNAT"}) {
+    ExpectShown({{name, List(XtTarget(name, 9, {})), "-j [xt " + name + " rev 9]",
+                  "unconditional decides terminal "}});
+  }
+}
+
 TEST(RuleDisplayTest, ReadsAddressesInTablesOfInetOnceTheFamilyIsKnown) {
   const auto nfproto = [](uint8_t family) { return Join({Meta(15), Compare(Bytes{family})}); };
   ExpectShown({
@@ -144,6 +263,8 @@ TEST(RuleDisplayTest, ReadsAddressesInTablesOfInetOnceTheFamilyIsKnown) {
       {"of IPv6", List(nfproto(10), Payload(1, 24, 2), Compare(Bytes{0xfd, 0}), Verdict(0)),
        "-d fd00::/16 [nft meta] -j DROP", "decides terminal ", Family::kIPv6, Bytes(), true},
       {"of any family", List(Payload(1, 16, 1), Compare(Bytes{127}), Verdict(0)),
+       "[nft payload] -j DROP", "decides terminal ", Family::kIPv4, Bytes(), true},
+      {"a protocol of any family", List(Payload(1, 6, 1), Compare(Bytes{6}), Verdict(0)),
        "[nft payload] -j DROP", "decides terminal ", Family::kIPv4, Bytes(), true},
   });
 }
@@ -164,8 +285,6 @@ TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
        "-m conntrack ! --ctstate INVALID,UNTRACKED -j ACCEPT"},
       {"a state without a name",
        List(state, Mask(HostU32(0x82)), Compare(HostU32(0), 1), Verdict(1)), "[nft ct] -j ACCEPT"},
-      {"the loopback interface by its index", List(Meta(4), Compare(HostU32(1)), Verdict(1)),
-       "-i lo -j ACCEPT"},
       {"set lookup", List(Payload(1, 12, 4), Lookup("s"), Verdict(0)),
        "[nft payload] [nft lookup] -j DROP"},
       {"verdict map",
@@ -206,8 +325,30 @@ TEST(RuleDisplayTest, SpellsNativeOptionsAsIptables) {
        "-p tcp -m tcp --dport 101:65535 -j ACCEPT"},
       {"at least", List(tcp, dport, Compare({0, 100}, 5), accept),
        "-p tcp -m tcp --dport 100:65535 -j ACCEPT"},
-      {"both ports at once", List(tcp, Payload(2, 0, 4), Compare({0, 1, 0, 2}), accept),
-       "-p tcp -m tcp --sport 1 --dport 2 -j ACCEPT"},
+      {"one port", List(tcp, dport, Range({0, 5}, {0, 5}, 1), accept),
+       "-p tcp -m tcp ! --dport 5 -j ACCEPT"},
+      {"a range of source ports", List(tcp, Payload(2, 0, 2), Range({0, 5}, {1, 0}), accept),
+       "-p tcp -m tcp --sport 5:256 -j ACCEPT"},
+      {"a range of no port", List(tcp, dport, Range({0, 6}, {0, 5}), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"less than nothing", List(tcp, dport, Compare({0, 0}, 2), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"more than all", List(tcp, dport, Compare({255, 255}, 4), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"a range of another header's bytes",
+       List(tcp, Payload(1, 2, 2), Range({0, 5}, {0, 6}), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"neither of both ports", List(tcp, Payload(2, 0, 4), Compare({0, 1, 0, 2}, 1), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"not these flags", List(tcp, flags, Mask({0x17}), Compare({2}, 1), accept),
+       "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j ACCEPT"},
+      {"all flags", List(tcp, flags, Compare({2}), accept), "-p tcp [nft payload] -j ACCEPT"},
+      {"bits before the flags", List(tcp, Payload(2, 12, 1), Mask({0x17}), Compare({2}), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"bits of two bytes", List(tcp, Payload(2, 13, 2), Mask({0x17, 0}), Compare({2, 0}), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
+      {"bits of another header", List(tcp, Payload(1, 13, 1), Mask({0x17}), Compare({2}), accept),
+       "-p tcp [nft payload] -j ACCEPT"},
       {"in iptables' order",
        List(tcp, flags, Mask({0x17}), Compare({2}), limit(5, 60, 5, 0), dport, Compare({0, 22}),
             accept),
@@ -239,6 +380,127 @@ TEST(RuleDisplayTest, StillFindsTheJumpInARuleThatIsBroken) {
        "[nft brandnew] -g X", "decides terminal to X"},
       {"a list that is cut off", List(FromHex("ff000100")), "[nft malformed]", "decides "},
   });
+}
+
+// ---- what else is known ----
+
+OpaqueRule Opaque(const std::vector<Bytes>& expressions) {
+  const absl::StatusOr<SurveyRule> rule =
+      DecodeRule(RuleMessage(Family::kIPv4, expressions), DecodeFor::kSurvey);
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  const OpaqueRule* opaque = rule.ok() ? rule->opaque() : nullptr;
+  EXPECT_NE(opaque, nullptr);
+  return opaque != nullptr ? *opaque : OpaqueRule();
+}
+
+struct OpaqueRow {
+  std::string name;
+  std::vector<Bytes> expressions;
+  std::string target = "DROP";
+  bool terminal = true;
+  std::optional<InterfaceMatch> in_interface = {};
+  bool returns = false;
+  bool nfacct = false;
+  std::optional<std::string> jump = {};
+};
+
+TEST(OpaqueRuleTest, KeepsWhatAnAuditAsksFor) {
+  const Bytes other = XtMatch("u32", 0, {});
+  const Bytes nfacct = XtMatch("nfacct", 0, Join({Text("n"), Zeros(30), Zeros(8)}));
+  const Bytes log = XtTarget("LOG", 0, Join({{4, 0}, Zeros(30)}));
+  const auto in = [](const std::string& name, uint32_t op = 0) { return Compare(Text(name), op); };
+  const std::vector<OpaqueRow> rows = {
+      {"accept", List(other, Verdict(NF_ACCEPT)), "ACCEPT"},
+      {"drop", List(other, Verdict(NF_DROP))},
+      {"return", List(other, Verdict(NFT_RETURN)), "RETURN", true, {}, true},
+      {"return, then more", List(Verdict(NFT_RETURN), log), "RETURN", true, {}, true},
+      {"jump", List(other, Verdict(NFT_JUMP, "C")), "", false, {}, false, false, "C"},
+      {"mark", List(other, XtTarget("MARK", 2, XtSetMarkInfo(1, 1))), "MARK", false},
+      {"masquerade", List(other, XtTarget("MASQUERADE", 0, XtMasqueradeInfo(0))), "MASQUERADE"},
+      {"log", List(other, log), "LOG", false},
+      {"reject", List(ExpressionBytes("reject", Join({Attr(1, 0), Attr(2, Bytes{3})}))), "REJECT"},
+      {"a target that is not spelled", List(other, XtTarget("DNAT", 9, {})), ""},
+      {"an account that is not spelled", List(XtMatch("nfacct", 9, {}), Verdict(NF_DROP))},
+      {"counted by name", List(nfacct, other, Verdict(NF_DROP)), "DROP", true, {}, false, true},
+      {"an interface", List(Meta(NFT_META_IIFNAME), in("eth0"), Verdict(NF_DROP)), "DROP", true,
+       InterfaceMatch{"eth0", false}},
+      {"not an interface", List(Meta(NFT_META_IIFNAME), in("eth0", 1), Verdict(NF_DROP)), "DROP",
+       true, InterfaceMatch{"eth0", true}},
+      {"two interfaces",
+       List(Meta(NFT_META_IIFNAME), in("eth0"), Meta(NFT_META_IIFNAME), in("eth1"),
+            Verdict(NF_DROP)),
+       "DROP", true, InterfaceMatch{"eth0", false}},
+      {"an output", List(Meta(NFT_META_OIFNAME), in("eth0"), Verdict(NF_DROP))},
+  };
+  for (const OpaqueRow& row : rows) {
+    const OpaqueRule opaque = Opaque(row.expressions);
+    EXPECT_EQ(opaque.target, row.target) << row.name;
+    EXPECT_EQ(opaque.terminal, row.terminal) << row.name;
+    EXPECT_EQ(opaque.returns, row.returns) << row.name;
+    EXPECT_EQ(opaque.nfacct, row.nfacct) << row.name;
+    EXPECT_EQ(opaque.in_interface, row.in_interface) << row.name;
+    EXPECT_EQ(opaque.jump, row.jump) << row.name;
+  }
+}
+
+TEST(OpaqueRuleTest, VerdictsThatLeaveThePacketHaveNothingToDoWithItsMark) {
+  for (const int32_t code :
+       std::vector<int32_t>{NF_ACCEPT, NF_DROP, NFT_CONTINUE, NFT_BREAK, NFT_RETURN}) {
+    EXPECT_EQ(Opaque({XtMatch("u32", 0, {}), Verdict(code)}).marks, Marks{}) << code;
+  }
+  for (const int32_t code : std::vector<int32_t>{NFT_JUMP, NFT_GOTO}) {
+    EXPECT_EQ(Opaque({XtMatch("u32", 0, {}), Verdict(code, "C")}).marks, Marks{}) << code;
+  }
+  EXPECT_NE(Opaque({XtMatch("u32", 0, {}), Verdict(NF_QUEUE)}).marks, Marks{});
+}
+
+TEST(OpaqueRuleTest, ATargetHasTheNameThatIptablesHas) {
+  const auto name = [](const Target& target) {
+    return TargetName({.content = Rule{.target = target}});
+  };
+  EXPECT_EQ(name(Drop{}), "DROP");
+  EXPECT_EQ(name(Return{}), "RETURN");
+  EXPECT_EQ(name(SetMark{1, 1}), "MARK");
+  EXPECT_EQ(name(Masquerade{.random_fully = true}), "MASQUERADE");
+  EXPECT_EQ(name(Jump{"C"}), "") << "a chain";
+  EXPECT_EQ(TargetName({.content = OpaqueRule{.target = "SNAT"}}), "SNAT");
+}
+
+TEST(OpaqueRuleTest, WhatIsKnownOfARuleIsAllOfItOrItsKnownConditions) {
+  const Rule rule = {.comment = "x", .target = Drop{}};
+  const ObservedRule whole = {.content = rule};
+  EXPECT_EQ(KnownMatches(whole), rule);
+  const ObservedRule opaque = {.content = OpaqueRule{.known = rule}};
+  EXPECT_EQ(KnownMatches(opaque), rule);
+}
+
+TEST(OpaqueRuleTest, TheFirstConditionOfEachKindIsKnown) {
+  const OpaqueRule opaque = Opaque({XtMatch("comment", 0, XtCommentInfo("first")),
+                                    XtMatch("comment", 0, XtCommentInfo("second")),
+                                    XtMatch("mark", 1, XtMarkInfo(1, 1, 0)),
+                                    XtMatch("mark", 1, XtMarkInfo(2, 2, 0)), Verdict(0)});
+  EXPECT_EQ(opaque.known.comment, "first");
+  EXPECT_EQ(opaque.known.mark, (MarkMatch{.value = 1, .mask = 1}));
+  EXPECT_EQ(opaque.known.target, Target(NoTarget{}));
+}
+
+TEST(OpaqueRuleTest, AllIsKnownUnlessAConditionHasNoPlace) {
+  const Bytes in = Join({Meta(NFT_META_IIFNAME), Compare(Text("eth0"))});
+  const Bytes out = Join({Meta(NFT_META_OIFNAME), Compare(Text("eth0"))});
+  const Bytes mark = XtMatch("mark", 1, XtMarkInfo(1, 1, 0));
+  EXPECT_TRUE(Opaque({in, mark, Verdict(NF_DROP)}).all_known);
+  for (const Bytes& more : {in, out, mark, XtMatch("u32", 0, {})}) {
+    EXPECT_FALSE(Opaque({in, mark, more, Verdict(NF_DROP)}).all_known) << ToHex(more);
+  }
+}
+
+TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
+  Marks marks = {.tested = 1, .set = 2, .cleared = 4, .labels_set = ConnLabelSet().set(1)};
+  marks |= Marks{.tested = 16, .set = 32, .cleared = 64, .labels_set = ConnLabelSet().set(2)};
+  EXPECT_EQ(marks.tested, 17U);
+  EXPECT_EQ(marks.set, 34U);
+  EXPECT_EQ(marks.cleared, 68U);
+  EXPECT_EQ(marks.labels_set, ConnLabelSet().set(1).set(2));
 }
 
 }  // namespace

@@ -20,13 +20,26 @@ namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
-// "tested set", and "-cleared" where a bit is, in hexadecimal.
+struct Row {
+  std::string name;
+  std::vector<Bytes> expressions;
+  std::string shown;
+};
+
+// "tested set", and "-cleared" where a bit is, in hexadecimal; and which labels are set.
 std::string Marks(const std::vector<Bytes>& expressions) {
   const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
   EXPECT_TRUE(rule.ok()) << rule.status();
-  const uint32_t cleared = MarksCleared(*rule);
-  return absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)),
-                      cleared != 0 ? absl::StrCat(" -", absl::Hex(cleared)) : "");
+  std::string text = absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)));
+  if (const uint32_t cleared = MarksCleared(*rule); cleared != 0) {
+    absl::StrAppend(&text, " -", absl::Hex(cleared));
+  }
+  const ConnLabelSet labels = LabelsSet(*rule);
+  if (labels.all()) return text + ", all labels";
+  for (size_t label = 0; label < labels.size(); ++label) {
+    if (labels.test(label)) absl::StrAppend(&text, ", label ", label);
+  }
+  return text;
 }
 
 TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
@@ -35,12 +48,7 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
   const auto flip = [](uint32_t mask, uint32_t bits) { return Flip(HostU32(mask), HostU32(bits)); };
   const Bytes connection = Ct(3);
   const auto other = [](const std::string& name) { return ExpressionBytes(name, Attr(1, 1)); };
-  struct MarkRow {
-    std::string name;
-    std::vector<Bytes> expressions;
-    std::string marks;
-  };
-  const std::vector<MarkRow> rows = {
+  const std::vector<Row> rows = {
       {"none", List(Verdict(1)), "0 0"},
       {"a test", List(mark, Compare(HostU32(1))), "ffffffff 0"},
       {"a masked test", List(mark, Mask(HostU32(0x8000)), Compare(HostU32(0))), "8000 0"},
@@ -71,12 +79,14 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
        List(XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))),
        "0 3"},
       {"an older target", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "0 ffffffff"},
-      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "ffffffff ffffffff"},
-      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "ffffffff 0"},
-      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "ffffffff ffffffff"},
-      {"a broken expression", List(Attr(1, FromHex("ffff"))), "ffffffff ffffffff"},
-      {"a queue", List(Verdict(3)), "ffffffff ffffffff"},
-      {"a queue's number", List(Verdict(0x50003)), "ffffffff ffffffff"},
+      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))),
+       "ffffffff ffffffff, all labels"},
+      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "ffffffff 0, all labels"},
+      {"an unknown expression", List(ExpressionBytes("brandnew", {})),
+       "ffffffff ffffffff, all labels"},
+      {"a broken expression", List(Attr(1, FromHex("ffff"))), "ffffffff ffffffff, all labels"},
+      {"a queue", List(Verdict(3)), "ffffffff ffffffff, all labels"},
+      {"a queue's number", List(Verdict(0x50003)), "ffffffff ffffffff, all labels"},
       {"another value of the packet", List(Immediate(HostU32(1)), SetMeta(2)), "0 0"},
       {"a test, and a set of marks", List(mark, Mask(HostU32(1)), Compare(HostU32(1)), Lookup("s")),
        "1 0"},
@@ -87,7 +97,7 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
        List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))), "ffffffff 0"},
       {"a route", List(ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))), "0 0"},
   };
-  for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
   // No later expression can read more of the mark than the mask has left.
   for (const char* name : {"reject", "limit", "quota", "ct", "fib", "masq", "nat", "redir", "log",
                            "numgen", "rt", "connlimit", "notrack", "meta", "lookup"}) {
@@ -105,68 +115,48 @@ TEST(RuleMarksTest, KnowsWhatXtablesDoWithMarks) {
   const auto set = [](uint32_t revision, uint32_t flags) {
     return XtTarget("SET", revision, Join({Zeros(12), HostU32(flags), Zeros(8)}));
   };
-  struct MarkRow {
-    std::string name;
-    Bytes expression;
-    std::string marks;
-  };
-  const std::vector<MarkRow> rows = {
-      {"socket", XtMatch("socket", 0, {}), "0 0"},
-      {"socket 1", XtMatch("socket", 1, {1}), "0 0"},
-      {"socket 1 that restores", XtMatch("socket", 1, {4}), "0 ffffffff -ffffffff"},
-      {"socket 3", XtMatch("socket", 3, {3}), "0 0"},
-      {"socket 3 that restores", XtMatch("socket", 3, {4}), "0 ffffffff -ffffffff"},
-      {"socket 3 with another flag", XtMatch("socket", 3, {8}), "0 ffffffff"},
-      {"socket 3 without flags", XtMatch("socket", 3, {}), "0 ffffffff"},
-      {"socket 4", XtMatch("socket", 4, {0}), "0 ffffffff"},
-      {"rpfilter", XtMatch("rpfilter", 0, {1}), "0 0"},
-      {"rpfilter by the mark", XtMatch("rpfilter", 0, {2}), "ffffffff 0"},
-      {"CONNMARK that sets", connmark(1, {0, 0, 0, 0}), "0 0"},
-      {"CONNMARK that saves", connmark(1, {1, 0, 0, 0}), "20 0"},
-      {"CONNMARK that restores", connmark(1, {2, 0, 0, 0}), "0 10 -30"},
-      {"CONNMARK 2 that restores", connmark(2, {0, 0, 2, 0}), "0 10 -30"},
-      {"CONNMARK 2 that shifts", connmark(2, {0, 2, 2, 0}), "0 40 -60"},
-      {"CONNMARK 2 that shifts right", connmark(2, {1, 1, 2, 0}), "0 8 -28"},
-      {"SET 0", set(0, 0x100), "0 0"},
-      {"SET 0 of any bytes", XtTarget("SET", 0, Bytes(24, 1)), "0 0"},
-      {"SET 1 of any bytes", XtTarget("SET", 1, Bytes(40, 1)), "0 0"},
-      {"SET 2", set(2, 0x100), "0 0"},
-      {"SET 3", set(3, 0x3), "0 0"},
-      {"SET 3 that maps", set(3, 0x100), "0 ffffffff"},
-      {"SET 4", set(4, 0), "0 ffffffff"},
-      {"SET 3 without its struct", XtTarget("SET", 3, {}), "0 ffffffff"},
-      {"mark", XtMatch("mark", 1, XtMarkInfo(1, 3, 0)), "3 0"},
-      {"mark 0", XtMatch("mark", 0, XtMarkInfo(1, 3, 0)), "ffffffff 0"},
-      {"half a mark", XtMatch("mark", 1, Zeros(4)), "ffffffff 0"},
-      {"connmark", XtMatch("connmark", 1, Zeros(16)), "0 0"},
-      {"a program", XtMatch("bpf", 1, {}), "ffffffff 0"},
-      {"MARK", XtTarget("MARK", 2, XtSetMarkInfo(5, 7)), "0 5 -2"},
-      {"CONNMARK 2 of an unknown mode", connmark(2, {0, 0, 3, 0}), "ffffffff ffffffff"},
-      {"CONNMARK 3", connmark(3, {0, 0, 0, 0}), "ffffffff ffffffff"},
-      {"TOS", XtTarget("TOS", 1, {}), "0 0"},
-      {"NFQUEUE", XtTarget("NFQUEUE", 3, {}), "ffffffff ffffffff"},
-      {"HMARK", XtTarget("HMARK", 0, {}), "0 ffffffff -ffffffff"},
-      {"the target of ebtables", XtTarget("mark", 0, {}), "ffffffff ffffffff"},
-      {"TPROXY 0", XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)})),
+  const std::vector<Row> rows = {
+      {"socket", List(XtMatch("socket", 0, {})), "0 0"},
+      {"socket 1", List(XtMatch("socket", 1, {1})), "0 0"},
+      {"socket 1 that restores", List(XtMatch("socket", 1, {4})), "0 ffffffff -ffffffff"},
+      {"socket 3", List(XtMatch("socket", 3, {3})), "0 0"},
+      {"socket 3 that restores", List(XtMatch("socket", 3, {4})), "0 ffffffff -ffffffff"},
+      {"socket 3 with another flag", List(XtMatch("socket", 3, {8})), "0 ffffffff"},
+      {"socket 3 without flags", List(XtMatch("socket", 3, {})), "0 ffffffff"},
+      {"socket 4", List(XtMatch("socket", 4, {0})), "0 ffffffff"},
+      {"rpfilter", List(XtMatch("rpfilter", 0, {1})), "0 0"},
+      {"rpfilter by the mark", List(XtMatch("rpfilter", 0, {2})), "ffffffff 0"},
+      {"CONNMARK that sets", List(connmark(1, {0, 0, 0, 0})), "0 0"},
+      {"CONNMARK that saves", List(connmark(1, {1, 0, 0, 0})), "20 0"},
+      {"CONNMARK that restores", List(connmark(1, {2, 0, 0, 0})), "0 10 -30"},
+      {"CONNMARK 2 that restores", List(connmark(2, {0, 0, 2, 0})), "0 10 -30"},
+      {"CONNMARK 2 that shifts", List(connmark(2, {0, 2, 2, 0})), "0 40 -60"},
+      {"CONNMARK 2 that shifts right", List(connmark(2, {1, 1, 2, 0})), "0 8 -28"},
+      {"SET 0", List(set(0, 0x100)), "0 0"},
+      {"SET 0 of any bytes", List(XtTarget("SET", 0, Bytes(24, 1))), "0 0"},
+      {"SET 1 of any bytes", List(XtTarget("SET", 1, Bytes(40, 1))), "0 0"},
+      {"SET 2", List(set(2, 0x100)), "0 0"},
+      {"SET 3", List(set(3, 0x3)), "0 0"},
+      {"SET 3 that maps", List(set(3, 0x100)), "0 ffffffff"},
+      {"SET 4", List(set(4, 0)), "0 ffffffff"},
+      {"SET 3 without its struct", List(XtTarget("SET", 3, {})), "0 ffffffff"},
+      {"mark", List(XtMatch("mark", 1, XtMarkInfo(1, 3, 0))), "3 0"},
+      {"mark 0", List(XtMatch("mark", 0, XtMarkInfo(1, 3, 0))), "ffffffff 0"},
+      {"half a mark", List(XtMatch("mark", 1, Zeros(4))), "ffffffff 0"},
+      {"connmark", List(XtMatch("connmark", 1, Zeros(16))), "0 0"},
+      {"a program", List(XtMatch("bpf", 1, {})), "ffffffff 0"},
+      {"MARK", List(XtTarget("MARK", 2, XtSetMarkInfo(5, 7))), "0 5 -2"},
+      {"CONNMARK 2 of an unknown mode", List(connmark(2, {0, 0, 3, 0})),
+       "ffffffff ffffffff, all labels"},
+      {"CONNMARK 3", List(connmark(3, {0, 0, 0, 0})), "ffffffff ffffffff, all labels"},
+      {"TOS", List(XtTarget("TOS", 1, {})), "0 0"},
+      {"NFQUEUE", List(XtTarget("NFQUEUE", 3, {})), "ffffffff ffffffff, all labels"},
+      {"HMARK", List(XtTarget("HMARK", 0, {})), "0 ffffffff -ffffffff"},
+      {"the target of ebtables", List(XtTarget("mark", 0, {})), "ffffffff ffffffff, all labels"},
+      {"TPROXY 0", List(XtTarget("TPROXY", 0, Join({HostU32(0xff), HostU32(0x10), Zeros(8)}))),
        "0 10 -ef"},
   };
-  for (const MarkRow& row : rows) EXPECT_EQ(Marks({row.expression}), row.marks) << row.name;
-}
-
-// ---- labels ----
-
-// "none", "all", or the numbers.
-std::string Labels(const std::vector<Bytes>& expressions) {
-  const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
-  EXPECT_TRUE(rule.ok()) << rule.status();
-  const ConnLabelSet labels = LabelsSet(*rule);
-  if (labels.none()) return "none";
-  if (labels.all()) return "all";
-  std::string text;
-  for (size_t label = 0; label < labels.size(); ++label) {
-    if (labels.test(label)) absl::StrAppend(&text, text.empty() ? "" : " ", label);
-  }
-  return text;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
 }
 
 TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
@@ -174,37 +164,21 @@ TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
     return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
   };
   const Bytes value = Immediate(Zeros(16));
-  struct LabelRow {
-    std::string name;
-    std::vector<Bytes> expressions;
-    std::string labels;
+  const std::vector<Row> rows = {
+      {"a test", List(label(114, 0), Verdict(0)), "0 0"},
+      {"a label, in a rule of ours", List(label(114, 2)), "0 0, label 114"},
+      {"the first", List(label(0, 2)), "0 0, label 0"},
+      {"the last, negated", List(label(127, 3)), "0 0, label 127"},
+      {"a label beyond the last", List(label(128, 2)), "0 0, all labels"},
+      {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "0 0, all labels"},
+      {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "0 0, all labels"},
+      {"two", List(label(5, 2), XtMatch("socket", 1, {0}), label(64, 2)), "0 0, label 5, label 64"},
+      {"ct label set", List(value, SetCt(13)), "0 0, all labels"},
+      {"ct mark set", List(value, SetCt(3)), "0 0"},
+      {"ct, no key", List(value, ExpressionBytes("ct", Attr(4, 1))), "0 0, all labels"},
+      {"a test of nft's", List(Ct(13), Compare(HostU32(1))), "0 0"},
   };
-  const std::vector<LabelRow> rows = {
-      {"none", List(Verdict(1)), "none"},
-      {"a test", List(label(114, 0), Verdict(0)), "none"},
-      {"a label, in a rule of ours", List(label(114, 2)), "114"},
-      {"the first", List(label(0, 2)), "0"},
-      {"the last, negated", List(label(127, 3)), "127"},
-      {"a label beyond the last", List(label(128, 2)), "all"},
-      {"half a label", List(XtMatch("connlabel", 0, {3, 0})), "all"},
-      {"a label of later", List(XtMatch("connlabel", 1, XtConnLabelInfo(3, 0))), "all"},
-      {"next to somebody's match", List(XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)), "5"},
-      {"two", List(label(5, 2), label(64, 2)), "5 64"},
-      {"ct label set", List(value, SetCt(13)), "all"},
-      {"ct mark set", List(value, SetCt(3)), "none"},
-      {"ct, no key", List(value, ExpressionBytes("ct", Attr(4, 1))), "all"},
-      {"a test of nft's", List(Ct(13), Compare(HostU32(1))), "none"},
-      {"meta mark set ct mark", List(Ct(3), SetMeta(3)), "none"},
-      {"a target without", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1))), "none"},
-      {"a queue's target", List(XtTarget("NFQUEUE", 3, Zeros(8))), "all"},
-      {"an unknown target", List(XtTarget("BRANDNEW", 0, Zeros(8))), "all"},
-      {"an unknown match", List(XtMatch("brandnew", 0, Zeros(8))), "all"},
-      {"an unknown expression", List(ExpressionBytes("brandnew", {})), "all"},
-      {"a broken expression", List(Attr(1, FromHex("ffff"))), "all"},
-      {"a queue", List(Verdict(3)), "all"},
-      {"an object", List(ExpressionBytes("objref", {})), "none"},
-  };
-  for (const LabelRow& row : rows) EXPECT_EQ(Labels(row.expressions), row.labels) << row.name;
+  for (const Row& row : rows) EXPECT_EQ(Marks(row.expressions), row.shown) << row.name;
 }
 
 ChainId Chain(const std::string& name) { return {Family::kIPv4, Table::kFilter, name}; }
@@ -218,7 +192,7 @@ OpaqueRule To(const std::string& chain, bool unconditional = true, bool is_goto 
 
 struct Ruleset {
   std::string name;
-  std::map<std::string, std::vector<OpaqueRule>> chains;
+  std::map<std::string, std::vector<std::variant<Rule, OpaqueRule>>> chains;
   // Whether no packet passes a jump to A, and whether every packet in A comes to B.
   bool stops = false;
   bool leads = false;
@@ -249,12 +223,15 @@ TEST(ReachTest, FollowsWhatEveryPacketDoes) {
       {"behind a goto", {{"A", {To("C", true, true), To("B")}}, {"C", {}}}},
       {"a circle", {{"A", {To("C")}}, {"C", {To("A"), To("B")}}}, false, true},
       {"a chain that was not read", {{"A", {To("C")}}}},
+      {"a drop of ours", {{"A", {Rule{.target = Drop{}}}}}, true},
+      {"a return of ours", {{"A", {Rule{.target = Return{}}, Rule{.target = Drop{}}}}}},
+      {"a log", {{"A", {OpaqueRule{.unconditional = true, .decides = false}}}}},
   };
   for (const Ruleset& row : rows) {
     SCOPED_TRACE(row.name);
     Snapshot snapshot;
     for (const auto& [name, rules] : row.chains) {
-      for (const OpaqueRule& rule : rules) {
+      for (const auto& rule : rules) {
         snapshot.chains[Chain(name)].rules.push_back({.content = rule});
       }
     }
@@ -263,26 +240,6 @@ TEST(ReachTest, FollowsWhatEveryPacketDoes) {
     EXPECT_EQ(walk.Stops(Chain("INPUT"), jump), row.stops);
     EXPECT_FALSE(walk.Stops(Chain("INPUT"), {.content = To("A", false)}));
     EXPECT_EQ(walk.Leads(Chain("A"), Chain("B")), row.leads);
-  }
-}
-
-TEST(ReachTest, TellsAReturnFromADropAndBothFromARuleThatGoesOn) {
-  const OpaqueRule log = {.unconditional = true, .decides = false, .terminal = false};
-  const struct {
-    std::string name;
-    std::vector<std::variant<Rule, OpaqueRule>> rules;
-    bool stops;
-  } rows[] = {
-      {"a drop", {Rule{.target = Drop{}}}, true},
-      {"a return before it", {Rule{.target = Return{}}, Rule{.target = Drop{}}}, false},
-      {"a log", {log}, false},
-  };
-  for (const auto& row : rows) {
-    Snapshot snapshot;
-    for (const auto& rule : row.rules) {
-      snapshot.chains[Chain("A")].rules.push_back({.content = rule});
-    }
-    EXPECT_EQ(Walk(snapshot).Stops(Chain("INPUT"), {.content = To("A")}), row.stops) << row.name;
   }
 }
 

@@ -77,62 +77,12 @@ TEST(PrefixTest, RefusesWhatIsNone) {
   EXPECT_THAT(ParsePrefix(Family::kIPv6, "::/129"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST(RuleTextTest, IsWhatIptablesSavePrints) {
-  struct Row {
-    std::string name;
-    Rule rule;
-    std::string text;
-    Family family = Family::kIPv4;
-  };
-  const PrefixMatch loopback{P(Family::kIPv4, "127.0.0.0/8")};
-  const PrefixMatch not_loopback{P(Family::kIPv4, "127.0.0.0/8"), true};
-  const PrefixMatch all{P(Family::kIPv4, "0.0.0.0/0")};
-  const PrefixMatch not_all{P(Family::kIPv4, "0.0.0.0/0"), true};
-  const std::vector<Row> rows = {
-      {"drop", Rule{}, "-j DROP"},
-      {"return", Rule{.target = Return{}}, "-j RETURN"},
-      {"jump", Rule{.target = Jump{"X"}}, "-j X"},
-      {"martian",
-       Rule{.source = not_loopback,
-            .destination = loopback,
-            .comment = "block incoming localnet connections",
-            .ct_state = CtStateMatch{kCtRelated | kCtEstablished | kCtDnat, true}},
-       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
-       "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
-      {"all states in the order of libxt_conntrack", Rule{.ct_state = CtStateMatch{0x1cf, false}},
-       "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP"},
-      {"mark", Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
-       "-m comment --comment a-b_9 -m mark --mark 0x8000/0x8000 -j DROP"},
-      {"whole mark, negated", Rule{.mark = MarkMatch{.value = 1, .negated = true}},
-       "-m mark ! --mark 0x1 -j DROP"},
-      {"set mark", Rule{.target = SetMark{0x4000, 0}}, "-j MARK --set-xmark 0x4000/0x0"},
-      {"set whole mark", Rule{.target = SetMark{.value = 1}}, "-j MARK --set-xmark 0x1/0xffffffff"},
-      {"label", Rule{.conn_label = ConnLabelMatch{}}, "-m connlabel --label \"0\" -j DROP"},
-      {"not label, behind the other matches",
-       Rule{.comment = "c",
-            .mark = MarkMatch{1, 1},
-            .ct_state = CtStateMatch{kCtNew},
-            .conn_label = ConnLabelMatch{.label = 127, .negated = true}},
-       "-m comment --comment c -m mark --mark 0x1/0x1 -m conntrack --ctstate NEW -m connlabel ! "
-       "--label \"127\" -j DROP",
-       Family::kIPv6},
-      {"set label",
-       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}},
-       "-m connlabel --label \"114\" --set"},
-      {"set label or drop",
-       Rule{.conn_label = ConnLabelMatch{.label = 5, .set = true, .negated = true}},
-       "-m connlabel ! --label \"5\" --set -j DROP"},
-      {"masquerade", Rule{.target = Masquerade{}}, "-j MASQUERADE"},
-      {"masquerade at random", Rule{.target = Masquerade{true}}, "-j MASQUERADE --random-fully"},
-      {"every source", Rule{.source = all}, "-j DROP"},
-      {"no source", Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
-      {"IPv6", Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}}, "-s ::1/128 -j DROP",
-       Family::kIPv6},
-  };
-  for (const Row& row : rows) {
-    SCOPED_TRACE(row.name);
-    EXPECT_EQ(ToString(row.family, row.rule), row.text);
-  }
+// The texts of all others are in rule_decode_test.cc.
+TEST(RuleTextTest, AllAddressesAreNoCondition) {
+  const Prefix all = P(Family::kIPv4, "0.0.0.0/0");
+  EXPECT_EQ(ToString(Family::kIPv4, Rule{.source = PrefixMatch{all}}), "-j DROP");
+  EXPECT_EQ(ToString(Family::kIPv4, Rule{.source = PrefixMatch{all, true}}),
+            "! -s 0.0.0.0/0 -j DROP");
 }
 
 TEST(QuoteForSaveTest, QuotesAsXtablesDoes) {
@@ -155,15 +105,6 @@ TEST(RuleTest, IsUnconditionalWithoutAnyRestrictingMatch) {
   // Not even so: there are packets without a connection.
   EXPECT_FALSE(IsUnconditional(
       Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = NoTarget{}}));
-}
-
-TEST(RuleTest, EndsAChainUnlessItJumpsMarksOrOnlySetsALabel) {
-  for (const Target& target : {Target(Drop{}), Target(Return{}), Target(Masquerade{})}) {
-    EXPECT_TRUE(IsTerminal(target)) << target.index();
-  }
-  for (const Target& target : {Target(Jump{"X"}), Target(SetMark{}), Target(NoTarget{})}) {
-    EXPECT_FALSE(IsTerminal(target)) << target.index();
-  }
 }
 
 TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
@@ -206,8 +147,6 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
 
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
-const ChainId kNat{Family::kIPv4, Table::kNat, "N"};
-const ChainId kUser6{Family::kIPv6, Table::kFilter, "USER6"};
 
 TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
   const Rule drop{.comment = "x y", .target = Drop{}};
@@ -225,35 +164,15 @@ TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
   EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
 }
 
-TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
+// Its grouping by family and table is in restore_plan_test.cc.
+TEST(RestoreTextTest, HasNoBaseChainWithAPolicyAndNothingOfNftables) {
   const Transaction transaction{
-      .generation = 5,
-      .operations = {
-          CreateChain{kUser},
-          CreateChain{kUser6},
-          CreateChain{kInput},
-          AddRule{.chain = kUser, .rule = Rule{.target = Drop{}}, .before = {}},
-          CreateChain{kNat},
-          AddRule{.chain = kNat, .rule = Rule{.target = Masquerade{true}}, .before = {}},
-          AddRule{.chain = kInput, .rule = Rule{.target = Jump{"USER"}}, .before = 3, .number = 1},
-          DeleteRule{.chain = kInput, .handle = 4, .number = 2, .rule = {}},
-          DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
-          WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant},
-      }};
+      .operations = {DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
+                     CreateChain{kInput},
+                     AddRule{.chain = kInput, .rule = Rule{}, .before = 3, .number = 1},
+                     WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant}}};
   EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
-            "*filter\n"
-            ":USER - [0:0]\n"
-            "-A USER -j DROP\n"
-            "-I INPUT 1 -j USER\n"
-            "-D INPUT 2\n"
-            "-X OLD\n"
-            "COMMIT\n"
-            "*nat\n"
-            ":N - [0:0]\n"
-            "-A N -j MASQUERADE --random-fully\n"
-            "COMMIT\n");
-  EXPECT_EQ(ToRestoreText(transaction, Family::kIPv6), "*filter\n:USER6 - [0:0]\nCOMMIT\n");
-  EXPECT_EQ(ToRestoreText(Transaction{}, Family::kIPv4), "");
+            "*filter\n-I INPUT 1 -j DROP\n-X OLD\nCOMMIT\n");
 }
 
 TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {

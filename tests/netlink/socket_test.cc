@@ -246,12 +246,6 @@ TEST(SocketTest, AnErrorNumberIsOneThatTheKernelHas) {
   EXPECT_THAT(ErrorsOf(Generation(7)), IsEmpty()) << "no error at all";
 }
 
-TEST(SocketTest, AnErrorOfReceivingSaysSo) {
-  const ScriptedKernel kernel({Fails(ENOMEM)});
-  EXPECT_THAT(OpenSocket()->SendBatch(Request()),
-              StatusIs(Code::kResourceExhausted, HasSubstr("receiving over netlink")));
-}
-
 // ---- replies ----
 
 struct Handled {

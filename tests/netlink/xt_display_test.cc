@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -289,36 +290,25 @@ TEST(XtDisplayTest, ShowsOtherTargetsOrNothing) {
 }
 
 TEST(XtDisplayTest, ShowsWhatLeavesConnectionTracking) {
-  struct Tracked {
-    uint16_t flags = 1;
-    uint16_t zone = 0;
-    uint32_t events = 0;
-    uint32_t expected = 0;
-    uint8_t helper = 0;
-    uint8_t timeout = 0;
-  };
-  const auto ct = [](const Tracked& ct, uint32_t revision) {
-    Bytes bytes = Join({HostU16(ct.flags), HostU16(ct.zone), HostU32(ct.events),
-                        HostU32(ct.expected), Bytes(1, ct.helper), Zeros(15)});
-    if (revision > 0) bytes = Join({bytes, {ct.timeout}, Zeros(31)});
-    return Join({bytes, Zeros(12)});
-  };
   for (const uint32_t revision : {0U, 1U, 2U}) {
-    EXPECT_EQ(DisplayXtTarget(Family::kIPv4, "CT", revision, ct({.flags = 3}, revision)),
-              "-j NOTRACK");
+    // Flags, zone, events, expected events, the helper's name; later the timeout's.
+    const auto ct = [&](size_t at, const Bytes& value) {
+      Bytes bytes = Join({HostU16(1), Zeros(revision > 0 ? 70 : 38)});
+      std::copy(value.begin(), value.end(), bytes.begin() + static_cast<ptrdiff_t>(at));
+      return bytes;
+    };
     ExpectTexts({
-        {"not tracked", "-j CT", revision, ct({}, revision), " --notrack"},
-        {"no flag", "-j CT", revision, ct({.flags = 0}, revision)},
-        {"an alias alone", "-j CT", revision, ct({.flags = 2}, revision)},
-        {"an unknown flag", "-j CT", revision, ct({.flags = 4}, revision)},
-        {"a zone", "-j CT", revision, ct({.zone = 1}, revision)},
-        {"events", "-j CT", revision, ct({.events = 1}, revision)},
-        {"expected events", "-j CT", revision, ct({.expected = 1}, revision)},
-        {"a helper", "-j CT", revision, ct({.helper = 'x'}, revision)},
+        {"not tracked", "-j CT", revision, ct(0, HostU16(1)), " --notrack"},
+        {"no flag", "-j CT", revision, ct(0, HostU16(0))},
+        {"an alias alone", "-j CT", revision, ct(0, HostU16(2))},
+        {"an unknown flag", "-j CT", revision, ct(0, HostU16(4))},
+        {"a zone", "-j CT", revision, ct(2, HostU16(1))},
+        {"events", "-j CT", revision, ct(4, HostU32(1))},
+        {"expected events", "-j CT", revision, ct(8, HostU32(1))},
+        {"a helper", "-j CT", revision, ct(12, {'x'})},
     });
-    if (revision > 0) {
-      ExpectTexts({{"a timeout", "-j CT", revision, ct({.timeout = 'x'}, revision)}});
-    }
+    EXPECT_EQ(DisplayXtTarget(Family::kIPv4, "CT", revision, ct(0, HostU16(3))), "-j NOTRACK");
+    if (revision > 0) ExpectTexts({{"a timeout", "-j CT", revision, ct(28, {'x'})}});
   }
 }
 
@@ -361,21 +351,17 @@ TEST(DisplayNativeTest, ShowsLimits) {
   const Bytes rate = Attr(1, U64(1));
   const Bytes unit = Attr(2, U64(1));
   const Bytes burst = Attr(3, 5);
-  const auto is_shown = [](const std::vector<Bytes>& attributes) {
-    const std::string text = Native("limit", attributes);
-    if (!text.empty()) EXPECT_EQ(text, "-m limit --limit 1/sec");
-    return !text.empty();
-  };
-  EXPECT_TRUE(is_shown({rate, unit, burst}));
-  EXPECT_TRUE(is_shown({rate, unit, burst, Attr(4, 0), Attr(5, 0), Attr(6, Bytes())}));
-  EXPECT_FALSE(is_shown({unit, burst}));
-  EXPECT_FALSE(is_shown({rate, burst}));
-  EXPECT_FALSE(is_shown({rate, unit}));
-  EXPECT_FALSE(is_shown({rate, unit, burst, Attr(4, 1)})) << "bytes";
-  EXPECT_FALSE(is_shown({rate, unit, burst, Attr(5, 1)})) << "over the limit";
-  EXPECT_FALSE(is_shown({rate, unit, burst, Attr(7, 0)})) << "something new";
-  EXPECT_FALSE(is_shown({Attr(1, U64(0)), unit, burst}));
   const Bytes million = Attr(1, U64(1000000));
+  const std::string second = "-m limit --limit 1/sec";
+  EXPECT_EQ(Native("limit", {rate, unit, burst}), second);
+  EXPECT_EQ(Native("limit", {rate, unit, burst, Attr(4, 0), Attr(5, 0), Attr(6, Bytes())}), second);
+  EXPECT_EQ(Native("limit", {unit, burst}), "");
+  EXPECT_EQ(Native("limit", {rate, burst}), "");
+  EXPECT_EQ(Native("limit", {rate, unit}), "");
+  EXPECT_EQ(Native("limit", {rate, unit, burst, Attr(4, 1)}), "") << "bytes";
+  EXPECT_EQ(Native("limit", {rate, unit, burst, Attr(5, 1)}), "") << "over the limit";
+  EXPECT_EQ(Native("limit", {rate, unit, burst, Attr(7, 0)}), "") << "something new";
+  EXPECT_EQ(Native("limit", {Attr(1, U64(0)), unit, burst}), "");
   EXPECT_EQ(Native("limit", {million, Attr(2, U64(UINT32_MAX)), burst}), "-m limit --limit 20/day");
   EXPECT_EQ(Native("limit", {million, Attr(2, U64(uint64_t{UINT32_MAX} + 1)), burst}), "");
 }

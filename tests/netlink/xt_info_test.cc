@@ -19,41 +19,6 @@ namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
 
-// Each encoder is called on a stack full of ones: padding that is not cleared shows.
-__attribute__((noinline)) void DirtyStack() {
-  volatile char garbage[4096];
-  for (volatile char& c : garbage) c = '\xff';
-}
-
-TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtComment("hello")), ToHex(XtCommentInfo("hello")));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtMark({.value = 0x4000, .mask = 0xc000, .negated = true})),
-            ToHex(XtMarkInfo(0x4000, 0xc000, 1)));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtCtState({.states = 0x86, .negated = true})),
-            ToHex(XtCtStateInfo(1, 1, 0x86)));
-  EXPECT_EQ(ToHex(EncodeXtCtState({.states = 0x08, .negated = false})),
-            ToHex(XtCtStateInfo(1, 0, 0x08)));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 0})), ToHex(XtConnLabelInfo(0, 0)));
-  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 127, .set = true})), ToHex(XtConnLabelInfo(127, 2)));
-  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 114, .negated = true})),
-            ToHex(XtConnLabelInfo(114, 1)));
-  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 1, .set = true, .negated = true})),
-            ToHex(XtConnLabelInfo(1, 3)));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtSetMark({.value = 0x4000, .mask = 0})), ToHex(XtSetMarkInfo(0x4000, 0)));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv4, {.random_fully = true})),
-            ToHex(XtMasqueradeInfo(0x10)));
-  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv4, {})), ToHex(XtMasqueradeInfo(0)));
-  DirtyStack();
-  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv6, {.random_fully = true})),
-            ToHex(XtMasqueradeInfo6(0x10)));
-}
-
 TEST(XtInfoTest, TakesGarbageInPadding) {
   Bytes mark = XtMarkInfo(1, 2, 0);
   mark[9] = mark[15] = 0xaa;

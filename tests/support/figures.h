@@ -4,7 +4,8 @@
 #ifndef KIPT_TESTS_SUPPORT_FIGURES_H_
 #define KIPT_TESTS_SUPPORT_FIGURES_H_
 
-#include <string>
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -18,15 +19,18 @@ class Figures {
 
   // The smallest one that `share` of all do not exceed (nearest rank): 0 is the minimum, 1 the
   // maximum. Zero where there are none.
-  absl::Duration Quantile(double share) const;
+  absl::Duration Quantile(double share) const {
+    if (durations_.empty()) return absl::ZeroDuration();
+    std::vector<absl::Duration> sorted = durations_;
+    std::sort(sorted.begin(), sorted.end());
+    const double rank = std::ceil(share * static_cast<double>(sorted.size()));
+    return sorted[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+  }
   absl::Duration Median() const { return Quantile(0.5); }
 
  private:
   std::vector<absl::Duration> durations_;
 };
-
-// "12.34".
-std::string InMilliseconds(absl::Duration duration);
 
 }  // namespace kipt::testing
 

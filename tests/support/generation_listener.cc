@@ -45,38 +45,30 @@ int ReadMessage(const nlmsghdr* message, void* data) {
 
 }  // namespace
 
-struct GenerationListener::Socket {
-  mnl_socket* handle = nullptr;
-  ~Socket() {
-    if (handle != nullptr) mnl_socket_close(handle);
-  }
-};
-
-GenerationListener::GenerationListener(std::unique_ptr<Socket> socket)
-    : socket_(std::move(socket)) {}
-GenerationListener::~GenerationListener() = default;
-
 absl::StatusOr<std::unique_ptr<GenerationListener>> GenerationListener::Create() {
-  auto socket = std::make_unique<Socket>();
-  socket->handle = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (socket->handle == nullptr) return absl::ErrnoToStatus(errno, "mnl_socket_open2");
-  if (mnl_socket_bind(socket->handle, 1U << (NFNLGRP_NFTABLES - 1), MNL_SOCKET_AUTOPID) < 0) {
+  std::unique_ptr<GenerationListener> listener(
+      new GenerationListener(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+  mnl_socket* socket = listener->socket_.get();
+  if (socket == nullptr) return absl::ErrnoToStatus(errno, "mnl_socket_open2");
+  if (mnl_socket_bind(socket, 1U << (NFNLGRP_NFTABLES - 1), MNL_SOCKET_AUTOPID) < 0) {
     return absl::ErrnoToStatus(errno, "joining NFNLGRP_NFTABLES");
   }
-  if (setsockopt(mnl_socket_get_fd(socket->handle), SOL_SOCKET, SO_RCVBUFFORCE,
-                 &kReceiveBufferBytes, sizeof(kReceiveBufferBytes)) < 0) {
+  if (setsockopt(listener->fd(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBufferBytes,
+                 sizeof(kReceiveBufferBytes)) < 0) {
     return absl::ErrnoToStatus(errno, "SO_RCVBUFFORCE");
   }
-  return std::unique_ptr<GenerationListener>(new GenerationListener(std::move(socket)));
+  return listener;
 }
 
-int GenerationListener::fd() const { return mnl_socket_get_fd(socket_->handle); }
+GenerationListener::GenerationListener(mnl_socket* socket) : socket_(socket, mnl_socket_close) {}
+
+int GenerationListener::fd() const { return mnl_socket_get_fd(socket_.get()); }
 
 absl::StatusOr<std::vector<GenerationChange>> GenerationListener::Drain() {
   std::vector<GenerationChange> changes;
   std::vector<char> buffer(1 << 16);
   for (;;) {
-    const ssize_t size = mnl_socket_recvfrom(socket_->handle, buffer.data(), buffer.size());
+    const ssize_t size = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EAGAIN) return changes;
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == ENOBUFS) return absl::ResourceExhaustedError("notifications lost");

@@ -11,6 +11,8 @@
 
 #include "absl/status/statusor.h"
 
+struct mnl_socket;
+
 namespace kipt::testing {
 
 // One NFT_MSG_NEWGEN: the kernel sends it once for each transaction that changed something
@@ -25,7 +27,6 @@ class GenerationListener {
  public:
   // Listens in the calling thread's network namespace from now on.
   static absl::StatusOr<std::unique_ptr<GenerationListener>> Create();
-  ~GenerationListener();
 
   // The transactions since the last call. The kernel tells of a transaction before the writer's
   // send returns, so those of a program that has ended are all here.
@@ -37,9 +38,8 @@ class GenerationListener {
   int fd() const;
 
  private:
-  struct Socket;
-  explicit GenerationListener(std::unique_ptr<Socket> socket);
-  std::unique_ptr<Socket> socket_;
+  explicit GenerationListener(mnl_socket* socket);
+  std::unique_ptr<mnl_socket, int (*)(mnl_socket*)> socket_;
 };
 
 }  // namespace kipt::testing

@@ -186,12 +186,6 @@ std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, Kube
   return Sequence(form, family, bits).Steps();
 }
 
-Arguments CheckArguments(const KubeletStep& step) {
-  Arguments arguments = {"-C", step.chain, "-t", step.table};
-  arguments.insert(arguments.end(), step.rule.begin(), step.rule.end());
-  return arguments;
-}
-
 Arguments WaitFlags(bool with_sleep) {
   return with_sleep ? Arguments{"-w", "5", "-W", "100000"} : Arguments{"-w", "5"};
 }

@@ -81,9 +81,6 @@ struct KubeletBits {
 // last.
 std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, KubeletBits bits = {});
 
-// Arguments of `-C` for a rule step, without kubelet's wait flags.
-std::vector<std::string> CheckArguments(const KubeletStep& step);
-
 // With which kubelet and kube-proxy wait for the lock of xtables: `-w 5`, up to 1.33 `-W 100000`
 // too.
 std::vector<std::string> WaitFlags(bool with_sleep);

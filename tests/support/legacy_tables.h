@@ -4,6 +4,8 @@
 #ifndef KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
 #define KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,11 @@ namespace kipt::testing {
 
 // "filter", "nat": of the calling thread's network namespace, by /proc/thread-self/net. A chroot
 // has no /proc: iptables-legacy-save finds no tables there, and says nothing of it.
-std::vector<std::string> IptablesLegacyTables(IpFamily family);
+inline std::vector<std::string> IptablesLegacyTables(IpFamily family) {
+  std::ifstream names(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
+                                                : "/proc/thread-self/net/ip6_tables_names");
+  return {std::istream_iterator<std::string>(names), {}};
+}
 
 }  // namespace kipt::testing
 

@@ -23,7 +23,6 @@ class SavedRules {
   // Comments and counters are dropped; the order of the rules is kept.
   static SavedRules Parse(const std::string& text);
 
-  bool HasTable(const std::string& table) const { return tables_.count(table) != 0; }
   bool HasChain(const std::string& table, const std::string& chain) const;
   // Every chain, as its table and its name.
   std::vector<std::pair<std::string, std::string>> Chains() const;

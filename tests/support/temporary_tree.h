@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace kipt::testing {
 
 // "" where it cannot be read.
@@ -40,7 +42,7 @@ class TemporaryTree {
   std::string Path(const std::string& name) const { return (root_ / name).string(); }
 
   // Each makes the directories on the way.
-  void Write(const std::string& name, const std::string& text) const {
+  void Write(const std::string& name, absl::string_view text) const {
     MakeParent(name);
     std::ofstream file(Path(name), std::ios::binary);
     file << text;
