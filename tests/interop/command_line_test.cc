@@ -64,6 +64,17 @@ TEST_F(CommandLineTest, NetnsWorksThereAndNotHere) {
   EXPECT_TRUE(SavedRules::Of({IpFamily::kIpv4}).HasChain("mangle", "KUBE-IPTABLES-HINT"));
 }
 
+TEST_F(CommandLineTest, DeprecatedFlagsAreNamedOnlyWhereTheyHaveNoEffect) {
+  const auto is_named = [](const char* flag) {
+    return absl::StrContains(
+        Agent({"plan", flag, "--iptables-masquerade-bit=14"}).err,
+        "Flag --iptables-masquerade-bit has been deprecated, This flag has no effect and will be "
+        "removed in a future version.");
+  };
+  EXPECT_TRUE(is_named("--emulated-version=1.27"));
+  EXPECT_FALSE(is_named("--feature-gates=IPTablesOwnershipCleanup=false"));
+}
+
 // ---- --color: on a terminal and in a pipe, with the environment's wishes ----
 
 // What `argv` prints where its standard output is a terminal.

@@ -246,7 +246,7 @@ table inet observer {
 
 class LabelFlipPacketsTest : public LabelTest {
  protected:
-  static bool Stands(const std::string& table, const std::string& chain) {
+  static bool Exists(const std::string& table, const std::string& chain) {
     return Of(IpFamily::kIpv4).Run({"-t", table, "-S", chain}).exit_code == 0;
   }
   void WriteGate(bool on) const {
@@ -257,14 +257,14 @@ class LabelFlipPacketsTest : public LabelTest {
   // Waits until it is done in the kernel: nobody claims KUBELET-MARK-MASQ while the gate is off.
   void Flip(bool on) const {
     WriteGate(on);
-    ASSERT_TRUE(WaitUntil([&] { return Stands("nat", "KUBELET-MARK-MASQ") == on; })) << on;
+    ASSERT_TRUE(WaitUntil([&] { return Exists("nat", "KUBELET-MARK-MASQ") == on; })) << on;
   }
 
   const TemporaryFile file_{kConfigHead};
   const TemporaryTree no_cni_;
 };
 
-// Whose jump keeps the chain that labels, and so the one that acts on the label.
+// The jump keeps the chain that labels, and so the one that acts on the label.
 TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   const PacketWorld world;
   SetSysctl("netfilter/nf_conntrack_udp_timeout", "2");
@@ -286,7 +286,7 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   absl::SleepFor(kOnTheWay);
   for (int i = 0; i < 2 && !HasFatalFailure(); ++i) {
     Flip(/*on=*/false);
-    EXPECT_TRUE(Stands("filter", "KUBELET-FIREWALL"));
+    EXPECT_TRUE(Exists("filter", "KUBELET-FIREWALL"));
     const uint64_t came = Witnessed().at("drop_came");
     EXPECT_TRUE(WaitUntil([&] { return Witnessed().at("drop_came") > came + 50; }));
     Flip(/*on=*/true);
@@ -298,6 +298,13 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   EXPECT_EQ(all.at("drop_left"), 0);
   EXPECT_GT(all.at("plain_came"), sent * 9 / 10) << "a queue ran over";
   EXPECT_EQ(all.at("plain_left"), all.at("plain_came"));
+
+  Load(
+      "*nat\n-D PREROUTING -j COMPONENT\n-D OUTPUT -j COMPONENT\n-F COMPONENT\n-X COMPONENT\n"
+      "COMMIT\n");
+  Flip(/*on=*/false);
+  EXPECT_TRUE(WaitUntil([&] { return !Exists("filter", "KUBELET-FIREWALL"); }))
+      << "no component jumps any more";
 }
 
 INSTANTIATE_TEST_SUITE_P(On, LabelFlipPacketsTest, ::testing::ValuesIn(kBothModes),
