@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parser of iptables-save on what kube-proxy writes: testdata/rulesets/README.md.
-#include <algorithm>
+// iptables-save sifted piece by piece, also of what kube-proxy writes: testdata/rulesets/README.md.
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "agent/xtables/iptables_save.h"
 #include "agent/xtables/saved_survey.h"
 #include "tests/support/matchers.h"
-#include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
@@ -22,17 +16,8 @@
 namespace kipt::agent::captured_save_test {
 namespace {
 
-using netlink::ObservedChain;
-using netlink::ObservedRule;
+using netlink::Family;
 using netlink::Survey;
-
-using Chains = std::map<ChainId, ObservedChain>;
-
-std::vector<std::string> SortedWords(absl::string_view line) {
-  std::vector<std::string> words = absl::StrSplit(line, ' ');
-  std::sort(words.begin(), words.end());
-  return words;
-}
 
 // Calls `check` with each save that was captured in `room`; how many there are.
 int ForEachSave(const std::string& room,
@@ -47,42 +32,6 @@ int ForEachSave(const std::string& room,
     check(ipv6 ? Family::kIPv6 : Family::kIPv4, FileText(file.path()));
   }
   return files;
-}
-
-// The matches of a Rule have no order, so a line may come back with other places for its words.
-// What is opaque comes back byte for byte.
-void ExpectEachLineBack(Family family, const std::string& text) {
-  absl::StatusOr<Chains> chains = ParseSave(family, text);
-  ASSERT_THAT(chains, IsOk());
-  ASSERT_THAT(*chains, Not(IsEmpty()));
-  std::string table;
-  std::map<ChainId, size_t> next;
-  size_t ours = 0;
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
-    if (absl::StartsWith(line, "*")) table = line.substr(1);
-    if (!absl::StartsWith(line, "-A ")) continue;
-    const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
-    const std::string& name = words[1];
-    ChainId id = Filter(name, family);
-    if (table != "filter") id = table == "nat" ? Nat(name, family) : Mangle(name, family);
-    ASSERT_EQ(chains->count(id), 1U) << ToString(id);
-    const std::vector<ObservedRule>& rules = chains->at(id).rules;
-    ASSERT_LT(next[id], rules.size()) << line;
-    const ObservedRule& rule = rules[next[id]++];
-    EXPECT_EQ(rule.handle, next[id]);
-    if (rule.rule() != nullptr) {
-      ++ours;
-      EXPECT_EQ(SortedWords(ToString(family, rule)), SortedWords(words[2]));
-    } else {
-      EXPECT_EQ(ToString(family, rule), words[2]);
-    }
-  }
-  for (const auto& [id, chain] : *chains) EXPECT_EQ(chain.rules.size(), next[id]) << ToString(id);
-  EXPECT_GT(ours, 0U);
-}
-
-TEST(CapturedSavesTest, ComeBackLineByLine) {
-  EXPECT_EQ(ForEachSave("rulesets", ExpectEachLineBack), 30);
 }
 
 // The output of iptables-save, sifted piece by piece, is what it is when it is read whole.

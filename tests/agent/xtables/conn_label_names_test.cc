@@ -10,9 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/command.h"
-#include "agent/xtables/iptables_legacy_programs.h"
-#include "agent/xtables/iptables_save.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -26,22 +23,6 @@ constexpr size_t kLargest = 64 << 10;
 std::string OfSize(size_t size) {
   const std::string line = "114 masq\n";
   return line + std::string(size - line.size(), '\n');
-}
-
-TEST(ConnLabelNamesTest, ReadsTheFileAsIptablesDoes) {
-  EXPECT_THAT(ParseConnLabelNames("# 1 comment\n114 masq\n115\ttwo  words \t\r\n0x10 hex\n010 oct\n"
-                                  "  9 spaces before\n12abc\n0 zero\n127 last"),
-              ElementsAre(Pair("abc", 12), Pair("hex", 16), Pair("last", 127), Pair("masq", 114),
-                          Pair("oct", 8), Pair("spaces before", 9), Pair("two  words", 115),
-                          Pair("zero", 0)));
-  EXPECT_THAT(ParseConnLabelNames("1 a\n2 a\n1 b\n3 c"), ElementsAre(Pair("a", 1), Pair("c", 3)))
-      << "the first counts";
-  EXPECT_THAT(ParseConnLabelNames("1000 a\n3 a\n1024 b\n-1 c\n99999999999999999999 d\n"),
-              ElementsAre(Pair("a", 1000)))
-      << "a name is taken by a label that the kernel does not have";
-  EXPECT_THAT(ParseConnLabelNames("5 a\n#" + std::string(1022, 'x') + "7 b\n"),
-              ElementsAre(Pair("a", 5), Pair("b", 7)))
-      << "a line ends after 1023 bytes";
 }
 
 TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
@@ -151,49 +132,6 @@ TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
     EXPECT_EQ(text.status(), row.named ? unreadable : absl::OkStatus()) << row.rule;
     EXPECT_EQ(text.value_or(saved), saved);
   }
-}
-
-// An iptables-legacy-save that prints what it is told.
-class SavingRunner : public CommandRunner {
- public:
-  explicit SavingRunner(std::string saved) : saved_(std::move(saved)) {}
-  absl::StatusOr<CommandResult> Run(const CommandRequest& /*request*/) override {
-    return CommandResult{.exit_code = 0, .output = saved_, .errors = ""};
-  }
-
- private:
-  std::string saved_;
-};
-
-TEST(ConnLabelNamesTest, ATextWithNamesThatCannotBeLookedUpIsNotHandedOut) {
-  const TemporaryTree tree;
-  tree.Write("ip_tables_names", "nat\n");
-  const IptablesLegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
-                                         .program_names_path = tree.Path("%s_tables_names"),
-                                         .label_names_path = tree.Path("connlabel.conf")};
-  const auto saved = [](const std::string& label) {
-    return absl::StrCat("*nat\n:X - [0:0]\n[0:0] -A X -m connlabel --label \"", label,
-                        "\" --set\nCOMMIT\n");
-  };
-  const auto read = [&](const std::string& text) {
-    SavingRunner runner(text);
-    return SaveIptablesLegacyTables(
-        netlink::Family::kIPv4, runner,
-        IptablesLegacyPrograms{.save = "never run", .restore = "", .version = {}}, options);
-  };
-  const auto names_the_file =
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(options.label_names_path));
-  tree.Write("connlabel.conf", "114 masq\n");
-  EXPECT_THAT(read(saved("masq")), IsOkAndHolds(saved("114")));
-  tree.Write("connlabel.conf", OfSize(kLargest + 1));
-  EXPECT_THAT(read(saved("masq")), names_the_file);
-  EXPECT_THAT(read(saved("114")), IsOkAndHolds(saved("114")));
-  tree.Remove("connlabel.conf");
-  tree.Link("connlabel.conf", options.label_names_path);
-  EXPECT_THAT(read(saved("masq")), names_the_file);
-  EXPECT_THAT(read(saved("114")), IsOkAndHolds(saved("114")))
-      << "iptables prints numbers where it cannot open the file";
-  EXPECT_THAT(read("*nat\nCOMMIT\n"), IsOk());
 }
 
 }  // namespace

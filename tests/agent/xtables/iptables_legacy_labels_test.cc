@@ -48,6 +48,18 @@ TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
   EXPECT_NE(Read(*backend_, {kUser}).generation, unnamed);
 }
 
+TEST_F(LegacyLabelsTest, ReadsNoRuleByANameThatCannotBeLookedUp) {
+  const auto reads = [&](const std::string& label) {
+    Saves("iptables", absl::StrCat("*filter\n:USER - [0:0]\n-A USER -m connlabel --label \"", label,
+                                   "\" --set\nCOMMIT\n"));
+    return backend_->Read({{.chain = kUser}}).status();
+  };
+  tree_.Link("connlabel.conf", tree_.Path("connlabel.conf"));
+  EXPECT_THAT(reads("masq"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("connlabel.conf")));
+  EXPECT_THAT(reads("114"), IsOk()) << "iptables prints numbers where it cannot open the file";
+}
+
 TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
   Saves("iptables", kFilterWithUser);
   std::string errors;
@@ -85,6 +97,7 @@ TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
     std::optional<std::string> matches;  // of the kernel; nothing: there is no such file
     bool missing;
     bool with_label = true;
+    bool capable = true;
   } rows[] = {
       {2, kNoExtension, "comment\nconnlabel\n", true},
       {1, kNoModule, "comment\nmark\n", true},
@@ -101,6 +114,7 @@ TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
       {4, kNoModule, "", false},    // a lock
       {137, kNoModule, "", false},  // a signal
       {3, kNoModule, "", false},    // another version
+      {2, kNoExtension, std::nullopt, false, /*with_label=*/true, /*capable=*/false},
   };
   const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
   for (const auto& row : rows) {
@@ -109,6 +123,7 @@ TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
     const uint32_t generation = Read(*backend_, {chain}).generation;
     tree_.Remove("ip_tables_matches");
     if (row.matches) tree_.Write("ip_tables_matches", *row.matches);
+    tree_.Write("status", absl::StrCat("CapEff:\t", row.capable ? "000001ffffffffff\n" : "0\n"));
     runner_.On(Program("iptables", "restore"), Exits(row.exit_code, row.errors));
     Rule rule = {.target = netlink::Drop{}};
     if (row.with_label) rule.conn_label = netlink::ConnLabelMatch{.label = 114};
@@ -121,21 +136,6 @@ TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
         << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was done"));
   }
-}
-
-TEST_F(LegacyLabelsTest, NoCapabilityIsNoMissingMatch) {
-  const ChainId chain{Family::kIPv4, Table::kNat, "KUBELET-MARK-MASQ"};
-  const uint32_t generation = Read(*backend_, {chain}).generation;
-  std::ofstream(StatusPath()) << "CapEff:\t0000000000000000\n";
-  runner_.On(Program("iptables", "restore"),
-             Answers({.exit_code = 2, .output = "", .errors = kNoExtension}));
-  const Rule rule = {.conn_label = netlink::ConnLabelMatch{.label = 1}, .target = netlink::Drop{}};
-  const absl::Status status =
-      backend_->Apply({.generation = generation,
-                       .operations = {netlink::CreateChain{chain},
-                                      netlink::AddRule{.chain = chain, .rule = rule}}});
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_EQ(netlink::MissingExtension(status), std::nullopt);
 }
 
 }  // namespace

@@ -230,15 +230,6 @@ TEST(SaveRuleTest, AnOptionOfAnotherMatchIsNotTakenForOneOfOurs) {
   }
 }
 
-TEST(SaveWordsTest, TheArgumentOfSomeOptionsIsRaw) {
-  for (const std::string option : {"-A", "-j", "-g", "-i", "-o", "--name", "--hashlimit-name"}) {
-    std::vector<absl::string_view> words;
-    const std::string text = option + " \"a b";
-    EXPECT_EQ(SplitSavedRule(text, words), text.size()) << option;
-    EXPECT_THAT(words, ElementsAre(option, "\"a", "b"));
-  }
-}
-
 TEST(SaveWordsTest, SplitsAtSpacesOutsideQuotes) {
   std::vector<absl::string_view> words;
   const std::string line = R"(-A X  -m "a \" b" c"d 'e f' "")";

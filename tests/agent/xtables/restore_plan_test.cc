@@ -148,20 +148,6 @@ TEST(RestorePlanTest, RefusesNamesAndCommentsThatWouldReadAsSomethingElse) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("control character")));
 }
 
-TEST(RestorePlanTest, WritesLabelsAsIptablesRestoreTakesThem) {
-  const Rule sets{.conn_label = netlink::ConnLabelMatch{.label = 114, .set = true},
-                  .target = netlink::NoTarget{}};
-  const Rule tests{.conn_label = netlink::ConnLabelMatch{.label = 115, .negated = true}};
-  EXPECT_EQ(Plan(Observed().Chain(Nat("N"), {sets, BareReturn()}).Chain(Filter("F")),
-                 {AddRule{.chain = Nat("N"), .rule = sets},
-                  AddRule{.chain = Nat("N"), .rule = sets, .before = 2},
-                  DeleteRule{.chain = Nat("N"), .handle = 1, .rule = sets},
-                  AddRule{.chain = Filter("F"), .rule = tests}}),
-            "*filter\n-A F -m connlabel ! --label \"115\" -j DROP\nCOMMIT\n"
-            "*nat\n-A N -m connlabel --label \"114\" --set\n"
-            "-I N 2 -m connlabel --label \"114\" --set\n-D N 1\nCOMMIT\n");
-}
-
 // Beyond what BackendRefusalTest tries on every backend.
 TEST(RestorePlanTest, RefusesWhatTheKernelOrIptablesRestoreWouldRefuse) {
   using Code = absl::StatusCode;
