@@ -49,17 +49,6 @@ COMMIT
 )");
 }
 
-TEST(ConnLabelsTest, AreThoseThatAreGivenAndReachBothEnds) {
-  const std::string text = ::kipt::testing::ToText(
-      DesiredRuleset(Labelled(Mode::kCleanup, {.masquerade = 0, .drop = 127})));
-  for (const char* line : {"-A KUBELET-MARK-DROP -m connlabel --label \"127\" --set\n",
-                           "-A KUBELET-MARK-MASQ -m connlabel --label \"0\" --set\n",
-                           "-A KUBELET-POSTROUTING -m connlabel --label \"0\" -j MASQUERADE",
-                           "-A KUBELET-FIREWALL -m connlabel --label \"127\" -j DROP\n"}) {
-    EXPECT_THAT(text, HasSubstr(line));
-  }
-}
-
 TEST(ConnLabelsTest, NothingIsMadeWhereTheAgentIsOff) {
   EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Labelled(Mode::kOff))), "");
   const auto gates = ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", true}}}});

@@ -324,23 +324,6 @@ TEST_F(DependentsTest, CountRulesThatSetMarksAndLabelsOutsideOfTheChainsThatAreF
   }
 }
 
-// However many there are: each that is kept adds a bit in a family.
-TEST_F(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
-  collector_.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
-  see_(kIpNat, "MINE", Mark("fewer", 0x8000));
-  EXPECT_THAT(Found().mark_setters,
-              ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
-  for (uint32_t mark = 1; mark <= 10000; ++mark) collector_.Note({.from = "rule", .bits = mark});
-  const size_t kept = Found().mark_setters.size();
-  EXPECT_LE(kept, 15U);
-  collector_.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
-  EXPECT_THAT(Found().mark_setters, SizeIs(kept));
-  DependentsCollector families;
-  families.Note({.from = "one", .bits = 1, .ipv6 = false});
-  families.Note({.from = "other", .bits = 1, .ipv4 = false});
-  EXPECT_THAT(families.Finish({}, {}).mark_setters, SizeIs(2));
-}
-
 TEST_F(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
   collector_.OtherModeUnreadable("why");
   const Dependents found = Found();

@@ -468,19 +468,6 @@ TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
   EXPECT_GT(appended, 0);
 }
 
-TEST(DiffReasonsTest, MakesABaseChainThatAJumpNeedsAlthoughAllElseStands) {
-  Observed observed;
-  const PolicyInput desired = Cleanup();
-  for (const DesiredChain& chain : DesiredRuleset(desired).chains) {
-    std::vector<RuleContent> rules;
-    for (const DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
-    observed.Chain(chain.id, rules);
-  }
-  EXPECT_THAT(Operations(ComputeDiff(desired, observed.snapshot())),
-              ElementsAre(":INPUT ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]",
-                          "-A INPUT -j KUBE-FIREWALL", "-A OUTPUT -j KUBE-FIREWALL"));
-}
-
 TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
   Observed replaced = Made(Legacy());
   replaced.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20), SetBit(14)});

@@ -280,19 +280,6 @@ std::vector<Claim> ClaimsOn(const netlink::ChainId& chain, const Observed& obser
                        *observed.snapshot().Find(chain));
 }
 
-TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {
-  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
-  const auto kind_with = [&](const netlink::ChainId& chain) {
-    Observed observed;
-    observed.Chain(masq).Chain(chain);
-    const std::vector<Claim> claims = ClaimsOn(masq, observed, {});
-    return claims.size() == 1 ? std::string(ClaimKindName(claims[0].kind)) : "not one";
-  };
-  EXPECT_EQ(kind_with(Nat("KUBE-SERVICES")), "kubeProxyRemains") << "nothing leads to them";
-  EXPECT_EQ(kind_with(Filter("KUBE-SERVICES")), "kubeProxy");
-  EXPECT_EQ(kind_with(Filter("KUBE-PROXY-CANARY")), "kubeProxyRemains");
-}
-
 TEST(ClaimsTest, KubeProxyLeavesWhereNoBaseChainLeadsToItsServices) {
   const netlink::Rule jump = JumpTo("KUBE-SERVICES", "kubernetes service portals");
   const auto with = [](const netlink::ChainId& chain, const std::vector<RuleContent>& rules = {}) {

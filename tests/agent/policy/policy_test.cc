@@ -15,47 +15,12 @@
 namespace kipt::agent::policy_test {
 namespace {
 
-constexpr Family kIPv4Only[] = {Family::kIPv4};
-
 TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
   for (const bool gate : {false, true}) {
     const featuregates::FeatureGates gates =
         ResolveFeatureGates({1, 27}, {{.values = {{"IPTablesOwnershipCleanup", gate}}}}).value();
     EXPECT_EQ(ModeFor(gates, /*make_iptables_util_chains=*/false), Mode::kOff);
     EXPECT_EQ(ModeFor(gates, true), gate ? Mode::kCleanup : Mode::kLegacy);
-  }
-}
-
-TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
-  const std::string text = ::kipt::testing::ToText(
-      DesiredRuleset(Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
-  for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
-                           "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
-                           "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
-                           "-A KUBE-MARK-DROP -j MARK --set-xmark 0x80000000/0x80000000\n",
-                           "-m mark --mark 0x80000000/0x80000000 -j DROP\n"}) {
-    EXPECT_THAT(text, HasSubstr(line));
-  }
-}
-
-TEST(PolicyTest, OnlyInPostroutingTheOrderOfRulesCounts) {
-  for (const Family family : netlink::kFamilies) {
-    for (const DesiredChain& chain : EveryKubeletChain(family)) {
-      EXPECT_EQ(chain.ordered, chain.id.name == kPostroutingChain) << netlink::ToString(chain.id);
-    }
-  }
-}
-
-TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) {
-  for (const Family family : netlink::kFamilies) {
-    for (const DesiredChain& chain : EveryKubeletChain(family)) {
-      for (const DesiredRule& rule : chain.rules) {
-        const std::string text = netlink::ToString(family, rule.rule);
-        const bool of_drop_mark = text.find("0x8000") != std::string::npos;
-        const bool of_label = text.find("connlabel") != std::string::npos;
-        EXPECT_EQ(rule.shared_with_kube_proxy, !of_drop_mark && !of_label) << text;
-      }
-    }
   }
 }
 

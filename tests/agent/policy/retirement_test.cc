@@ -423,27 +423,14 @@ TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
   EXPECT_EQ(numbers, (std::vector<int>{2, 3}));
 }
 
-TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
+TEST(RetirementTest, SaysOfWhatStaysWhetherKubeProxyKeepsItToo) {
   Observed observed = Residue();
   Serving(observed);
-  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  const std::vector<ExistingItem> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
-  int told = 0;
-  for (const ExistingItem& item : stale) {
-    if (item.text != ":KUBE-MARK-DROP - [0:0]") continue;
-    EXPECT_EQ(item.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
-    ++told;
-  }
-  EXPECT_EQ(told, 1);
   for (const Claimed& one : PlanFor(Cleanup(), observed).kept) {
     const bool shared =
         one.item.chain.name == kMarkMasqChain || one.item.chain.name == kPostroutingChain;
     EXPECT_EQ(one.of_kube_proxy, shared) << one.item.text;
   }
-  EXPECT_LT(
-      WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, PlanFor(Cleanup(), Residue()))
-          .size(),
-      stale.size());
 }
 
 TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
