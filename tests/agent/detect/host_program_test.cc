@@ -103,13 +103,6 @@ TEST(HostProgramTest, EachNameTellsTheMode) {
   }
 }
 
-TEST(HostProgramTest, OfIPv6IsItsOwn) {
-  const TemporaryTree host;
-  MakeFiles("sbin/xtables-nft-multi, sbin/ip6tables -> xtables-nft-multi", host);
-  EXPECT_EQ(FindHostProgram(host.Path(""), netlink::Family::kIPv6).mode, IptablesMode::kNft);
-  EXPECT_EQ(FindHostProgram(host.Path(""), kV4).mode, std::nullopt);
-}
-
 // ---- is this process on the host? ----
 
 class OwnHostRootTest : public ::testing::Test {

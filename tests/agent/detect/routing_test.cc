@@ -139,27 +139,6 @@ TEST(FwmarkRulesTest, WhatIsNoRuleIsSkipped) {
   }
 }
 
-TEST(FwmarkRulesTest, EachFamilyIsDumpedOnce) {
-  const auto dump = [](uint8_t family) {
-    const fib_rule_hdr header = {.family = family, .action = FR_ACT_NOP};
-    return std::vector<Frame>{FromKernel(RuleBytes(header, kMark)), FromKernel(Done())};
-  };
-  const ScriptedKernel kernel(Script({dump(AF_INET), dump(AF_INET6)}));
-  const FwmarkRules read = ReadFwmarkRules();
-  ASSERT_THAT(read, IsOk());
-  ASSERT_EQ(read->size(), 2U);
-  ASSERT_EQ(kernel.sent().size(), 2U);
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ((*read)[i].family, i == 0 ? Family::kIPv4 : Family::kIPv6);
-    const Bytes& request = kernel.sent()[i];
-    nlmsghdr header = {};
-    std::memcpy(&header, request.data(), sizeof header);
-    EXPECT_EQ(header.nlmsg_type, RTM_GETRULE);
-    EXPECT_EQ(header.nlmsg_flags, NLM_F_REQUEST | NLM_F_DUMP);
-    EXPECT_EQ(request[sizeof header], i == 0 ? AF_INET : AF_INET6);
-  }
-}
-
 TEST(FwmarkRulesTest, AFamilyWithoutPolicyRoutingHasNoRules) {
   const std::vector<Frame> rules = {
       FromKernel(RuleBytes({.family = AF_INET6, .action = FR_ACT_NOP}, kMark)), FromKernel(Done())};

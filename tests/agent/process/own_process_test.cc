@@ -13,8 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <functional>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -125,40 +123,6 @@ TEST(StandardDescriptorsTest, WithoutDevNullADirectoryTakesItsPlace) {
                 IsEmpty())
         << fd;
   }
-}
-
-// ---- output ----
-
-// The exit code of FinishOutput(3), and what it wrote to standard error, after `print`.
-std::string Finished(const std::string& out, const std::function<void()>& print) {
-  const TemporaryTree tree;
-  const std::string errors = tree.Path("errors");
-  std::cout.flush();  // or the child would do it
-  return InChild([&]() -> std::string {
-    const int to = open(out.c_str(), O_WRONLY);
-    const int err = open(errors.c_str(), O_RDWR | O_CREAT, 0600);
-    if (dup2(to, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) return "dup2";
-    print();
-    const int code = FinishOutput(3);
-    char text[256] = {};
-    if (pread(err, text, sizeof text - 1, 0) < 0) return "pread";
-    return absl::StrCat(code, " ", text);
-  });
-}
-
-// Every command is tried on a full device and by a reader that ends: CommandLineTest.
-TEST(FinishOutputTest, IsAFailureWithItsReasonWhereSomethingWasNotWritten) {
-  const std::string why = "1 Error: writing to standard output: ";
-  EXPECT_EQ(Finished("/dev/full", [] {}), "3 ") << "nothing had to be written";
-  EXPECT_EQ(Finished("/dev/full", [] { std::cout << "text"; }),
-            absl::StrCat(why, "No space left on device\n"));
-  // What an earlier write ended with is no longer known; errno is another call's.
-  EXPECT_EQ(Finished("/dev/null",
-                     [] {
-                       std::cout.setstate(std::ios::badbit);
-                       errno = EACCES;
-                     }),
-            absl::StrCat(why, "not all of it was written\n"));
 }
 
 // ---- heap ----
