@@ -80,14 +80,6 @@ TEST(IPTablesOwnershipCleanupTest, CanBeSetWhereTheReleaseLetsItBeSet) {
   }
 }
 
-TEST(KubeletFeaturesTest, AnOldNameInAKubeletConfigurationIsIgnoredWhereItIsUnknown) {
-  const absl::StatusOr<FeatureGates> gates = FeatureGates::Resolve(
-      {KubeletComponent({1, 30})}, {FromKubeletConfiguration({{kName, false}})});
-  ASSERT_THAT(gates, IsOk());
-  EXPECT_TRUE(gates->Enabled(kIPTablesOwnershipCleanup));
-  EXPECT_THAT(gates->ignored(), ElementsAre(kName));
-}
-
 TEST(KubeletFeaturesTest, TheDeclarationsOfTheProjectAreSound) {
   EXPECT_THAT(
       CheckDeclarations({KubeletComponent(kDefaultEmulatedVersion), AgentComponent({0, 1})}),

@@ -95,30 +95,6 @@ TEST(CompletionTest, RefusesAShellThatItDoesNotKnow) {
 
 // ---- the manual page, of the same description ----
 
-CompletionSpec SmallSpec() {
-  return {.program = "program",
-          .commands = {{.name = "look", .help = "looks; exit status 2"},
-                       {.name = "name", .help = "names", .argument = "THING"}},
-          .default_command = "look",
-          .flags = {{.name = "all", .is_bool = true, .help = "All. Of it."},
-                    {.name = "back\\slash",
-                     .shorthand = "b",
-                     .type = "file",
-                     .help = ".dots-first",
-                     .commands = {"name"}}}};
-}
-
-TEST(ManualPageTest, ListsCommandsAndFlags) {
-  EXPECT_EQ(
-      packages::ManualPage(SmallSpec(), ".SH A\n%COMMANDS%\n.SH B\n%OPTIONS%\n"),
-      ".SH A\n"
-      ".TP\n\\fBlook\\fR\nlooks;\nexit status 2\n"
-      ".TP\n\\fBname\\fR \\fITHING\\fR\nnames\n"
-      ".SH B\n"
-      ".TP\n\\fB\\-\\-all\\fR\nAll.\nOf it.\n"
-      ".TP\n\\fB\\-b\\fR, \\fB\\-\\-back\\eslash\\fR=\\fIfile\\fR (name)\n\\&.dots\\-first\n");
-}
-
 TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   const std::string page = packages::ManualPage(AgentCompletion(), "%COMMANDS%\n%OPTIONS%\n");
   for (const Setting& row : kSettings) {

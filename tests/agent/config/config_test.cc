@@ -167,38 +167,6 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
 
 // ---- as a value ----
 
-TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
-  const ConfigFiles node;
-  const auto config = node.Load(Flags{.feature_gates = {kOff}, .ip_families = "ipv4"});
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(ToString(*config),
-            "emulatedVersion: 1.27\n"
-            "featureGates: AllAlpha=false,AllBeta=false,ConnLabelMarking=false,"
-            "IPTablesOwnershipCleanup=false\n"
-            "makeIPTablesUtilChains: true\n"
-            "mode: legacy\n"
-            "iptablesMasqueradeBit: 14\n"
-            "iptablesDropBit: 15\n"
-            "iptablesMasqueradeLabel: 114\n"
-            "iptablesDropLabel: 115\n"
-            "ipFamilies: ipv4\n"
-            "iptablesMode: auto\n"
-            "hostRoot: (own)\n"
-            "iptablesSyncPeriod: 1m0s\n"
-            "watch: events\n"
-            "observe: false\n"
-            "healthzBindAddress: 127.0.0.1:10270\n"
-            "metricsBindAddress: 127.0.0.1:10271\n"
-            "staleChains: keep\n"
-            "hintPolicy: usable\n"
-            "cniConfDir: (known)\n"
-            "incidentsFile: /var/lib/kube-iptables-agent/incidents\n"
-            "foreignRules: auto\n"
-            "expectedRules: (none)\n"
-            "auditPeriod: 10m0s\n"
-            "config: (none)\n");
-}
-
 // ---- Every wrong flag and file that LoadConfig refuses, and the words it refuses it with ----
 
 struct BadCase {

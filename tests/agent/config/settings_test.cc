@@ -139,23 +139,6 @@ TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
                           "metricsBindAddress: 127.0.0.1:10271 now, [::]:1 desired"));
 }
 
-TEST(WhatNeedsARestartTest, IsNothingWhereOnlyRulesAndTimesChange) {
-  const ConfigFiles node;
-  const Config running = *node.Load(Flags{});
-  const Config wanted = *node.Load(Flags{.feature_gates = {kOff},
-                                         .make_iptables_util_chains = false,
-                                         .iptables_masquerade_bit = 3,
-                                         .emulated_version = "1.26",
-                                         .ip_families = "ipv4",
-                                         .iptables_sync_period = absl::Seconds(5),
-                                         .stale_chains = "retire",
-                                         .hint_policy = "always",
-                                         .cni_conf_dir = "/c"});
-  EXPECT_FALSE(running == wanted);
-  EXPECT_THAT(WhatNeedsARestart(running, wanted), IsEmpty());
-  EXPECT_THAT(WhatNeedsARestart(wanted, running), IsEmpty());
-}
-
 TEST(ExpectedRulesTest, ComeFromAFileOfTheirOwn) {
   const ConfigFiles node;
   const TemporaryTree tree;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/value_texts.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -68,23 +65,6 @@ TEST(GoDurationTest, IsRefusedWithGosWords) {
   for (const auto& [text, message] : rows) {
     EXPECT_EQ(ParseGoDuration(text).status(), absl::InvalidArgumentError(message)) << text;
   }
-}
-
-TEST(BindAddressTest, IsWhatBindWants) {
-  const auto address = ParseBindAddress("127.0.0.1:10270");
-  ASSERT_TRUE(address.ok()) << address.status();
-  EXPECT_EQ(address->family(), AF_INET);
-  ASSERT_EQ(address->size, sizeof(sockaddr_in));
-  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address->storage);
-  EXPECT_EQ(ntohl(ipv4.sin_addr.s_addr), INADDR_LOOPBACK);
-  EXPECT_EQ(ntohs(ipv4.sin_port), 10270);
-  const auto other = ParseBindAddress("[::1]:65535");
-  ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(other->family(), AF_INET6);
-  ASSERT_EQ(other->size, sizeof(sockaddr_in6));
-  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(other->storage);
-  EXPECT_TRUE(IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr));
-  EXPECT_EQ(ntohs(ipv6.sin6_port), 65535);
 }
 
 TEST(BindAddressTest, ThatIsWrongIsRefusedWithAnExample) {

@@ -18,28 +18,6 @@ YamlDocument MustParse(absl::string_view text) {
   return document.ok() ? *std::move(document) : *YamlDocument::Parse("f.yaml", "");
 }
 
-TEST(YamlDocumentTest, KeepsTheOrderAndThePlaceOfEveryValue) {
-  const YamlDocument document = MustParse("# head\nb: 1\na:\n  - x\n  - {y: \"z\"}\nc:\n");
-  const YamlNode& root = document.root();
-  ASSERT_EQ(root.kind, YamlNode::Kind::kMap);
-  ASSERT_EQ(root.entries.size(), 3u);
-  EXPECT_EQ(root.entries[0].key.text, "b");
-  EXPECT_EQ(root.entries[0].value.line, 2);
-  EXPECT_TRUE(root.entries[0].value.plain);
-  const YamlNode& list = root.entries[1].value;
-  ASSERT_EQ(list.kind, YamlNode::Kind::kSequence);
-  ASSERT_EQ(list.items.size(), 2u);
-  EXPECT_EQ(list.items[0].text, "x");
-  EXPECT_EQ(list.items[0].line, 4);
-  const YamlNode* z = list.items[1].Find("y");
-  ASSERT_NE(z, nullptr);
-  EXPECT_EQ(z->text, "z");
-  EXPECT_FALSE(z->plain);
-  EXPECT_EQ(root.entries[2].key.line, 6);
-  EXPECT_EQ(root.entries[2].value.kind, YamlNode::Kind::kNull);
-  EXPECT_EQ(root.entries[2].value.line, 6);
-}
-
 struct GoodCase {
   std::string text;
   YamlNode::Kind kind = YamlNode::Kind::kMap;
