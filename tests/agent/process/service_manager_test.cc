@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +10,8 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "agent/process/command.h"
 #include "agent/process/own_process.h"
 #include "tests/support/matchers.h"
@@ -56,6 +59,24 @@ TEST_F(ServiceManagerTest, IsToldOfStartAndEnd) {
   manager_.Stopping();
   EXPECT_EQ(Told(), "STOPPING=1");
   EXPECT_EQ(Told(), "");
+}
+
+TEST_F(ServiceManagerTest, IsToldWhenAReloadBegan) {
+  const auto microseconds = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
+  };
+  const int64_t before = microseconds();
+  manager_.Reloading();
+  const int64_t after = microseconds();
+  const std::string told = Told();
+  absl::string_view rest = told;
+  ASSERT_TRUE(absl::ConsumePrefix(&rest, "RELOADING=1\nMONOTONIC_USEC=")) << told;
+  int64_t then = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(rest, &then)) << told;
+  EXPECT_GE(then, before);
+  EXPECT_LE(then, after);
 }
 
 TEST_F(ServiceManagerTest, IsToldAStatusOfOneLineWhateverIsInIt) {
