@@ -179,25 +179,6 @@ TEST_F(SaveParserTest, AgreesWithTheNftBackendOnRulesOfAllKinds) {
   EXPECT_GT(opaque_, 240);
 }
 
-TEST_F(SaveParserTest, AgreesOnRulesOfOurOwn) {
-  for (const Family family : netlink::kFamilies) {
-    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
-    const std::map<ChainId, ObservedChain> parsed = Parse(family);
-    ExpectAgreement(parsed);
-    std::vector<Rule> filter;
-    for (const auto& [id, rule] : AllRules(family)) {
-      if (id.table == Table::kFilter) filter.push_back(rule);
-    }
-    std::vector<Rule> found;
-    for (const ObservedRule& rule : parsed.at({family, Table::kFilter, "TEST"}).rules) {
-      ASSERT_NE(rule.rule(), nullptr) << ToString(family, rule);
-      found.push_back(*rule.rule());
-    }
-    EXPECT_EQ(found, filter);
-  }
-  EXPECT_EQ(opaque_, 0);
-}
-
 TEST_F(SaveParserTest, ACommentOfSeveralLinesIsOneRule) {
   const std::string comment = "first\n-A INPUT -j DROP\nCOMMIT\n*nat \"\\'";
   MustRun({"iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", comment, "-j", "RETURN"});
