@@ -61,23 +61,6 @@ TEST_F(RefusalTest, AWrongFileIsRefusedWithItsPathAndWhatIsWrong) {
   }
 }
 
-TEST_F(RefusalTest, AWrongFlagIsRefusedByEveryCommandThatReadsIt) {
-  struct Row {
-    std::string flag;
-    std::string said;
-  };
-  for (const char* command : {"sync", "plan", "status"}) {
-    for (const Row& row :
-         {Row{"--iptables-drop-bit=32", "iptablesDropBit (--iptables-drop-bit) 32 must be between"},
-          Row{"--feature-gates=IPTablesOwnershipClean=true", "unrecognized feature gate: "},
-          Row{"--netns=/etc/passwd", "/etc/passwd"}, Row{"--config=/dev/zero", "/dev/zero"},
-          Row{"now", "now"}}) {
-      SCOPED_TRACE(absl::StrCat(command, " ", row.flag));
-      ExpectRefused(Agent({command, row.flag}), {row.said});
-    }
-  }
-}
-
 TEST_F(RefusalTest, TheKubeletConfigurationOfARealNodeIsAccepted) {
   const std::string config = absl::StrCat("--config=", KIPT_KUBELET_CONFIG);
   EXPECT_EQ(Agent({"plan", config}).exit_code, kExitDifferences);

@@ -122,27 +122,6 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
                   absl::StrCat("chain=\"KUBE-MARK-MASQ\",claim=\"", kind, "\""));
   }
 
-  // The findings of an audit that must have some.
-  json Findings() const {
-    std::vector<std::string> arguments = CommonFlags();
-    arguments.insert(arguments.begin(), "audit");
-    arguments.push_back("--output=json");
-    arguments.emplace_back("--feature-gates=IPTablesOwnershipCleanup=false");
-    const ProgramResult audit = Agent(arguments);
-    EXPECT_EQ(audit.exit_code, kExitDifferences) << audit;
-    return json::parse(audit.out, nullptr, /*allow_exceptions=*/false)["findings"];
-  }
-  // null where there is none, or more than one.
-  static json FindingOf(const json& findings, const std::string& id) {
-    json found;
-    for (const json& finding : findings) {
-      if (finding["id"] != id) continue;
-      EXPECT_TRUE(found.is_null()) << "a second " << id << ": " << finding;
-      found = finding;
-    }
-    EXPECT_FALSE(found.is_null()) << "no " << id << " in " << findings;
-    return found;
-  }
   std::vector<std::string> CommonFlags() const {
     return {"--cni-conf-dir=" + tree_.Path("net.d"),
             absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
@@ -152,36 +131,6 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   const TemporaryTree tree_;
   json plugin_;
 };
-
-TEST_P(CniPortmapTest, AuditNamesItByItsFileAndByItsRulesBeforeTheGateIsSwitched) {
-  StartWithGateOff();
-  const Pod pod(1, NewNetns());
-  Add(pod);
-  ExpectMasqueraded(pod);
-  const json findings = Findings();
-  const json config = FindingOf(findings, "CniConfig");
-  EXPECT_EQ(config["chain"], "nat/KUBE-MARK-MASQ");
-  EXPECT_EQ(config["severity"], "error");
-  EXPECT_EQ(config["owner"], "the CNI plugin portmap");
-  EXPECT_EQ(config["details"], json({tree_.Path(kConflist)}));
-  EXPECT_THAT(config["consequence"].get<std::string>(),
-              HasSubstr("Once IPTablesOwnershipCleanup is on"));
-  EXPECT_THAT(config["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
-  const json user = FindingOf(findings, "ChainUser");
-  EXPECT_EQ(user["chain"], "nat/KUBE-MARK-MASQ");
-  EXPECT_EQ(user["severity"], "error");
-  EXPECT_EQ(user["owner"], "the CNI plugin portmap");
-  EXPECT_EQ(user["iptablesMode"], NameOf(GetParam()));
-  EXPECT_EQ(user["family"], "ip");
-  EXPECT_EQ(user["packets"], kCalls);
-  EXPECT_THAT(user["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
-  ASSERT_EQ(user["rules"].size(), 2);
-  for (const json& rule : user["rules"]) {
-    EXPECT_THAT(rule["chain"].get<std::string>(), StartsWith("CNI-DN-"));
-    EXPECT_THAT(rule["rule"].get<std::string>(),
-                AllOf(HasSubstr("--dport 18001"), HasSubstr("-j KUBE-MARK-MASQ")));
-  }
-}
 
 TEST_P(CniPortmapTest, GoesOnToWorkWhenTheGateIsSwitchedOnAndWhatIsStaleIsRetired) {
   StartWithGateOff();

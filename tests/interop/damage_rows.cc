@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,13 +84,6 @@ Strike RestoreWhole(const std::string& table) {
 
 Effect Adds(const std::string& chain, const std::string& rule) {
   return [=](Content& content) { content[chain].push_back(rule); };
-}
-
-// What is put back is inserted.
-void ComesFirst(std::vector<std::string>& rules, const std::string& rule) {
-  const auto found = std::find(rules.begin(), rules.end(), rule);
-  ASSERT_NE(found, rules.end()) << rule;
-  std::rotate(rules.begin(), found, found + 1);
 }
 
 Effect LosesRulesOf(const std::string& table) {
@@ -208,9 +200,6 @@ std::vector<Damage> EveryDamageToLabels() {
   const std::string mark_drop = R"("-A KUBELET-MARK-DROP -m connlabel --label "115" --set")";
   const std::string masquerade =
       R"("-A KUBELET-POSTROUTING -m connlabel --label "114" -j MASQUERADE --random-fully")";
-  const std::vector<std::string> jumps = {R"(filter jump_missing "-A INPUT -j KUBELET-FIREWALL")",
-                                          R"(filter jump_missing "-A FORWARD -j KUBELET-FIREWALL")",
-                                          R"(filter jump_missing "-A OUTPUT -j KUBELET-FIREWALL")"};
   return {
       {"FlushOfNatWithLabels",
        Runs({"-t", "nat", "-F"}),
@@ -219,16 +208,6 @@ std::vector<Damage> EveryDamageToLabels() {
         R"(nat jump_missing "-A POSTROUTING -m comment --comment "kubelet postrouting rules" )"
         R"(-j KUBELET-POSTROUTING")"},
        LosesRulesOf("nat")},
-      {"DeletionOfTheLabelFirewall",
-       Restore("filter",
-               "-D INPUT -j KUBELET-FIREWALL\n-D FORWARD -j KUBELET-FIREWALL\n"
-               "-D OUTPUT -j KUBELET-FIREWALL\n-F KUBELET-FIREWALL\n-X KUBELET-FIREWALL\n"),
-       {R"(filter chain_missing ":KUBELET-FIREWALL")", jumps[0], jumps[1], jumps[2]},
-       [](Content& content) {
-         ComesFirst(content["filter/INPUT"], "-A INPUT -j KUBELET-FIREWALL");
-         ComesFirst(content["filter/OUTPUT"], "-A OUTPUT -j KUBELET-FIREWALL");
-       },
-       "-restore"},
   };
 }
 

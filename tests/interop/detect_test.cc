@@ -2,12 +2,7 @@
 //
 // `detect`, and what sync, plan and status make of it, on nodes that we, kubelet, both or others
 // made.
-#include <sched.h>
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/rows.h"
@@ -231,18 +226,6 @@ TEST_F(DetectTest, KubeletInAnotherModeThanTheHostsProgramIsUnknownForEveryComma
     }
     EXPECT_FALSE(std::filesystem::exists(host.Path("was-run")));
   }
-}
-
-TEST_F(DetectTest, AThreadInAnotherNamespaceThanItsProcessSeesItsOwn) {
-  KubeletWith("legacy");
-  std::string fresh;
-  std::thread([&] {
-    ASSERT_EQ(unshare(CLONE_NEWNET), 0);
-    fresh = Agent({"detect"}).out;
-    EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
-  }).join();
-  EXPECT_THAT(fresh, AllOf(HasSubstr("ip: none\n"), HasSubstr("ip6: none\n")));
-  Detect("legacy", kExitOk);
 }
 
 TEST_F(DetectTest, AnOrdinaryUserIsToldWhatIsMissing) {

@@ -72,25 +72,6 @@ TEST_P(IptablesGenerationsTest, ReadsOurRulesAsItsOwn) {
   }
 }
 
-// iptables-legacy of the other generation, by -S: its save would want a /proc in the chroot.
-TEST_P(IptablesGenerationsTest, ReadsOurRulesInLegacyTablesAsThisMachinesDoes) {
-  AgentSettings settings = Legacy();
-  settings.iptables = IptablesMode::kLegacy;
-  Sync(settings);
-  for (const IpFamily family : kBothFamilies) {
-    Iptables theirs = Theirs(family);
-    theirs.mode = IptablesMode::kLegacy;
-    Iptables own{family};
-    own.mode = IptablesMode::kLegacy;
-    for (const char* table : kIptablesTables) {
-      const ProgramResult read = theirs.Run({"-t", table, "-S"});
-      EXPECT_EQ(read.exit_code, 0) << read;
-      EXPECT_THAT(read.out, HasSubstr("-N KUBE-"));
-      EXPECT_EQ(read.out, own.Run({"-t", table, "-S"}).out);
-    }
-  }
-}
-
 TEST_P(IptablesGenerationsTest, WroteWhatWeReadAsDone) {
   for (const KubeletBits bits : {KubeletBits{14, 15}, KubeletBits{31, 5}}) {
     const Netns netns = NewNetns();

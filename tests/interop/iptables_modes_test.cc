@@ -15,9 +15,9 @@ class IptablesModesTest : public AgentTest, public ::testing::WithParamInterface
     return {.ownership_cleanup = GetParam(), .iptables = mode};
   }
 
-  // plan, status and detect, as text and as JSON.
+  // As text and as JSON.
   static void LookAtEverything(const std::vector<std::string>& flags) {
-    for (const char* const command : {"plan", "status", "detect"}) {
+    for (const char* const command : {"plan", "status", "detect", "audit"}) {
       for (const char* const output : {"text", "json"}) {
         EXPECT_NE(Agent(Words{command, absl::StrCat("--output=", output)} + flags).exit_code,
                   kExitFailed)

@@ -195,7 +195,6 @@ struct Retired {
   ProgramResult result;
   // In the iptables mode that is managed.
   Kept kept;
-  int changes = 0;
   // Of both modes.
   int all_changes = 0;
 };
@@ -267,10 +266,8 @@ class RetireTest : public DaemonTest {
       return retired;
     }
     for (const nlohmann::json& mode : *modes) {
-      const int changes = static_cast<int>(mode["changes"].size());
-      retired.all_changes += changes;
+      retired.all_changes += static_cast<int>(mode["changes"].size());
       if (&mode != &(*modes)[0]) continue;
-      retired.changes = changes;
       for (const nlohmann::json& kept : mode["kept"]) Note(kept, retired.kept);
     }
     return retired;

@@ -31,7 +31,6 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "agent/process/command.h"
 #include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "tests/kernel/nft_fixture.h"
@@ -63,7 +62,6 @@ namespace {
 
 using agent::IptablesLegacyOptions;
 using agent::OwnedFd;
-using netlink::WatchMode;
 
 constexpr char kLock[] = "/run/xtables.lock";
 
@@ -240,32 +238,6 @@ TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToTell) {
   MustRun({"iptables-legacy", "-S"});
   EXPECT_GE(Seen(*monitor), 1U);
   EXPECT_EQ(Seen(*monitor), 0U) << "nobody used the lock";
-}
-
-TEST_F(LegacyMonitorTest, IsWhatTheBackendWatchesWithInBothModes) {
-  auto runner = agent::NewCommandRunner();
-  auto backend = agent::NewIptablesLegacyBackend(runner.get());
-  ASSERT_THAT(backend, IsOk());
-  auto events = (*backend)->Watch(WatchMode::kEvents);
-  auto poll = (*backend)->Watch(WatchMode::kPoll);
-  ASSERT_THAT(events, IsOk());
-  ASSERT_THAT(poll, IsOk());
-  MustRun({"iptables-legacy", "-N", "USER"});
-  EXPECT_EQ(Seen(**events), 1U);
-  EXPECT_EQ(Seen(**poll), 1U);
-  // Nobody tells our own writes from others'.
-  const auto snapshot = (*backend)->Read({});
-  ASSERT_THAT(snapshot, IsOk());
-  EXPECT_EQ(Seen(**events), 0U) << "reading takes no lock";
-  ASSERT_THAT((*backend)->Apply({.generation = snapshot->generation,
-                                 .operations = {netlink::CreateChain{
-                                     {netlink::Family::kIPv4, netlink::Table::kNat, "OURS"}}}}),
-              IsOk());
-  EXPECT_EQ(Seen(**events), 1U);
-  const Netns other = NewNetns();
-  const InNetns inside(other);
-  EXPECT_THAT((*backend)->Watch(WatchMode::kEvents),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {

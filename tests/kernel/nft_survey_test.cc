@@ -90,13 +90,6 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
   };
   constexpr Row kRows[] = {
       {"-m rpfilter --invert --validmark -j DROP", "[xt rpfilter rev 0] -j DROP"},
-      {"-m pkttype --pkt-type broadcast -j DROP", "[xt pkttype rev 0] -j DROP"},
-      {"-m owner --uid-owner 0 -j DROP", "[xt owner rev 1] -j DROP"},
-      {"-m iprange --src-range 1.2.3.4-1.2.3.5 -j DROP", "[xt iprange rev 1] -j DROP"},
-      {"-m socket --transparent -j DROP", "[xt socket rev 3] -j DROP"},
-      {"-m hashlimit --hashlimit-upto 5/sec --hashlimit-burst 5 --hashlimit-name x -j DROP",
-       "[xt hashlimit rev 3] -j DROP"},
-      {"-m connlimit --connlimit-above 5 -j DROP", "[xt connlimit rev 1] -j DROP"},
       {"-m policy --dir in --pol ipsec -j ACCEPT", "[xt policy rev 0] -j ACCEPT"},
       {"-p sctp -m sctp --dport 5 --chunk-types any INIT -j DROP",
        "-p sctp [xt sctp rev 0] -j DROP"},
@@ -104,7 +97,6 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
       {"-f -j DROP", "[nft payload] -j DROP"},
       // iptables writes one comparison of both ports, which says less than these words.
       {"-p tcp -m tcp ! --sport 1000 ! --dport 5 -j DROP", "-p tcp [nft payload] -j DROP"},
-      {"-j CLASSIFY --set-class 1:2", "-j [xt CLASSIFY rev 0]"},
       {"-j TOS --set-tos 5/7", "-j [xt TOS rev 1]"},
       {"-j NFQUEUE --queue-num 5", "-j [xt NFQUEUE rev 3]"},
   };
@@ -117,47 +109,6 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
     ASSERT_NE(chain, nullptr);
     ASSERT_THAT(chain->rules, SizeIs(1));
     EXPECT_EQ(TextOf(chain->rules[0]), row.text);
-  }
-}
-
-// ---- marks ----
-
-TEST_F(NftSurveyTest, KnowsWhichMarksRulesLookAtAndSet) {
-  struct Row {
-    std::string rule;
-    uint32_t tested;
-    uint32_t set;
-  };
-  constexpr uint32_t kAll = 0xffffffff;
-  const std::vector<Row> rows = {
-      {"-p tcp -m mark --mark 0x8000/0x8000 -j ACCEPT", 0x8000, 0},
-      {"-m mark --mark 0x5 -j ACCEPT", kAll, 0},
-      {"-m mark ! --mark 0x1/0x3 -m mark --mark 0x10/0x10 -j ACCEPT", 0x13, 0},
-      {"-p tcp -j MARK --set-xmark 0x4000/0x4000", 0, 0x4000},
-      {"-p tcp -j MARK --and-mark 0xff", 0, 0},
-      {"-p tcp -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80", 0, 0x80},
-      {"-p tcp -j CONNMARK --save-mark --nfmask 0x80 --ctmask 0x80", 0x80, 0},
-      {"-p tcp -j CONNMARK --set-xmark 0x80/0x80", 0, 0},
-      {"-m connmark --mark 0x80/0x80 -j ACCEPT", 0, 0},
-      {"-p tcp -j TPROXY --on-port 1 --tproxy-mark 0x200/0xf00", 0, 0x200},
-      {"-m socket --transparent -j ACCEPT", 0, 0},
-      {"-m socket --restore-skmark -j ACCEPT", 0, kAll},
-      {"-p tcp -j TOS --set-tos 0x10/0x3f", 0, 0},
-      {"-m bpf --bytecode \"1,6 0 0 0\" -j ACCEPT", kAll, 0},
-      {"-p tcp -j NFQUEUE --queue-num 5", kAll, kAll},
-      {"-j LOG", 0, 0},
-      {"-j ACCEPT", 0, 0},
-  };
-  std::string text = "*mangle\n:T - [0:0]\n";
-  for (const Row& row : rows) absl::StrAppend(&text, "-A T ", row.rule, "\n");
-  MustRun({"iptables-nft-restore"}, text + "COMMIT\n");
-  const Survey survey = TakeSurvey();
-  const SurveyChain* chain = survey.Find({"ip", "mangle"}, "T");
-  ASSERT_NE(chain, nullptr);
-  ASSERT_THAT(chain->rules, SizeIs(rows.size()));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(MarksTested(chain->rules[i]), rows[i].tested) << rows[i].rule;
-    EXPECT_EQ(MarksSet(chain->rules[i]), rows[i].set) << rows[i].rule;
   }
 }
 

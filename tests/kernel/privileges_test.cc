@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdarg>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -26,60 +25,36 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/attributes.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "netlink/backend.h"
 #include "tests/kernel/unprivileged_child.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 
 namespace {
 
-// A call of libcap-ng or the kernel that fails with EPERM; each child has its own.
-std::string& Failing() {
-  static std::string call;
-  return call;
-}
-bool Fails(const std::string& call) {
-  if (Failing() != call) return false;
-  errno = EPERM;
-  return true;
+// A step of libcap-ng's that fails with EPERM; each child has its own.
+capng_select_t& Failing() {
+  static capng_select_t step{};
+  return step;
 }
 
 }  // namespace
 
-// The linker leads the product's calls here (--wrap), and calls of __real_* to the libraries.
+// The linker leads the product's calls here (--wrap): libcap-ng itself says nothing of a bounding
+// set that the kernel keeps.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl50-cpp)
 extern "C" {
-int __real_prctl(int option, ...);
-int __real_capng_get_caps_process();
 int __real_capng_apply(capng_select_t set);
-
-// It takes as many arguments as there can be, so it reads beyond those that were given.
-ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS int __wrap_prctl(int option, ...) {
-  std::vector<unsigned long> arguments(4);
-  va_list list;
-  va_start(list, option);
-  for (unsigned long& argument : arguments) argument = va_arg(list, unsigned long);
-  va_end(list);
-  if (option == PR_SET_NO_NEW_PRIVS && Fails("no_new_privs")) return -1;
-  return __real_prctl(option, arguments[0], arguments[1], arguments[2], arguments[3]);
-}
-int __wrap_capng_get_caps_process() {
-  // libcap-ng does not always leave an errno.
-  if (Failing() == "get, without a reason") return -1;
-  return Fails("get") ? -1 : __real_capng_get_caps_process();
-}
 int __wrap_capng_apply(capng_select_t set) {
-  const char* const name = set == CAPNG_SELECT_BOUNDS    ? "bounds"
-                           : set == CAPNG_SELECT_CAPS    ? "caps"
-                           : set == CAPNG_SELECT_AMBIENT ? "ambient"
-                                                         : "others";
-  return Fails(name) ? -1 : __real_capng_apply(set);
+  if (set != Failing()) return __real_capng_apply(set);
+  errno = EPERM;
+  return -1;
 }
 }
 // NOLINTEND(bugprone-reserved-identifier,cert-dcl50-cpp)
@@ -318,34 +293,27 @@ TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {
 // ---- where a step fails ----
 
 TEST(CapabilityFaultTest, EachStepThatFailsIsNamed) {
-  struct Row {
-    std::string failing;
-    std::string step;
-    std::string reason = "Operation not permitted";
+  const auto failure = [](const std::string& step) {
+    return absl::StrCat("INTERNAL: giving up capabilities: ", step, ": Operation not permitted");
   };
-  for (const Row& row :
-       {Row{"get", "reading them"}, Row{"get, without a reason", "reading them", "Success"},
-        Row{"bounds", "the bounding set"}, Row{"caps", "the thread's sets"},
-        Row{"ambient", "the ambient set"}, Row{"no_new_privs", "PR_SET_NO_NEW_PRIVS"}}) {
-    EXPECT_EQ(InChild([&row] {
-                Failing() = row.failing;
-                errno = EACCES;  // another call's
-                return agent::DropCapabilities(/*keep_net_raw=*/true).ToString();
+  for (const auto& [failing, step] : {std::pair(CAPNG_SELECT_BOUNDS, "the bounding set"),
+                                      {CAPNG_SELECT_CAPS, "the thread's sets"},
+                                      {CAPNG_SELECT_AMBIENT, "the ambient set"}}) {
+    EXPECT_EQ(InChild([failing = failing] {
+                Failing() = failing;
+                return DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
-              absl::StrCat("INTERNAL: giving up capabilities: ", row.step, ": ", row.reason));
+              failure(step));
   }
-}
-
-TEST(CapabilityFaultTest, SetpcapThatIsNotInEffectShrinksNothing) {
-  EXPECT_EQ(InChild([]() -> std::string {
-              __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-              __user_cap_data_struct sets[2] = {};
-              if (syscall(SYS_capget, &header, sets) != 0) return "capget";
-              sets[0].effective &= ~(uint32_t{1} << CAP_SETPCAP);
-              if (syscall(SYS_capset, &header, sets) != 0) return "capset";
-              return agent::DropCapabilities(/*keep_net_raw=*/false).ToString();
-            }),
-            "OK");
+  for (const auto& [call, step] :
+       {std::pair(FailingCall{SYS_capget, 0, 0, EPERM, /*any=*/true}, "reading them"),
+        {FailingCall{SYS_prctl, 0, PR_SET_NO_NEW_PRIVS, EPERM}, "PR_SET_NO_NEW_PRIVS"}}) {
+    EXPECT_EQ(InChild([&call = call] {
+                FailFromNowOn(call);
+                return DropCapabilities(/*keep_net_raw=*/true).ToString();
+              }),
+              failure(step));
+  }
 }
 
 TEST(CapabilityFaultTest, OfThoseAllowedOnlyThoseThatItHasAreKept) {

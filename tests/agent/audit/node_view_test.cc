@@ -2,7 +2,7 @@
 //
 // What an audit is given, gathered from backends that answer what the test says: which of them are
 // asked, and that one that fails keeps none of the others from being read.
-// tests/kernel/node_view_test.cc has the real ones.
+// BeforeChangeTest and EveryCommandTest have the real ones.
 #include "agent/audit/node_view.h"
 
 #include <memory>

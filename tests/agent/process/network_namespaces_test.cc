@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The list of network namespaces over a /proc of files, whose inodes stand for namespaces.
-// tests/kernel/network_namespaces_test.cc has real ones.
+// EveryCommandTest has real ones.
 #include "agent/process/network_namespaces.h"
 
 #include <sys/stat.h>
