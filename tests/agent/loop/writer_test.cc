@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/writer.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -185,39 +183,6 @@ TEST_F(WriterTest, TakesNothingFromAnotherProcessThatEndsMeanwhile) {
   const Writer writer = IdentifyWhile(
       tree_, "proc/4242/comm", [&] { tree_.Remove("proc/4242/comm"); }, "innocent\n");
   EXPECT_EQ(writer, (Writer{.pid = 4242, .command = "nft"}));
-}
-
-// What this process has open in `directory`, except for writing, and how.
-std::map<std::string, int> OpenIn(const std::string& directory) {
-  std::map<std::string, int> open;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string path = std::filesystem::read_symlink(entry.path(), gone);
-    std::ifstream info("/proc/self/fdinfo/" + entry.path().filename().string());
-    std::string word;
-    while (info >> word && word != "flags:") {
-    }
-    int flags = 0;
-    info >> std::oct >> flags;
-    flags &= O_ACCMODE | O_PATH | O_CLOEXEC;
-    if (path.rfind(directory, 0) == 0 && (flags & O_ACCMODE) == O_RDONLY) {
-      open[path.substr(directory.size())] = flags;
-    }
-  }
-  return open;
-}
-
-TEST_F(WriterTest, LeavesNoDescriptorToProgramsThatOtherThreadsStart) {
-  const std::string proc = std::filesystem::canonical(tree_.Path("proc"));
-  std::map<std::string, int> open;
-  IdentifyWhile(tree_, "proc/4242/cgroup", [&] {
-    // The reader of the FIFO may wake this thread before its descriptor is there.
-    for (int tries = 0; open.size() < 2 && tries < 1000; ++tries) {
-      open = OpenIn(proc);
-    }
-  });
-  EXPECT_THAT(open, ElementsAre(Pair("/4242", O_PATH | O_CLOEXEC),
-                                Pair("/4242/cgroup", O_RDONLY | O_CLOEXEC)));
 }
 
 TEST_F(WriterTest, RemembersWhatAProcessWasThatEndsMeanwhile) {
