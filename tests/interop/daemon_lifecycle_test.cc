@@ -54,6 +54,7 @@ TEST_F(DaemonLifecycleTest, TakenPortsKeepNoRuleFromBeingMadeAndAreHadOnceTheyAr
           daemon().Prints(absl::StrCat("cannot listen on 127.0.0.1:", port, ": Address already")))
           << daemon().Output();
     }
+    absl::SleepFor(absl::Seconds(6));  // Tried once more.
   }
   EXPECT_TRUE(BecomesReady()) << daemon().Output();
   EXPECT_TRUE(WaitUntil([] { return HttpGet(kMetricsPort, "/metrics").status == 200; }));

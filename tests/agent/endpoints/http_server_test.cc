@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -20,7 +23,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
+#include "agent/endpoints/endpoints.h"
 #include "tests/agent/endpoints/raw_http_client.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
@@ -360,6 +365,25 @@ TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
   const int64_t before = kipt::testing::MemoryOf(getpid()).resident_kib;
   abuse();
   EXPECT_LE(kipt::testing::MemoryOf(getpid()).resident_kib, before + 256) << "100 MiB were sent";
+}
+
+// ---- what the daemon does where its server cannot start; addresses in use are in interop ----
+
+TEST(ServedAddressesTest, AServerThatCannotStartIsReportedAndStartedLater) {
+  const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
+  std::vector<std::string> notices;
+  ServedAddresses served(*loop, {{.address = "127.0.0.1:0", .handler = Answer}},
+                         {.notice = [&](auto, auto sentence) { notices.emplace_back(sentence); },
+                          .changed = [&] { loop->Exit(0); }});
+  served.Listen({});
+  WithFailingCall(
+      {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EMFILE},
+      [&] { served.Serve(); });
+  EXPECT_THAT(served.problem(), StartsWith("cannot serve 127.0.0.1:"));
+  ASSERT_THAT(loop->Run(), IsOkAndHolds(0));
+  EXPECT_EQ(served.problem(), "");
+  EXPECT_THAT(notices, ElementsAre(StartsWith("cannot serve 127.0.0.1:"),
+                                   StartsWith("Listening on http://127.0.0.1:")));
 }
 
 }  // namespace

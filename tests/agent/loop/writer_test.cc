@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/writer.h"
 
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -22,7 +19,6 @@ namespace {
 using agent::IdentifyWriter;
 using agent::ToString;
 using agent::Writer;
-using netlink::RulesetChange;
 using namespace std::string_literals;
 
 constexpr char kInitialNamespace[] = "pid:[4026531836]";
@@ -117,16 +113,6 @@ TEST_F(WriterTest, LooksNobodyUpFromAnotherPidNamespace) {
     if (*target != '\0') tree_.Link("pid_namespace", target);
     EXPECT_EQ(Identify(), (Writer{.pid = 4242, .command = "nft"})) << target;
   }
-}
-
-TEST_F(WriterTest, KnowsWhetherThisProcessIsInTheInitialPidNamespace) {
-  std::array<char, 16> name = {};
-  ASSERT_EQ(prctl(PR_GET_NAME, name.data()), 0);
-  std::array<char, 64> target = {};
-  ASSERT_GT(readlink("/proc/self/ns/pid", target.data(), target.size() - 1), 0);
-  const Writer self =
-      IdentifyWriter(RulesetChange{.pid = static_cast<uint32_t>(gettid()), .command = name.data()});
-  EXPECT_EQ(self.parent_pid != 0, target.data() == std::string(kInitialNamespace));
 }
 
 TEST_F(WriterTest, DoesWithWhatIsThere) {
