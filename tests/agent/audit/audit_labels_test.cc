@@ -53,8 +53,6 @@ TEST(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
        "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
       {"AGoto", "-A MINE -p tcp -g KUBELET-MARK-DROP\n",
        "warning PrivateChainUser nat/KUBELET-MARK-DROP"},
-      {"KubeProxysJump", "-A KUBE-SVC-X -j KUBELET-MARK-MASQ\n",
-       "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
       {"FromABaseChain", "-A PREROUTING -p tcp -j KUBELET-MARK-MASQ\n",
        "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
       {"AnotherJumpToPostrouting", "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n",
@@ -89,6 +87,12 @@ TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
   EXPECT_EQ(json["findings"][0]["id"], "PrivateChainUser");
   EXPECT_EQ(json["findings"][0]["rules"][0]["rule"], "-p tcp -j KUBELET-MARK-MASQ");
   EXPECT_EQ(AuditKindFromName("PrivateChainUser"), AuditKind::kPrivateChainUser);
+}
+
+TEST(AuditLabelsTest, KubeProxysRulesHaveNoBusinessThereEither) {
+  const AuditReport report = AuditOf("-A KUBE-SVC-X -j KUBELET-MARK-MASQ\n");
+  ASSERT_NE(FindKind(report, AuditKind::kPrivateChainUser), nullptr);
+  EXPECT_EQ(FindKind(report, AuditKind::kPrivateChainUser)->owner, Owner::kKubeProxy);
 }
 
 TEST(AuditLabelsTest, ACniConfigurationThatNamesOneIsTold) {
