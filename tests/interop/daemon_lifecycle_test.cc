@@ -54,20 +54,24 @@ TEST_F(DaemonLifecycleTest, TakenPortsKeepNoRuleFromBeingMadeAndAreHadOnceTheyAr
           daemon().Prints(absl::StrCat("cannot listen on 127.0.0.1:", port, ": Address already")))
           << daemon().Output();
     }
+    absl::SleepFor(absl::Seconds(6));  // Tried once more.
   }
   EXPECT_TRUE(BecomesReady()) << daemon().Output();
   EXPECT_TRUE(WaitUntil([] { return HttpGet(kMetricsPort, "/metrics").status == 200; }));
+  EXPECT_EQ(CountOf("which is retried every 5s", daemon().Output()), 2) << "once for each address";
 }
 
 // The service manager holds the ports also while no agent runs.
 TEST_F(DaemonLifecycleTest, ListensOnTheSocketsThatTheServiceManagerPasses) {
-  StartProgram({"systemd-socket-activate", "--listen=127.0.0.1:10271", "--listen=127.0.0.1:10270",
-                AgentProgram(), "run"});
+  StartProgram({"systemd-socket-activate", "--listen=127.0.0.1:10271", "--listen=127.0.0.1:10299",
+                "--listen=127.0.0.1:10270", AgentProgram(), "run"});
   // Started by the first connection.
   ASSERT_TRUE(BecomesReady()) << daemon().Output();
   EXPECT_EQ(HttpGet(kMetricsPort, "/metrics").status, 200);
   EXPECT_THAT(daemon().Output(), Not(HasSubstr("cannot listen")));
   EXPECT_EQ(CountOf("Listening on http://127.0.0.1:1027", daemon().Output()), 2);
+  EXPECT_THAT(daemon().Output(), HasSubstr("The socket 127.0.0.1:10299, which systemd passed, is "
+                                           "not used: no such address is configured"));
 }
 
 TEST_F(DaemonLifecycleTest, EndpointsCanBeSwitchedOff) {

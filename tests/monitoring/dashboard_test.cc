@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -83,21 +82,6 @@ TEST_P(DashboardTest, EveryPanelSaysWhatItShowsAndTakesTheChosenDataSource) {
     ASSERT_FALSE(panel.at("targets").empty());
     for (const auto& target : panel.at("targets")) {
       EXPECT_EQ(target.at("datasource").at("uid"), "${datasource}");
-    }
-  }
-}
-
-TEST_P(DashboardTest, NoTwoPanelsLieOnEachOther) {
-  std::set<std::pair<int, int>> taken;
-  for (const auto& panel : dashboard_.at("panels")) {
-    const auto at = panel.at("gridPos");
-    const int left = at.at("x");
-    const int top = at.at("y");
-    EXPECT_LE(left + at.at("w").get<int>(), 24) << panel.at("title");
-    for (int x = left; x < left + at.at("w").get<int>(); ++x) {
-      for (int y = top; y < top + at.at("h").get<int>(); ++y) {
-        EXPECT_TRUE(taken.insert({x, y}).second) << panel.at("title");
-      }
     }
   }
 }

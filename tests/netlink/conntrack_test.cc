@@ -6,7 +6,6 @@
 #include <linux/netlink.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -105,19 +104,6 @@ TEST(ConntrackDumpTest, ComesInPiecesUntilItsEnd) {
   EXPECT_EQ(Take(**dump), "192.0.2.1 > 10.0.0.2. More.");
   EXPECT_EQ(Take(**dump), "More.");
   EXPECT_EQ(Take(**dump), "192.0.2.3 > 10.0.0.4. End.");
-}
-
-TEST(ConntrackDumpTest, AsksOnceForTheEntriesOfBothFamilies) {
-  const ScriptedKernel kernel({});
-  ASSERT_THAT(ConntrackDump::Start(), IsOk());
-  ASSERT_THAT(kernel.sent(), SizeIs(1));
-  Bytes sent = kernel.sent()[0];
-  ASSERT_EQ(sent.size(), 20U);
-  // Its sequence number is any.
-  std::fill(sent.begin() + 8, sent.begin() + 12, 0);
-  // IPCTNL_MSG_CT_GET, AF_UNSPEC.
-  EXPECT_EQ(ToHex(sent),
-            ToHex(Message(kCtnetlink | 1, NLM_F_REQUEST | NLM_F_DUMP, 0, {0, 0, 0, 0})));
 }
 
 TEST(ConntrackDumpTest, AnErrorOfTheKernelIsTheDumpsAndNamesWhatIsMissing) {

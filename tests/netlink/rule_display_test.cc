@@ -466,14 +466,6 @@ TEST(OpaqueRuleTest, ATargetHasTheNameThatIptablesHas) {
   EXPECT_EQ(TargetName({.content = OpaqueRule{.target = "SNAT"}}), "SNAT");
 }
 
-TEST(OpaqueRuleTest, WhatIsKnownOfARuleIsAllOfItOrItsKnownConditions) {
-  const Rule rule = {.comment = "x", .target = Drop{}};
-  const ObservedRule whole = {.content = rule};
-  EXPECT_EQ(KnownMatches(whole), rule);
-  const ObservedRule opaque = {.content = OpaqueRule{.known = rule}};
-  EXPECT_EQ(KnownMatches(opaque), rule);
-}
-
 TEST(OpaqueRuleTest, TheFirstConditionOfEachKindIsKnown) {
   const OpaqueRule opaque = Opaque({XtMatch("comment", 0, XtCommentInfo("first")),
                                     XtMatch("comment", 0, XtCommentInfo("second")),
@@ -492,15 +484,6 @@ TEST(OpaqueRuleTest, AllIsKnownUnlessAConditionHasNoPlace) {
   for (const Bytes& more : {in, out, mark, XtMatch("u32", 0, {})}) {
     EXPECT_FALSE(Opaque({in, mark, more, Verdict(NF_DROP)}).all_known) << ToHex(more);
   }
-}
-
-TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
-  Marks marks = {.tested = 1, .set = 2, .cleared = 4, .labels_set = ConnLabelSet().set(1)};
-  marks |= Marks{.tested = 16, .set = 32, .cleared = 64, .labels_set = ConnLabelSet().set(2)};
-  EXPECT_EQ(marks.tested, 17U);
-  EXPECT_EQ(marks.set, 34U);
-  EXPECT_EQ(marks.cleared, 68U);
-  EXPECT_EQ(marks.labels_set, ConnLabelSet().set(1).set(2));
 }
 
 }  // namespace

@@ -352,13 +352,5 @@ TEST(ServiceInCommentTest, IsTheNameThatKubeProxyWrote) {
   EXPECT_EQ(ServiceInComment(""), "");
 }
 
-TEST(SingleHostTest, IsAPrefixOfFullLength) {
-  EXPECT_EQ(SingleHost("10.0.0.1/32"), "10.0.0.1");
-  EXPECT_EQ(SingleHost("fd00::1/128"), "fd00::1");
-  EXPECT_EQ(SingleHost("10.0.0.1"), "10.0.0.1");
-  EXPECT_EQ(SingleHost("fd00::/32"), "");
-  EXPECT_EQ(SingleHost("10.0.0.0/8"), "");
-}
-
 }  // namespace
 }  // namespace kipt::agent

@@ -66,24 +66,6 @@ TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
   }
 }
 
-TEST(KnownMarksTest, HaveTheValuesThatBrokeClusters) {
-  const auto bits_of = [](const std::string& software) {
-    uint32_t bits = 0;
-    for (const KnownMark& known : KnownMarks()) {
-      if (known.software == software) bits |= known.bits;
-    }
-    return bits;
-  };
-  EXPECT_EQ(bits_of("wg-quick"), 51820U);
-  EXPECT_EQ(bits_of("Docker"), 0xD0C4E3U);
-  EXPECT_EQ(bits_of("flannel"), 0x4000U);
-  EXPECT_EQ(bits_of("Tailscale"), 0xc0000U);
-  EXPECT_EQ(bits_of("kube-ovn") & 0x84000U, 0x84000U);
-  EXPECT_EQ(bits_of("GKE netd"), 0x4000U);
-  EXPECT_EQ(bits_of("Cilium") & 0xf000U, 0xf000U);
-  EXPECT_EQ(bits_of("Azure NPM"), 0x7e00U);
-}
-
 TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
   EXPECT_THAT(ParseKnownMarks(""), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(ParseKnownMarks("# a comment\n\nheading\na,b,0x1,0x3,https://c"),

@@ -3,17 +3,19 @@
 
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -21,7 +23,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
+#include "agent/endpoints/endpoints.h"
 #include "tests/agent/endpoints/raw_http_client.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
@@ -205,25 +209,6 @@ TEST(HttpServerTest, ARefusedMethodIsToldTheOthers) {
               HasSubstr("Allow: GET, HEAD\r\n"));
 }
 
-TEST(HttpServerTest, AnswersPipelinedRequestsInTheirOrder) {
-  const std::unique_ptr<HttpServer> server = Serve();
-  const std::string one = "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  const std::string reply =
-      Exchange(*server, one + "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/ok?verbose"));
-  const size_t first = reply.find("\r\n\r\nok");
-  const size_t second = reply.find("\r\n\r\nnone");
-  ASSERT_NE(first, std::string::npos) << reply;
-  ASSERT_NE(second, std::string::npos) << reply;
-  EXPECT_LT(first, second);
-  EXPECT_THAT(reply, EndsWith("\r\n\r\nok, verbosely"));
-}
-
-TEST(HttpServerTest, SendsALargeBodyWhole) {
-  const std::string reply = Exchange(*Serve(), Get("/large"));
-  EXPECT_THAT(reply, HasSubstr("Content-Length: 200000\r\n"));
-  EXPECT_EQ(reply.size() - reply.find("\r\n\r\n") - 4, 200'000U);
-}
-
 // ---- the thread ----
 
 std::set<int> Threads() {
@@ -286,26 +271,6 @@ TEST(HttpServerTest, AnswersWhatIsBeingAnsweredBeforeItEnds) {
   while (!entered) absl::SleepFor(absl::Milliseconds(1));
   server.reset();
   EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nafter all"));
-}
-
-TEST(HttpServerTest, AskedByManyAtOnce) {
-  std::atomic<int> answered = 0;
-  const std::unique_ptr<HttpServer> server = Serve([&answered](const HttpRequest&) -> HttpReply {
-    ++answered;
-    return {.body = "ok"};
-  });
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 8; ++t) {
-    threads.emplace_back([&server, t] {
-      for (int i = 0; i < 50; ++i) {
-        RawHttpClient client(*server, INADDR_LOOPBACK + t);
-        client.Send(Get("/ok"));
-        EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(answered, 400);
 }
 
 // ---- HttpServer among clients that mean no good. ----
@@ -400,6 +365,25 @@ TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
   const int64_t before = kipt::testing::MemoryOf(getpid()).resident_kib;
   abuse();
   EXPECT_LE(kipt::testing::MemoryOf(getpid()).resident_kib, before + 256) << "100 MiB were sent";
+}
+
+// ---- what the daemon does where its server cannot start; addresses in use are in interop ----
+
+TEST(ServedAddressesTest, AServerThatCannotStartIsReportedAndStartedLater) {
+  const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
+  std::vector<std::string> notices;
+  ServedAddresses served(*loop, {{.address = "127.0.0.1:0", .handler = Answer}},
+                         {.notice = [&](auto, auto sentence) { notices.emplace_back(sentence); },
+                          .changed = [&] { loop->Exit(0); }});
+  served.Listen({});
+  WithFailingCall(
+      {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EMFILE},
+      [&] { served.Serve(); });
+  EXPECT_THAT(served.problem(), StartsWith("cannot serve 127.0.0.1:"));
+  ASSERT_THAT(loop->Run(), IsOkAndHolds(0));
+  EXPECT_EQ(served.problem(), "");
+  EXPECT_THAT(notices, ElementsAre(StartsWith("cannot serve 127.0.0.1:"),
+                                   StartsWith("Listening on http://127.0.0.1:")));
 }
 
 }  // namespace

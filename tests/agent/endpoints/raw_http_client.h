@@ -102,7 +102,6 @@ inline std::string Get(const std::string& path) {
 
 inline HttpReply Answer(const HttpRequest& request) {
   if (request.path == "/throw") throw std::runtime_error("must not leave the callback");
-  if (request.path == "/large") return {.body = std::string(200'000, 'x')};
   if (request.path == "/ok") {
     std::string body = request.verbose ? "ok, verbosely" : "ok";
     for (const std::string& name : request.excluded) body += " without " + name;

@@ -210,54 +210,6 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
   EXPECT_TRUE(support.known().xt);
 }
 
-// As legacy xtables: each family is written for itself, and one of them is refused.
-class WritesFamiliesApart : public BorrowedBackend {
- public:
-  WritesFamiliesApart(FakeBackend* backend, Family refused)
-      : BorrowedBackend(backend), refused_(refused) {}
-  bool spans_families() const override { return false; }
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    netlink::Transaction possible{.generation = transaction.generation, .operations = {}};
-    for (const netlink::Operation& operation : transaction.operations) {
-      if (netlink::ChainOf(operation).family != refused_) {
-        possible.operations.push_back(operation);
-      }
-    }
-    absl::Status status = BorrowedBackend::Apply(possible);
-    const bool whole = possible.operations.size() == transaction.operations.size();
-    return status.ok() && !whole ? absl::NotFoundError("no such program") : status;
-  }
-
- private:
-  Family refused_;
-};
-
-TEST_F(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
-  for (const Family refused : netlink::kFamilies) {
-    FakeBackend backend;
-    FakeTime time;
-    WritesFamiliesApart legacy(&backend, refused);
-    const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy));
-    ASSERT_THAT(report.families, SizeIs(2));
-    for (const FamilyResult& result : report.families) {
-      EXPECT_EQ(result.status.ok(), result.family != refused);
-    }
-    ASSERT_THAT(backend.applied(), SizeIs(1));
-    EXPECT_EQ(report.applied.size(), backend.applied().front().operations.size());
-    for (const Change& change : report.applied) {
-      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
-    }
-  }
-}
-
-TEST_F(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
-  WritesFamiliesApart legacy(&kernel_, Family::kIPv6);
-  const auto nat_alone = [](const Plan& plan) { return OfTable(plan.diff.changes, Table::kNat); };
-  const SyncReport report = Reconciler(&legacy, time_.clock()).Sync(Both(Mode::kLegacy), nat_alone);
-  EXPECT_EQ(report.applied, OfTable(report.applied, Table::kNat));
-  EXPECT_THAT(report.applied, Not(IsEmpty()));
-}
-
 // A table that cannot be written does not keep the other tables of its family from their
 // rules.
 
@@ -295,6 +247,17 @@ class WritesTablesApart : public RefusesFamily {
     return absl::OkStatus();
   }
 };
+
+TEST(WritesTablesApartTest, ReportsNothingDoneThatWasRestrained) {
+  FakeBackend kernel;
+  FakeTime time;
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  WritesTablesApart legacy(&kernel, &refusal);
+  const auto nat_alone = [](const Plan& plan) { return OfTable(plan.diff.changes, Table::kNat); };
+  const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy), nat_alone);
+  EXPECT_EQ(report.applied, OfTable(report.applied, Table::kNat));
+  EXPECT_THAT(report.applied, Not(IsEmpty()));
+}
 
 template <typename Backend>
 class ReconcilerTablesTest : public ::testing::Test {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/writer.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,7 +19,6 @@ namespace {
 using agent::IdentifyWriter;
 using agent::ToString;
 using agent::Writer;
-using netlink::RulesetChange;
 using namespace std::string_literals;
 
 constexpr char kInitialNamespace[] = "pid:[4026531836]";
@@ -121,16 +115,6 @@ TEST_F(WriterTest, LooksNobodyUpFromAnotherPidNamespace) {
   }
 }
 
-TEST_F(WriterTest, KnowsWhetherThisProcessIsInTheInitialPidNamespace) {
-  std::array<char, 16> name = {};
-  ASSERT_EQ(prctl(PR_GET_NAME, name.data()), 0);
-  std::array<char, 64> target = {};
-  ASSERT_GT(readlink("/proc/self/ns/pid", target.data(), target.size() - 1), 0);
-  const Writer self =
-      IdentifyWriter(RulesetChange{.pid = static_cast<uint32_t>(gettid()), .command = name.data()});
-  EXPECT_EQ(self.parent_pid != 0, target.data() == std::string(kInitialNamespace));
-}
-
 TEST_F(WriterTest, DoesWithWhatIsThere) {
   for (const char* name : {"cmdline", "cgroup", "stat"})
     tree_.Remove(absl::StrCat("proc/4242/", name));
@@ -185,39 +169,6 @@ TEST_F(WriterTest, TakesNothingFromAnotherProcessThatEndsMeanwhile) {
   const Writer writer = IdentifyWhile(
       tree_, "proc/4242/comm", [&] { tree_.Remove("proc/4242/comm"); }, "innocent\n");
   EXPECT_EQ(writer, (Writer{.pid = 4242, .command = "nft"}));
-}
-
-// What this process has open in `directory`, except for writing, and how.
-std::map<std::string, int> OpenIn(const std::string& directory) {
-  std::map<std::string, int> open;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string path = std::filesystem::read_symlink(entry.path(), gone);
-    std::ifstream info("/proc/self/fdinfo/" + entry.path().filename().string());
-    std::string word;
-    while (info >> word && word != "flags:") {
-    }
-    int flags = 0;
-    info >> std::oct >> flags;
-    flags &= O_ACCMODE | O_PATH | O_CLOEXEC;
-    if (path.rfind(directory, 0) == 0 && (flags & O_ACCMODE) == O_RDONLY) {
-      open[path.substr(directory.size())] = flags;
-    }
-  }
-  return open;
-}
-
-TEST_F(WriterTest, LeavesNoDescriptorToProgramsThatOtherThreadsStart) {
-  const std::string proc = std::filesystem::canonical(tree_.Path("proc"));
-  std::map<std::string, int> open;
-  IdentifyWhile(tree_, "proc/4242/cgroup", [&] {
-    // The reader of the FIFO may wake this thread before its descriptor is there.
-    for (int tries = 0; open.size() < 2 && tries < 1000; ++tries) {
-      open = OpenIn(proc);
-    }
-  });
-  EXPECT_THAT(open, ElementsAre(Pair("/4242", O_PATH | O_CLOEXEC),
-                                Pair("/4242/cgroup", O_RDONLY | O_CLOEXEC)));
 }
 
 TEST_F(WriterTest, RemembersWhatAProcessWasThatEndsMeanwhile) {
