@@ -277,22 +277,22 @@ TEST_F(FleetAuditsTest, CountsNodesByChangeSoftwareAndChain) {
       ViewOf("legacy",
              "*filter\n:FORWARD ACCEPT [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DOCKER\n"
              "-A DOCKER -j RETURN\nCOMMIT\n");
-  Publish(absl::StrCat(OfNodes("old", 2, old_kernel), OfNodes("portmap", 5, portmap),
-                       OfNodes("docker", 3, docker)));
-  Becomes("job:kube_iptables_agent_audited_nodes:count", 10);
+  Publish(absl::StrCat(OfNodes("old", 40, old_kernel), OfNodes("portmap", 100, portmap),
+                       OfNodes("docker", 60, docker)));
+  Becomes("job:kube_iptables_agent_audited_nodes:count", 200);
   const auto affected = [](const std::string& by, const std::string& labels) {
     return absl::StrCat("job_change_severity", by, ":kube_iptables_agent_affected_nodes:count{",
                         labels, "}");
   };
-  Becomes(affected("", R"(change="ownership-cleanup",severity="error")"), 5);
+  Becomes(affected("", R"(change="ownership-cleanup",severity="error")"), 100);
   // With the gate off kubelet keeps the chains.
-  Becomes(affected("", R"(change="kube-proxy-nftables",severity="error")"), 2);
-  Becomes(affected("", R"(change="iptables-nft",severity="warning")"), 3);
+  Becomes(affected("", R"(change="kube-proxy-nftables",severity="error")"), 40);
+  Becomes(affected("", R"(change="iptables-nft",severity="warning")"), 60);
   const std::string portmaps = R"(change="ownership-cleanup",severity="error",)";
-  Becomes(affected("_owner", portmaps + R"(owner="the CNI plugin portmap")"), 5);
+  Becomes(affected("_owner", portmaps + R"(owner="the CNI plugin portmap")"), 100);
   Becomes(
       affected("_kind_chain", portmaps + R"(kind="ChainUser",table="nat",chain="KUBE-MARK-MASQ")"),
-      5);
+      100);
   const auto queries = DashboardQueries(DeployText("grafana/changes.json"));
   ASSERT_THAT(queries, IsOk());
   EXPECT_GE(queries->size(), 10U);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -84,6 +85,45 @@ std::string Repeated(const std::string& text, int count) {
   std::string all;
   for (int i = 0; i < count; ++i) all += text;
   return all;
+}
+
+TEST(HttpServerTest, AnswersPipelinedRequestsInTheirOrder) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  const std::string one = "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const std::string reply =
+      Exchange(*server, one + "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/ok?verbose"));
+  const size_t first = reply.find("\r\n\r\nok");
+  const size_t second = reply.find("\r\n\r\nnone");
+  ASSERT_NE(first, std::string::npos) << reply;
+  ASSERT_NE(second, std::string::npos) << reply;
+  EXPECT_LT(first, second);
+  EXPECT_THAT(reply, EndsWith("\r\n\r\nok, verbosely"));
+}
+
+TEST(HttpServerTest, SendsALargeBodyWhole) {
+  const std::string reply = Exchange(*Serve(), Get("/large"));
+  EXPECT_THAT(reply, HasSubstr("Content-Length: 200000\r\n"));
+  EXPECT_EQ(reply.size() - reply.find("\r\n\r\n") - 4, 200'000U);
+}
+
+TEST(HttpServerTest, AskedByManyAtOnce) {
+  std::atomic<int> answered = 0;
+  const std::unique_ptr<HttpServer> server = Serve([&answered](const HttpRequest&) -> HttpReply {
+    ++answered;
+    return {.body = "ok"};
+  });
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&server, t] {
+      for (int i = 0; i < 50; ++i) {
+        RawHttpClient client(*server, INADDR_LOOPBACK + t);
+        client.Send(Get("/ok"));
+        EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, 400);
 }
 
 struct ExchangeRow {
