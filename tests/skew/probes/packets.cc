@@ -201,14 +201,9 @@ absl::StatusOr<FrameSender> FrameSender::Routed(const TestNode& node, Place from
   return FrameSender(std::move(fd), *to);
 }
 
-size_t FrameSender::Send(const std::vector<FrameBytes>& frames) const {
-  size_t taken = 0;
-  for (const FrameBytes& frame : frames) {
-    const ssize_t sent = sendto(fd_.get(), frame.data(), frame.size(), 0, to_.get(), to_.size);
-    if (sent < 0 && errno != EPERM) break;
-    ++taken;
-  }
-  return taken;
+bool FrameSender::Send(const FrameBytes& frame) const {
+  return sendto(fd_.get(), frame.data(), frame.size(), 0, to_.get(), to_.size) >= 0 ||
+         errno == EPERM;
 }
 
 }  // namespace kipt::skew

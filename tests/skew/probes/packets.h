@@ -155,9 +155,8 @@ class FrameSender {
                                             testing::IpFamily family,
                                             const std::string& destination);
 
-  // How many of these the kernel has taken, from the first on: fewer where it has no room. What one
-  // of its output hooks drops is taken too.
-  size_t Send(const std::vector<FrameBytes>& frames) const;
+  // False where the kernel has no room. What one of its output hooks drops is taken.
+  bool Send(const FrameBytes& frame) const;
 
  private:
   FrameSender(agent::OwnedFd fd, const SocketAddress& to) : fd_(std::move(fd)), to_(to) {}

@@ -111,12 +111,6 @@ void Fields(const auto& visit, Is<CellReport> auto& cell) {
   visit("seconds", cell.seconds);
 }
 
-void Fields(const auto& visit, Is<Compared> auto& compared) {
-  visit("cells", compared.cells);
-  visit("checks", compared.checks);
-  visit("streams", compared.streams);
-}
-
 }  // namespace
 
 // What has such a list, and the enumerations.
@@ -181,15 +175,18 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json) {
 // A line for each cell, written one after the other: of a full matrix the whole tree would be some
 // gigabytes.
 std::string MatrixJson(const MatrixReport& report) {
-  const Json head = {{"kernel", report.kernel},
-                     {"iptables", report.iptables},
-                     {"a", {{"name", report.a.name}, {"what", report.a.what}}},
-                     {"b", {{"name", report.b.name}, {"what", report.b.what}}},
-                     {"seconds", report.seconds},
-                     {"problems", report.problems},
-                     {"compared", report.compared},
-                     {"tally", TallyJson(report)},
-                     {"allAsExpected", AllAsExpected(report)}};
+  const Compared& compared = report.compared;
+  const Json head = {
+      {"kernel", report.kernel},
+      {"iptables", report.iptables},
+      {"a", {{"name", report.a.name}, {"what", report.a.what}}},
+      {"b", {{"name", report.b.name}, {"what", report.b.what}}},
+      {"seconds", report.seconds},
+      {"problems", report.problems},
+      {"compared",
+       {{"cells", compared.cells}, {"checks", compared.checks}, {"streams", compared.streams}}},
+      {"tally", TallyJson(report)},
+      {"allAsExpected", AllAsExpected(report)}};
   std::string text = Dump(head);
   text.pop_back();
   text += ",\"cells\":[";
