@@ -2,7 +2,9 @@
 #include "tests/support/background_program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,28 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// A file in memory: no pipe can fill up, so nothing has to be pumped while the program runs.
+int MemoryFile(const std::string& text) {
+  const int fd = memfd_create("stream", MFD_CLOEXEC);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = write(fd, text.data() + done, text.size() - done);
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
+  }
+  lseek(fd, 0, SEEK_SET);
+  return fd;
+}
+
+std::string TextOf(int fd) {
+  std::string text;
+  char buffer[65536];
+  ssize_t count = 0;
+  while ((count = pread(fd, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0) {
+    text.append(buffer, static_cast<size_t>(count));
+  }
+  return text;
+}
+
 }  // namespace
 
 bool WaitUntil(const std::function<bool()>& done, absl::Duration patience) {
@@ -45,7 +69,8 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration patience) {
 }
 
 BackgroundProgram::BackgroundProgram(std::vector<std::string> argv,
-                                     const std::vector<std::string>& environment) {
+                                     const std::vector<std::string>& environment,
+                                     const std::optional<std::string>& in) {
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     // Of two with one name, some programs read the first, and dash the last.
@@ -57,13 +82,17 @@ BackgroundProgram::BackgroundProgram(std::vector<std::string> argv,
   }
   const std::vector<char*> arguments = Pointers(argv);
   const std::vector<char*> all_variables = Pointers(variables);
-  output_ = memfd_create("output", MFD_CLOEXEC);
-  // Appending, so that standard output and standard error do not overwrite each other.
-  fcntl(output_, F_SETFL, O_APPEND);
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int input = MemoryFile(in.value_or(""));
+  output_ = MemoryFile("");
+  if (in.has_value()) {
+    errors_ = MemoryFile("");
+  } else {
+    // Appending, so that standard output and standard error do not overwrite each other.
+    fcntl(output_, F_SETFL, O_APPEND);
+  }
   pid_ = StartChild(arguments.data(), all_variables.data(),
-                    {.in = nothing, .out = output_, .err = output_});
-  close(nothing);
+                    {.in = input, .out = output_, .err = in.has_value() ? errors_ : output_});
+  close(input);
 }
 
 BackgroundProgram::~BackgroundProgram() {
@@ -71,18 +100,13 @@ BackgroundProgram::~BackgroundProgram() {
     kill(-pid_, SIGKILL);
     Wait();
   }
-  if (output_ >= 0) close(output_);
+  close(output_);
+  if (errors_ >= 0) close(errors_);
 }
 
-std::string BackgroundProgram::Output() const {
-  std::string text;
-  char buffer[65536];
-  ssize_t count = 0;
-  while ((count = pread(output_, buffer, sizeof(buffer), static_cast<off_t>(text.size()))) > 0) {
-    text.append(buffer, static_cast<size_t>(count));
-  }
-  return text;
-}
+std::string BackgroundProgram::Output() const { return TextOf(output_); }
+
+std::string BackgroundProgram::Errors() const { return TextOf(errors_); }
 
 bool BackgroundProgram::Prints(absl::string_view text, int count, absl::Duration patience) const {
   return WaitUntil([&] { return CountOf(text, Output()) >= count; }, patience);
@@ -119,7 +143,13 @@ bool BackgroundProgram::Running() {
 }
 
 int BackgroundProgram::Wait(absl::Duration patience) {
-  WaitUntil([&] { return !Running(); }, patience);
+  // Without a question every few milliseconds: tests run thousands of programs.
+  pollfd ended = {static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)), POLLIN, 0};
+  const absl::Time end = absl::Now() + Patient(patience);
+  while (Running() && absl::Now() < end) {
+    poll(&ended, 1, 100);
+  }
+  close(ended.fd);
   return exit_code_;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,12 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration patience = kPat
 class BackgroundProgram {
  public:
   // Starts argv[0] (looked up in PATH where it has no slash) in the calling thread's namespaces,
-  // with `environment` ("NAME=value") added to this process' own or in its place. Standard output
-  // and standard error are kept together. It is killed should this process die (child.h).
+  // with `environment` ("NAME=value") added to this process' own or in its place. It is killed
+  // should this process die (child.h). Without `in`, standard output and standard error are kept
+  // together; with it, which is its standard input, apart.
   explicit BackgroundProgram(std::vector<std::string> argv,
-                             const std::vector<std::string>& environment = {});
+                             const std::vector<std::string>& environment = {},
+                             const std::optional<std::string>& in = std::nullopt);
   // Kills it, with everything it started in its process group, if it still runs.
   ~BackgroundProgram();
   BackgroundProgram(const BackgroundProgram&) = delete;
@@ -37,6 +40,7 @@ class BackgroundProgram {
   pid_t pid() const { return pid_; }
   // What it has printed so far.
   std::string Output() const;
+  std::string Errors() const;
   // Whether it has printed `text`, `count` times at least, in time.
   bool Prints(absl::string_view text, int count = 1, absl::Duration patience = kPatience) const;
 
@@ -51,6 +55,7 @@ class BackgroundProgram {
  private:
   pid_t pid_ = -1;
   int output_ = -1;
+  int errors_ = -1;
   bool ended_ = false;
   int exit_code_ = -1;
 };

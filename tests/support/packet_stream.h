@@ -5,6 +5,8 @@
 #ifndef KIPT_TESTS_SUPPORT_PACKET_STREAM_H_
 #define KIPT_TESTS_SUPPORT_PACKET_STREAM_H_
 
+#include <linux/if_packet.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -41,11 +43,10 @@ class PacketSender {
 
  private:
   void Run();
-  // The next `count`, or fewer. False: the kernel takes no more.
-  bool Send(uint64_t count);
 
   const StreamPath path_;
   const int per_second_;
+  const sockaddr_ll to_;
   const int fd_;
   std::atomic<bool> stopped_ = false;
   std::atomic<uint64_t> sent_ = 0;

@@ -2,8 +2,6 @@
 #include "tests/support/raw_packet.h"
 
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -15,8 +13,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-
-#include "tests/support/checksum.h"
 
 namespace kipt::testing {
 namespace {
@@ -34,39 +30,63 @@ void Put32(PacketBytes& bytes, uint32_t value) {
   Put16(bytes, static_cast<uint16_t>(value & 0xffff));
 }
 
-PacketBytes Ip(IpEnds ends, uint16_t id, int protocol, const PacketBytes& payload) {
-  constexpr uint8_t kVersionAndLength = 0x45;
-  constexpr uint8_t kTimeToLive = 64;
-  PacketBytes packet = {kVersionAndLength, 0};
-  Put16(packet, static_cast<uint16_t>(kIpHeader + payload.size()));
-  Put16(packet, id);
-  Put16(packet, 0);
-  packet.push_back(kTimeToLive);
-  packet.push_back(static_cast<uint8_t>(protocol));
-  Put16(packet, 0);
-  Put32(packet, ends.source);
-  Put32(packet, ends.destination);
-  SetChecksum(packet, 10, Checksum(packet));
-  packet.insert(packet.end(), payload.begin(), payload.end());
-  return packet;
+void Append(PacketBytes& bytes, const PacketBytes& more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
 }
 
-PacketBytes Udp(Ports ports, uint16_t length) {
-  PacketBytes payload;
-  Put16(payload, ports.source);
-  Put16(payload, ports.destination);
-  Put16(payload, length);
-  Put16(payload, 0);
-  Put32(payload, 0);
-  return payload;
+void SetChecksum(PacketBytes& bytes, size_t offset, const PacketBytes& covered) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < covered.size(); i += 2) {
+    const uint32_t low = i + 1 < covered.size() ? covered[i + 1] : 0;
+    sum += static_cast<uint32_t>(covered[i]) << 8 | low;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  bytes[offset] = static_cast<uint8_t>(~sum >> 8 & 0xff);
+  bytes[offset + 1] = static_cast<uint8_t>(~sum & 0xff);
+}
+
+// Fills in the checksum at `offset`, which covers the addresses too.
+void SetTransportChecksum(const AddressBytes& ends, uint8_t protocol, size_t offset,
+                          PacketBytes& segment) {
+  PacketBytes covered = ends;
+  Put32(covered, static_cast<uint32_t>(segment.size()));
+  Put32(covered, protocol);
+  Append(covered, segment);
+  SetChecksum(segment, offset, covered);
+  // Zero would say that there is none (RFC 768); all ones is the same number.
+  if (segment[offset] == 0 && segment[offset + 1] == 0) {
+    segment[offset] = segment[offset + 1] = 0xff;
+  }
+}
+
+PacketBytes Ip(const AddressBytes& ends, uint16_t id, uint8_t protocol,
+               const PacketBytes& payload) {
+  constexpr uint8_t kTimeToLive = 64;
+  PacketBytes packet;
+  if (ends.size() == 8) {
+    Put16(packet, 0x4500);
+    Put16(packet, static_cast<uint16_t>(kIpHeader + payload.size()));
+    Put16(packet, id);
+    Put16(packet, 0);
+    Append(packet, {kTimeToLive, protocol, 0, 0});
+    Append(packet, ends);
+    SetChecksum(packet, 10, PacketBytes(packet));
+  } else {
+    Put32(packet, 6U << 28);
+    Put16(packet, static_cast<uint16_t>(payload.size()));
+    Append(packet, {protocol, kTimeToLive});
+    Append(packet, ends);
+  }
+  Append(packet, payload);
+  return packet;
 }
 
 PacketBytes Icmp(IpEnds ends, uint16_t id, uint8_t type, uint8_t code, uint32_t rest,
                  const PacketBytes& quoted) {
   PacketBytes payload = {type, code, 0, 0};
   Put32(payload, rest);
-  payload.insert(payload.end(), quoted.begin(), quoted.end());
-  SetChecksum(payload, 2, Checksum(payload));
+  Append(payload, quoted);
+  SetChecksum(payload, 2, PacketBytes(payload));
   return Ip(ends, id, IPPROTO_ICMP, payload);
 }
 
@@ -81,35 +101,45 @@ absl::Status Send(int fd, const PacketBytes& packet, const void* address, sockle
 
 }  // namespace
 
-PacketBytes TcpPacket(IpEnds ends, uint16_t id, Ports ports, uint32_t sequence,
-                      uint32_t acknowledged, uint8_t flags) {
-  constexpr uint8_t kHeaderWords = 5 << 4;
-  constexpr uint16_t kHeaderBytes = 20;
-  PacketBytes payload;
-  Put16(payload, ports.source);
-  Put16(payload, ports.destination);
-  Put32(payload, sequence);
-  Put32(payload, acknowledged);
-  payload.push_back(kHeaderWords);
-  payload.push_back(flags);
-  Put16(payload, 65535);  // window
-  Put32(payload, 0);      // checksum, urgent pointer
-  PacketBytes summed;
-  Put32(summed, ends.source);
-  Put32(summed, ends.destination);
-  Put16(summed, IPPROTO_TCP);
-  Put16(summed, kHeaderBytes);
-  summed.insert(summed.end(), payload.begin(), payload.end());
-  SetChecksum(payload, 16, Checksum(summed));
-  return Ip(ends, id, IPPROTO_TCP, payload);
+IpEnds::operator AddressBytes() const {
+  AddressBytes bytes;
+  Put32(bytes, source);
+  Put32(bytes, destination);
+  return bytes;
 }
 
-PacketBytes UdpPacket(IpEnds ends, uint16_t id, Ports ports) {
-  return Ip(ends, id, IPPROTO_UDP, Udp(ports, /*length=*/12));
+PacketBytes TcpPacket(const AddressBytes& ends, uint16_t id, Ports ports, uint32_t sequence,
+                      uint32_t acknowledged, uint8_t flags, const PacketBytes& payload) {
+  constexpr uint8_t kHeaderWords = 5 << 4;
+  PacketBytes segment;
+  Put16(segment, ports.source);
+  Put16(segment, ports.destination);
+  Put32(segment, sequence);
+  Put32(segment, acknowledged);
+  Append(segment, {kHeaderWords, flags});
+  Put16(segment, 65535);  // window
+  Put32(segment, 0);      // checksum, urgent pointer
+  Append(segment, payload);
+  SetTransportChecksum(ends, IPPROTO_TCP, 16, segment);
+  return Ip(ends, id, IPPROTO_TCP, segment);
+}
+
+PacketBytes UdpPacket(const AddressBytes& ends, uint16_t id, Ports ports,
+                      const PacketBytes& payload) {
+  PacketBytes segment;
+  Put16(segment, ports.source);
+  Put16(segment, ports.destination);
+  Put16(segment, static_cast<uint16_t>(8 + payload.size()));
+  Put16(segment, 0);
+  Append(segment, payload);
+  SetTransportChecksum(ends, IPPROTO_UDP, 6, segment);
+  return Ip(ends, id, IPPROTO_UDP, segment);
 }
 
 PacketBytes DamagedUdpPacket(IpEnds ends, uint16_t id, Ports ports) {
-  return Ip(ends, id, IPPROTO_UDP, Udp(ports, /*length=*/4));
+  PacketBytes packet = UdpPacket(ends, id, ports, {0, 0, 0, 0});
+  packet[kIpHeader + 5] = 4;
+  return packet;
 }
 
 PacketBytes EchoRequest(IpEnds ends, uint16_t id, uint16_t echo_id) {
@@ -140,27 +170,31 @@ absl::Status SendAsLocal(const PacketBytes& packet, uint32_t mark) {
   return Send(fd, packet, &to, sizeof(to));
 }
 
-absl::Status SendOnWire(const PacketBytes& packet, const std::string& interface,
-                        const std::vector<uint8_t>& mac) {
-  const int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "a packet socket");
+sockaddr_ll WireAddress(const std::string& interface, const std::vector<uint8_t>& mac) {
   sockaddr_ll to = {};
   to.sll_family = AF_PACKET;
   to.sll_protocol = htons(ETHERTYPE_IP);
   to.sll_ifindex = static_cast<int>(if_nametoindex(interface.c_str()));
   to.sll_halen = static_cast<uint8_t>(mac.size());
   std::copy(mac.begin(), mac.end(), to.sll_addr);
+  return to;
+}
+
+absl::Status SendOnWire(const PacketBytes& packet, const std::string& interface,
+                        const std::vector<uint8_t>& mac) {
+  const int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "a packet socket");
+  const sockaddr_ll to = WireAddress(interface, mac);
   return Send(fd, packet, &to, sizeof(to));
 }
 
 PacketReceiver::PacketReceiver(int protocol)
-    : fd_(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)) {
-  EXPECT_GE(fd_, 0) << "a raw socket: " << std::strerror(errno);
-}
+    : fd_(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol)) {}
 
 PacketReceiver::~PacketReceiver() { close(fd_); }
 
 int PacketReceiver::Count(uint16_t id, int wait_ms) {
+  if (fd_ < 0) return -1;
   int count = 0;
   pollfd ready = {.fd = fd_, .events = POLLIN, .revents = 0};
   while (poll(&ready, 1, count == 0 ? wait_ms : 0) > 0) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IPv4 packets made byte by byte, for what no socket of a well-behaved program sends.
+// Packets made byte by byte, for what no socket of a well-behaved program sends.
 #ifndef KIPT_TESTS_SUPPORT_RAW_PACKET_H_
 #define KIPT_TESTS_SUPPORT_RAW_PACKET_H_
+
+#include <linux/if_packet.h>
 
 #include <cstdint>
 #include <string>
@@ -14,12 +16,17 @@ namespace kipt::testing {
 
 using PacketBytes = std::vector<uint8_t>;
 
-// Addresses are in host order: 0x7f000001 is 127.0.0.1.
+// The source's and the destination's address as they stand in an IP header: 8 bytes of IPv4, 32 of
+// IPv6.
+using AddressBytes = std::vector<uint8_t>;
+
+// Of IPv4, in host order: 0x7f000001 is 127.0.0.1.
 struct IpEnds {
   uint32_t source = 0;
   uint32_t destination = 0;
 
   IpEnds Reversed() const { return {destination, source}; }
+  operator AddressBytes() const;  // NOLINT(google-explicit-constructor)
 };
 
 struct Ports {
@@ -31,13 +38,15 @@ struct Ports {
 
 // Flags of TcpPacket.
 inline constexpr uint8_t kTcpSyn = 0x02;
+inline constexpr uint8_t kTcpReset = 0x04;
 inline constexpr uint8_t kTcpAck = 0x10;
 
-// Whole packets, from the IP header on, with checksums (none for UDP, which may have none). `id` is
-// the IP header's, by which a packet is known again.
-PacketBytes TcpPacket(IpEnds ends, uint16_t id, Ports ports, uint32_t sequence,
-                      uint32_t acknowledged, uint8_t flags);
-PacketBytes UdpPacket(IpEnds ends, uint16_t id, Ports ports);
+// Whole packets, from the IP header on, with all checksums. `id` is the IPv4 header's, by which a
+// packet is known again.
+PacketBytes TcpPacket(const AddressBytes& ends, uint16_t id, Ports ports, uint32_t sequence,
+                      uint32_t acknowledged, uint8_t flags, const PacketBytes& payload = {});
+PacketBytes UdpPacket(const AddressBytes& ends, uint16_t id, Ports ports,
+                      const PacketBytes& payload = {});
 // Its header says that it is shorter than a header.
 PacketBytes DamagedUdpPacket(IpEnds ends, uint16_t id, Ports ports);
 PacketBytes EchoRequest(IpEnds ends, uint16_t id, uint16_t echo_id);
@@ -47,8 +56,9 @@ PacketBytes Unreachable(IpEnds ends, uint16_t id, const PacketBytes& packet);
 
 // From the calling thread's network namespace, through its output hooks, with SO_MARK `mark`.
 absl::Status SendAsLocal(const PacketBytes& packet, uint32_t mark);
-// Out of `interface` as it is, past routing and all hooks, to the neighbour whose hardware address
-// is `mac` (6 bytes).
+// Of the neighbour behind `interface` that has the hardware address `mac` (6 bytes): what a socket
+// of AF_PACKET sends there goes as it is, past routing and all hooks.
+sockaddr_ll WireAddress(const std::string& interface, const std::vector<uint8_t>& mac);
 absl::Status SendOnWire(const PacketBytes& packet, const std::string& interface,
                         const std::vector<uint8_t>& mac);
 
@@ -56,13 +66,14 @@ absl::Status SendOnWire(const PacketBytes& packet, const std::string& interface,
 // which it was made.
 class PacketReceiver {
  public:
-  // `protocol` is an IPPROTO_*. A socket that cannot be had fails the test.
+  // `protocol` is an IPPROTO_*.
   explicit PacketReceiver(int protocol);
   ~PacketReceiver();
   PacketReceiver(const PacketReceiver&) = delete;
   PacketReceiver& operator=(const PacketReceiver&) = delete;
 
-  // How many have come with that IP id since the last call; waits `wait_ms` for the first.
+  // How many have come with that IP id since the last call; waits `wait_ms` for the first. -1
+  // where no socket could be had.
   int Count(uint16_t id, int wait_ms);
 
  private:

@@ -101,8 +101,6 @@ absl::Status LoadLegacy(Family family, std::vector<Operation> operations) {
   return absl::InternalError(absl::StrCat(program, ": ", result.err));
 }
 
-}  // namespace
-
 std::vector<Operation> ServiceOperations(Family family, int services,
                                          const std::string& mark_chain) {
   std::vector<Operation> operations;
@@ -125,6 +123,8 @@ std::vector<Operation> ServiceOperations(Family family, int services,
   }
   return operations;
 }
+
+}  // namespace
 
 absl::Status LoadServices(IptablesMode mode, int services, const std::string& mark_chain) {
   if (services == 0) return absl::OkStatus();

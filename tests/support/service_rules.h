@@ -6,23 +6,18 @@
 #define KIPT_TESTS_SUPPORT_SERVICE_RULES_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "netlink/transaction.h"
 #include "tests/support/kubelet_sequence.h"
 
 namespace kipt::testing {
 
-// What makes them in one family: for each of `services` one rule in KUBE-SERVICES, a KUBE-SVC chain
-// of 4 rules and 3 KUBE-SEP chains of 2, all in nat. With 10,000 in both families that is 220,000
-// rules and 80,000 chains, which iptables-nft-restore would need minutes for. (MARK stands where
-// kube-proxy has DNAT and statistic: the kernel checks a rule at a commit whatever its target is.)
-// `mark_chain` is where those jump that are to be masqueraded; it is left empty, and made.
-std::vector<netlink::Operation> ServiceOperations(netlink::Family family, int services,
-                                                  const std::string& mark_chain = "KUBE-MARK-MASQ");
-
-// Puts those of both families into the calling thread's network namespace; of no services, nothing.
+// Puts the rules of both families into the calling thread's network namespace: for each of
+// `services` one rule in KUBE-SERVICES, a KUBE-SVC chain of 4 rules and 3 KUBE-SEP chains of 2, all
+// in nat; of no services, nothing. With 10,000 that is 220,000 rules and 80,000 chains, which
+// iptables-nft-restore would need minutes for. (MARK stands where kube-proxy has DNAT and
+// statistic: the kernel checks a rule at a commit whatever its target is.) `mark_chain` is where
+// those jump that are to be masqueraded; it is left empty, and made.
 absl::Status LoadServices(IptablesMode mode, int services,
                           const std::string& mark_chain = "KUBE-MARK-MASQ");
 

@@ -9,8 +9,12 @@
 //     is over; retiring what is stale is part of that round.
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,14 +27,12 @@
 #include "tests/skew/actors/iptables_calls.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
-#include "tests/support/scratch_directory.h"
 
 namespace kipt::skew {
 namespace {
 
 using testing::BackgroundProgram;
 using testing::ProgramResult;
-using testing::ScratchDirectory;
 using testing::WaitUntil;
 
 // The node's network namespace is its own, and so are its ports.
@@ -73,6 +75,39 @@ std::string NewsOf(const std::string& line) {
   return "";
 }
 
+// A directory of one's own, gone with the object. It is made in /run: where that is a PrivateRun's,
+// nothing is left behind even by a process that was killed.
+class OwnDirectory {
+ public:
+  OwnDirectory() {
+    std::string pattern = "/run/kipt-scratch-XXXXXX";
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~OwnDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  OwnDirectory(const OwnDirectory&) = delete;
+  OwnDirectory& operator=(const OwnDirectory&) = delete;
+
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+  // False where there is no place for it.
+  bool Fill() const {
+    std::error_code error;
+    if (path_.empty() || !std::filesystem::create_directory(Path("host"), error) ||
+        !std::filesystem::create_directory(Path("cni"), error)) {
+      return false;
+    }
+    std::ofstream file(Path(kConfigFile));
+    file << kConfig;
+    file.close();
+    return file.good();
+  }
+
+ private:
+  std::string path_;
+};
+
 class AgentDaemon : public NodeAgent {
  public:
   explicit AgentDaemon(const AgentDaemonSettings& settings)
@@ -81,8 +116,7 @@ class AgentDaemon : public NodeAgent {
   }
 
   Act Start() override {
-    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") ||
-        !directory_.WriteFile(kConfigFile, kConfig)) {
+    if (!directory_.Fill()) {
       return {.ok = false, .error = "no directory of its own to be had in /run"};
     }
     std::vector<std::string> command = {settings_.program, "run"};
@@ -209,7 +243,7 @@ class AgentDaemon : public NodeAgent {
   // The version of settings_, or the oldest there is.
   KubeletVersion emulated_;
   // Outlives the daemon.
-  const ScratchDirectory directory_;
+  const OwnDirectory directory_;
   std::unique_ptr<BackgroundProgram> daemon_;
   size_t reported_ = 0;
 };

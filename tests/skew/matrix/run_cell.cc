@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/run_cell.h"
 
-#include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/matrix/cell_run.h"
@@ -121,28 +118,6 @@ Cell Acting(Cell cell) {
   return cell;
 }
 
-// "kubelet 1.25, 1.26, 1.27 gate off": the versions of the same generation.
-std::vector<std::string> StandsFor(const Pair& pair) {
-  std::vector<std::string> kubelets;
-  std::vector<std::string> proxies;
-  for (const Version version : AllVersions()) {
-    for (const std::optional<bool> gate :
-         {std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false)}) {
-      const KubeletVersion kubelet = {version, gate};
-      const bool settable = Does(version, Trait::kGateSettable);
-      const bool told =
-          !gate.has_value() || (settable && CleansUp(kubelet) != CleansUp({version, {}}));
-      if (told && GenerationOf(kubelet) == GenerationOf(pair.kubelet)) {
-        kubelets.push_back(ToString(kubelet));
-      }
-    }
-    const ProxyVersion proxy = {version, pair.proxy.mode};
-    if (GenerationOf(proxy) == GenerationOf(pair.proxy)) proxies.push_back(ToString(proxy));
-  }
-  return {absl::StrCat("kubelet ", absl::StrJoin(kubelets, ", ")),
-          absl::StrCat("kube-proxy ", absl::StrJoin(proxies, ", "))};
-}
-
 }  // namespace
 
 CellReport ReportOf(const Cell& cell) {
@@ -156,7 +131,6 @@ CellReport ReportOf(const Cell& cell) {
   report.side = cell.is_b ? "b" : "a";
   const Pair pair = Acting(cell).pair;
   report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version);
-  report.stands_for = StandsFor(pair);
   report.about = cell.about;
   return report;
 }

@@ -87,7 +87,7 @@ Round::~Round() {
     const Probe& probe = probes_[call->probe];
     if (!IsMartian(probe) || probe.protocol != Protocol::kTcp || call->receipts.empty()) continue;
     const absl::StatusOr<FrameSender> wire = FrameSender::OnWire(node_, probe.from);
-    if (wire.ok()) wire->Send({MartianFrame(*call, kRstFlag)});
+    if (wire.ok()) wire->Send(MartianFrame(*call, testing::kTcpReset));
   }
   callers_.clear();
   tools_.listeners->HangUp();
@@ -156,7 +156,7 @@ absl::Status Round::StartMartian(Call& call) {
   if (!wire.ok()) return wire.status();
   call.own_address = AddressOf(probe.from, probe.family);
   call.own_port = NextPort();
-  if (wire->Send({MartianFrame(call, kSynFlag)}) == 1) return absl::OkStatus();
+  if (wire->Send(MartianFrame(call, testing::kTcpSyn))) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat(probe.name, ": sending a frame"));
 }
 
@@ -167,7 +167,7 @@ FrameBytes Round::MartianFrame(const Call& call, uint8_t flags) const {
   const MessageBytes question = BytesOf(MessageOf(call));
   if (probe.protocol == Protocol::kUdp) return UdpFrame(ends, question.data(), question.size());
   const auto sequence = static_cast<uint32_t>(label_.battery);
-  if (flags == kRstFlag) return TcpFrame(ends, sequence + 1, flags, nullptr, 0);
+  if (flags == testing::kTcpReset) return TcpFrame(ends, sequence + 1, flags, nullptr, 0);
   return TcpFrame(ends, sequence, flags, question.data(), question.size());
 }
 

@@ -2,9 +2,6 @@
 #include "tests/skew/probes/packets.h"
 
 #include <arpa/inet.h>
-#include <linux/if_packet.h>
-#include <net/ethernet.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -17,43 +14,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/checksum.h"
 #include "tests/support/netns.h"
 
 namespace kipt::skew {
 namespace {
 
 using agent::OwnedFd;
-using testing::Checksum;
 using testing::InNetns;
 using testing::IpFamily;
 using testing::Netns;
-using testing::SetChecksum;
 
 constexpr size_t kIpv4Header = 20;
 constexpr size_t kIpv6Header = 40;
 constexpr size_t kUdpHeader = 8;
 constexpr size_t kTcpHeader = 20;
-constexpr uint8_t kTimeToLive = 64;
-
-void Put16(FrameBytes& bytes, uint32_t value) {
-  bytes.push_back(static_cast<uint8_t>(value >> 8 & 0xff));
-  bytes.push_back(static_cast<uint8_t>(value & 0xff));
-}
-
-void Put32(FrameBytes& bytes, uint32_t value) {
-  Put16(bytes, value >> 16);
-  Put16(bytes, value & 0xffff);
-}
-
-void Append(FrameBytes& bytes, const FrameBytes& more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
-}
-
-void Append(FrameBytes& bytes, const void* more, size_t size) {
-  const auto* start = static_cast<const uint8_t*>(more);
-  bytes.insert(bytes.end(), start, start + size);
-}
 
 FrameBytes AddressBytes(IpFamily family, const std::string& address) {
   FrameBytes bytes(family == IpFamily::kIpv6 ? 16 : 4);
@@ -63,42 +37,14 @@ FrameBytes AddressBytes(IpFamily family, const std::string& address) {
 
 FrameBytes Addresses(const FrameEnds& ends) {
   FrameBytes bytes = AddressBytes(ends.family, ends.source);
-  Append(bytes, AddressBytes(ends.family, ends.destination));
+  const FrameBytes destination = AddressBytes(ends.family, ends.destination);
+  bytes.insert(bytes.end(), destination.begin(), destination.end());
   return bytes;
 }
 
-// Fills in the checksum at `offset` of `segment`, which covers the addresses too.
-void SetTransportChecksum(const FrameEnds& ends, uint8_t protocol, size_t offset,
-                          FrameBytes& segment) {
-  FrameBytes covered = Addresses(ends);
-  Put32(covered, static_cast<uint32_t>(segment.size()));
-  Put32(covered, protocol);
-  Append(covered, segment);
-  const uint16_t checksum = Checksum(covered);
-  // Zero would say that there is none (RFC 768); all ones is the same number.
-  SetChecksum(segment, offset, checksum == 0 ? 0xffff : checksum);
-}
-
-FrameBytes WithIpHeader(const FrameEnds& ends, uint8_t protocol, const FrameBytes& segment) {
-  FrameBytes packet;
-  if (ends.family == IpFamily::kIpv6) {
-    Put32(packet, 6U << 28);
-    Put16(packet, static_cast<uint32_t>(segment.size()));
-    packet.push_back(protocol);
-    packet.push_back(kTimeToLive);
-    Append(packet, Addresses(ends));
-  } else {
-    Put16(packet, 0x4500);
-    Put16(packet, static_cast<uint32_t>(kIpv4Header + segment.size()));
-    Put32(packet, 0);
-    packet.push_back(kTimeToLive);
-    packet.push_back(protocol);
-    Put16(packet, 0);
-    Append(packet, Addresses(ends));
-    SetChecksum(packet, 10, Checksum(packet));
-  }
-  Append(packet, segment);
-  return packet;
+FrameBytes Bytes(const void* start, size_t size) {
+  const auto* first = static_cast<const uint8_t*>(start);
+  return {first, first + size};
 }
 
 // From a client to a pod behind the second node and back there are six.
@@ -207,31 +153,14 @@ uint64_t FreshNumber() {
 }
 
 FrameBytes UdpFrame(const FrameEnds& ends, const void* payload, size_t size) {
-  FrameBytes segment;
-  Put16(segment, ends.source_port);
-  Put16(segment, ends.destination_port);
-  Put16(segment, static_cast<uint32_t>(kUdpHeader + size));
-  Put16(segment, 0);
-  Append(segment, payload, size);
-  SetTransportChecksum(ends, IPPROTO_UDP, 6, segment);
-  return WithIpHeader(ends, IPPROTO_UDP, segment);
+  return testing::UdpPacket(Addresses(ends), 0, {ends.source_port, ends.destination_port},
+                            Bytes(payload, size));
 }
 
 FrameBytes TcpFrame(const FrameEnds& ends, uint32_t sequence, uint8_t flags, const void* payload,
                     size_t size) {
-  constexpr uint8_t kHeaderWords = kTcpHeader / 4 << 4;
-  FrameBytes segment;
-  Put16(segment, ends.source_port);
-  Put16(segment, ends.destination_port);
-  Put32(segment, sequence);
-  Put32(segment, 0);
-  segment.push_back(kHeaderWords);
-  segment.push_back(flags);
-  Put16(segment, 65535);  // window
-  Put32(segment, 0);      // checksum, urgent pointer
-  Append(segment, payload, size);
-  SetTransportChecksum(ends, IPPROTO_TCP, 16, segment);
-  return WithIpHeader(ends, IPPROTO_TCP, segment);
+  return testing::TcpPacket(Addresses(ends), 0, {ends.source_port, ends.destination_port}, sequence,
+                            0, flags, Bytes(payload, size));
 }
 
 size_t UdpLength(IpFamily family, size_t payload) {
@@ -255,13 +184,9 @@ absl::StatusOr<FrameSender> FrameSender::OnWire(const TestNode& node, Place from
   OwnedFd fd(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "a packet socket");
   SocketAddress to;
-  auto* link = reinterpret_cast<sockaddr_ll*>(&to.storage);
-  link->sll_family = AF_PACKET;
-  link->sll_protocol = htons(ETHERTYPE_IP);
-  link->sll_ifindex = static_cast<int>(if_nametoindex("eth0"));
-  link->sll_halen = static_cast<uint8_t>(mac.size());
-  mac.copy(reinterpret_cast<char*>(link->sll_addr), mac.size());
-  to.size = sizeof(sockaddr_ll);
+  const sockaddr_ll link = testing::WireAddress("eth0", {mac.begin(), mac.end()});
+  std::memcpy(&to.storage, &link, sizeof(link));
+  to.size = sizeof(link);
   return FrameSender(std::move(fd), to);
 }
 
@@ -276,14 +201,9 @@ absl::StatusOr<FrameSender> FrameSender::Routed(const TestNode& node, Place from
   return FrameSender(std::move(fd), *to);
 }
 
-size_t FrameSender::Send(const std::vector<FrameBytes>& frames) const {
-  size_t taken = 0;
-  for (const FrameBytes& frame : frames) {
-    const ssize_t sent = sendto(fd_.get(), frame.data(), frame.size(), 0, to_.get(), to_.size);
-    if (sent < 0 && errno != EPERM) break;
-    ++taken;
-  }
-  return taken;
+bool FrameSender::Send(const FrameBytes& frame) const {
+  return sendto(fd_.get(), frame.data(), frame.size(), 0, to_.get(), to_.size) >= 0 ||
+         errno == EPERM;
 }
 
 }  // namespace kipt::skew

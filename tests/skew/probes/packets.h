@@ -21,6 +21,7 @@
 #include "agent/process/files.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/support/kubelet_sequence.h"
+#include "tests/support/raw_packet.h"
 
 namespace kipt::skew {
 
@@ -128,12 +129,10 @@ struct FrameEnds {
   uint16_t destination_port = 0;
 };
 
-using FrameBytes = std::vector<uint8_t>;
+using FrameBytes = testing::PacketBytes;
 
 // With all checksums.
 FrameBytes UdpFrame(const FrameEnds& ends, const void* payload, size_t size);
-inline constexpr uint8_t kSynFlag = 0x02;
-inline constexpr uint8_t kRstFlag = 0x04;
 // IPv4. A SYN may carry a payload (RFC 9293, 3.4), which the kernel disregards and hands to raw
 // sockets.
 FrameBytes TcpFrame(const FrameEnds& ends, uint32_t sequence, uint8_t flags, const void* payload,
@@ -156,9 +155,8 @@ class FrameSender {
                                             testing::IpFamily family,
                                             const std::string& destination);
 
-  // How many of these the kernel has taken, from the first on: fewer where it has no room. What one
-  // of its output hooks drops is taken too.
-  size_t Send(const std::vector<FrameBytes>& frames) const;
+  // False where the kernel has no room. What one of its output hooks drops is taken.
+  bool Send(const FrameBytes& frame) const;
 
  private:
   FrameSender(agent::OwnedFd fd, const SocketAddress& to) : fd_(std::move(fd)), to_(to) {}

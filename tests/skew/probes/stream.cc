@@ -186,7 +186,7 @@ class RealStreams : public Streams {
           BytesOf(StreamMessage{.streams = label_,
                                 .stream = static_cast<uint32_t>(&stream - streams_.data()),
                                 .number = static_cast<uint32_t>(stream.number)});
-      if (stream.sender.Send({UdpFrame(stream.ends, bytes.data(), bytes.size())}) != 1) return;
+      if (!stream.sender.Send(UdpFrame(stream.ends, bytes.data(), bytes.size()))) return;
       ++stream.number;
       const std::lock_guard<std::mutex> lock(mutex_);
       stream.fates.Sent();

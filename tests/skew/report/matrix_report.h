@@ -85,10 +85,9 @@ struct CellReport {
   std::string mode;
   std::string actor;
   std::string side = "a";
-  // Whether the version skew policy allows the pair; the versions that this cell stands for,
-  // "kubelet 1.24 with kube-proxy 1.24", and what it is there to show, a sentence or nothing.
+  // Whether the version skew policy allows the pair, and what the cell is there to show, a sentence
+  // or nothing.
   bool allowed = true;
-  std::vector<std::string> stands_for = {};
   std::string about = {};
   std::vector<StepReport> steps = {};
   std::string problem = {};

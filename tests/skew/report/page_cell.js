@@ -272,7 +272,6 @@ function cellPanel(data, pair, heading, close) {
           `The node ${withSide(side)} could not be run: `, cells[side].problem || 'it has no checks and no streams.')),
       reasonsTable(data, cells), steps.map((at) => stepItem(data, cells, at)),
       element('footer', {class: 'quiet'},
-          any.standsFor.length > 0 ? element('p', {}, 'It stands for ' + any.standsFor.join('; ') + '.') : null,
           there.map((side) => element('p', {}, element('code', {}, cells[side].id),
               ` ${VERDICTS[cells[side].verdict]}, ${cells[side].seconds.toFixed(1)} s`))));
 }

@@ -61,7 +61,6 @@ class PageBuilder {
                       {"verdict", static_cast<int>(VerdictOf(cell))},
                       {"notSound", {{"checks", not_sound.checks}, {"streams", not_sound.streams}}},
                       {"allowed", cell.allowed},
-                      {"standsFor", cell.stands_for},
                       {"about", cell.about},
                       {"problem", cell.problem},
                       {"seconds", cell.seconds},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One list of fields for both directions: Fields(visit, value) names each, and visit is a Writer or
-// a Reader. Reports include nlohmann/json here and in the page's data alone.
+// One list of fields for both directions: Fields(visit, value) names each, and visit writes it or
+// reads it. Reports include nlohmann/json here and in the page's data alone.
 #include <concepts>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -25,12 +25,12 @@ concept Is = std::same_as<std::remove_const_t<T>, Report>;
 
 using Receiver = std::pair<std::string, int>;
 
-void Fields(auto& visit, Is<Receiver> auto& receiver) {
+void Fields(const auto& visit, Is<Receiver> auto& receiver) {
   visit("place", receiver.first);
   visit("times", receiver.second);
 }
 
-void Fields(auto& visit, Is<Probe> auto& probe) {
+void Fields(const auto& visit, Is<Probe> auto& probe) {
   visit("name", probe.name);
   visit("kind", probe.kind);
   visit("family", probe.family);
@@ -41,7 +41,7 @@ void Fields(auto& visit, Is<Probe> auto& probe) {
   visit("connections", probe.connections);
 }
 
-void Fields(auto& visit, Is<ProbeResult> auto& result) {
+void Fields(const auto& visit, Is<ProbeResult> auto& result) {
   visit("probe", result.probe);
   visit("outcome", result.outcome);
   visit("receivers", result.receivers);
@@ -52,7 +52,7 @@ void Fields(auto& visit, Is<ProbeResult> auto& result) {
   visit("detail", result.detail);
 }
 
-void Fields(auto& visit, Is<Check> auto& check) {
+void Fields(const auto& visit, Is<Check> auto& check) {
   visit("probe", check.probe);
   visit("result", check.result);
   visit("sound", check.sound);
@@ -61,7 +61,7 @@ void Fields(auto& visit, Is<Check> auto& check) {
   visit("complaint", check.complaint);
 }
 
-void Fields(auto& visit, Is<StreamCount> auto& count) {
+void Fields(const auto& visit, Is<StreamCount> auto& count) {
   visit("probe", count.probe);
   visit("sent", count.sent);
   visit("served", count.served);
@@ -74,7 +74,7 @@ void Fields(auto& visit, Is<StreamCount> auto& count) {
   visit("lateInAllMilliseconds", count.late_in_all_milliseconds);
 }
 
-void Fields(auto& visit, Is<StreamCheck> auto& stream) {
+void Fields(const auto& visit, Is<StreamCheck> auto& stream) {
   visit("count", stream.count);
   visit("afterwards", stream.afterwards);
   visit("sound", stream.sound);
@@ -85,7 +85,7 @@ void Fields(auto& visit, Is<StreamCheck> auto& stream) {
   visit("whileProxyAway", stream.while_proxy_away);
 }
 
-void Fields(auto& visit, Is<StepReport> auto& step) {
+void Fields(const auto& visit, Is<StepReport> auto& step) {
   visit("name", step.name);
   visit("done", step.done);
   visit("error", step.error);
@@ -96,7 +96,7 @@ void Fields(auto& visit, Is<StepReport> auto& step) {
   visit("rules", step.rules);
 }
 
-void Fields(auto& visit, Is<CellReport> auto& cell) {
+void Fields(const auto& visit, Is<CellReport> auto& cell) {
   visit("id", cell.id);
   visit("path", cell.path);
   visit("kubelet", cell.kubelet);
@@ -105,100 +105,54 @@ void Fields(auto& visit, Is<CellReport> auto& cell) {
   visit("actor", cell.actor);
   visit("side", cell.side);
   visit("allowed", cell.allowed);
-  visit("standsFor", cell.stands_for);
   visit("about", cell.about);
   visit("steps", cell.steps);
   visit("problem", cell.problem);
   visit("seconds", cell.seconds);
 }
 
-void Fields(auto& visit, Is<Compared> auto& compared) {
-  visit("cells", compared.cells);
-  visit("checks", compared.checks);
-  visit("streams", compared.streams);
-}
+}  // namespace
 
-// ---- writing ----
-
+// What has such a list, and the enumerations.
 template <typename T>
-Json JsonOf(const T& value);
-template <typename T>
-Json JsonOf(const std::vector<T>& values);
-
-class Writer {
- public:
-  template <typename T>
-  void operator()(const char* name, const T& value) {
-    json_[name] = JsonOf(value);
-  }
-  Json Take() && { return std::move(json_); }
-
- private:
-  Json json_ = Json::object();
+concept Reported = std::is_enum_v<T> || requires(T& value) {
+  Fields(0, value);
 };
 
-template <typename T>
-Json JsonOf(const T& value) {
-  if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
-    return value;
-  } else if constexpr (std::is_enum_v<T>) {
-    return WireName(value);
-  } else {
-    Writer writer;
-    Fields(writer, value);
-    return std::move(writer).Take();
-  }
-}
+}  // namespace kipt::skew
 
-template <typename T>
-Json JsonOf(const std::vector<T>& values) {
-  Json json = Json::array();
-  for (const T& value : values) json.push_back(JsonOf(value));
-  return json;
-}
+// Reading throws where a field is missing or is not what it should be.
+template <kipt::skew::Reported T>
+struct nlohmann::adl_serializer<T> {
+  static void to_json(auto& json, const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      json = kipt::skew::WireName(value);
+    } else {
+      const auto visit = [&json](const char* name, const auto& field) { json[name] = field; };
+      kipt::skew::Fields(visit, value);
+    }
+  }
+  static void from_json(const auto& json, T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      for (size_t i = 0; i < kipt::skew::CountOf(T{}); ++i) {
+        value = static_cast<T>(i);
+        if (json == kipt::skew::WireName(value)) return;
+      }
+      throw std::invalid_argument(absl::StrCat("nothing is called ", json.dump()));
+    } else {
+      const auto visit = [&json](const char* name, auto& field) { json.at(name).get_to(field); };
+      kipt::skew::Fields(visit, value);
+    }
+  }
+};
+
+namespace kipt::skew {
+namespace {
 
 // Bytes that are not UTF-8 become U+FFFD: what programs print need not be text.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
-
-// ---- reading ----
-
-// Only what Writer has written is read. Throws where a field is missing or is not what it should
-// be.
-class Reader {
- public:
-  explicit Reader(const Json& json) : json_(json) {}
-
-  template <typename T>
-  void operator()(const char* name, T& value) {
-    Read(json_.at(name), value);
-  }
-
- private:
-  template <typename T>
-  static void Read(const Json& json, T& value) {
-    if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>) {
-      json.get_to(value);
-    } else if constexpr (std::is_enum_v<T>) {
-      for (size_t i = 0; i < CountOf(T{}); ++i) {
-        value = static_cast<T>(i);
-        if (json == WireName(value)) return;
-      }
-      throw std::invalid_argument(absl::StrCat("nothing is called ", json.dump()));
-    } else {
-      Reader reader(json);
-      Fields(reader, value);
-    }
-  }
-
-  template <typename T>
-  static void Read(const Json& json, std::vector<T>& values) {
-    for (const Json& item : json) Read(item, values.emplace_back());
-  }
-
-  const Json& json_;
-};
 
 Json TallyJson(const MatrixReport& report) {
   const auto [sound, known, unexpected, broken] = TallyOf(report);
@@ -208,15 +162,11 @@ Json TallyJson(const MatrixReport& report) {
 
 }  // namespace
 
-std::string CellJson(const CellReport& cell) { return Dump(JsonOf(cell)); }
+std::string CellJson(const CellReport& cell) { return Dump(Json(cell)); }
 
 absl::StatusOr<CellReport> ParseCellReport(const std::string& json) {
   try {
-    const Json parsed = Json::parse(json);
-    CellReport cell;
-    Reader reader(parsed);
-    Fields(reader, cell);
-    return cell;
+    return Json::parse(json).get<CellReport>();
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("cell report: ", error.what()));
   }
@@ -225,21 +175,24 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json) {
 // A line for each cell, written one after the other: of a full matrix the whole tree would be some
 // gigabytes.
 std::string MatrixJson(const MatrixReport& report) {
-  const Json head = {{"kernel", report.kernel},
-                     {"iptables", report.iptables},
-                     {"a", {{"name", report.a.name}, {"what", report.a.what}}},
-                     {"b", {{"name", report.b.name}, {"what", report.b.what}}},
-                     {"seconds", report.seconds},
-                     {"problems", report.problems},
-                     {"compared", JsonOf(report.compared)},
-                     {"tally", TallyJson(report)},
-                     {"allAsExpected", AllAsExpected(report)}};
+  const Compared& compared = report.compared;
+  const Json head = {
+      {"kernel", report.kernel},
+      {"iptables", report.iptables},
+      {"a", {{"name", report.a.name}, {"what", report.a.what}}},
+      {"b", {{"name", report.b.name}, {"what", report.b.what}}},
+      {"seconds", report.seconds},
+      {"problems", report.problems},
+      {"compared",
+       {{"cells", compared.cells}, {"checks", compared.checks}, {"streams", compared.streams}}},
+      {"tally", TallyJson(report)},
+      {"allAsExpected", AllAsExpected(report)}};
   std::string text = Dump(head);
   text.pop_back();
   text += ",\"cells\":[";
   const char* separator = "\n";
   for (const CellReport& cell : report.cells) {
-    Json json = JsonOf(cell);
+    Json json = cell;
     json["verdict"] = NameOf(VerdictOf(cell));
     absl::StrAppend(&text, separator, Dump(json));
     separator = ",\n";

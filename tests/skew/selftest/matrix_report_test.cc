@@ -128,7 +128,7 @@ TEST(CellJsonTest, HoldsEveryField) {
     const bool set = !(value.is_null() || value == "" || value == 0);
     EXPECT_TRUE(set) << leaf.key() << " " << value;
   }
-  EXPECT_EQ(json.size(), 13U);
+  EXPECT_EQ(json.size(), 12U);
   EXPECT_EQ(json["steps"][0].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);

@@ -76,7 +76,6 @@ inline CellReport SampleCell(const std::string& id, Verdict verdict) {
 inline CellReport CellWithEveryField() {
   CellReport cell = SampleCell("boot/kubelet-1.25-gate-on/proxy-1.27/nft/agent", Verdict::kSound);
   cell.allowed = false;
-  cell.stands_for = {"kubelet 1.25 with kube-proxy 1.27", "kubelet 1.26 with kube-proxy 1.27"};
   cell.about = "what it shows";
   cell.problem = "a problem";
   cell.seconds = 0.1 + 0.2;
