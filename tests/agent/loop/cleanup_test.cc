@@ -10,7 +10,7 @@
 #include "agent/loop/damping.h"
 #include "agent/loop/plan.h"
 #include "agent/policy/rule_forms.h"
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/agent/loop/damping_plans.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"

@@ -9,7 +9,7 @@
 
 #include <atomic>
 
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/observed.h"
 
 namespace {

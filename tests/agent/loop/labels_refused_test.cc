@@ -14,7 +14,7 @@
 #include "agent/node/node.h"
 #include "agent/policy/diff.h"
 #include "netlink/kernel_error.h"
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"

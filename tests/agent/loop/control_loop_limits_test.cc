@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "agent/loop/control_loop.h"
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"

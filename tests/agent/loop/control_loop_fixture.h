@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An agent's loop over the kernel in memory, in real time.
-#ifndef KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
-#define KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
+#ifndef KIPT_TESTS_AGENT_LOOP_CONTROL_LOOP_FIXTURE_H_
+#define KIPT_TESTS_AGENT_LOOP_CONTROL_LOOP_FIXTURE_H_
 
 #include <functional>
 #include <memory>
@@ -160,4 +160,4 @@ class AgentTest : public ::testing::Test {
 
 }  // namespace kipt::agent
 
-#endif  // KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
+#endif  // KIPT_TESTS_AGENT_LOOP_CONTROL_LOOP_FIXTURE_H_

@@ -3,7 +3,8 @@
 // The agent's loop over the kernel in memory, in real time. What the kernel itself does to it is in
 // tests/kernel/.
 #include "agent/loop/control_loop.h"
-#include "tests/agent/loop/agent_fixture.h"
+
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 

@@ -5,7 +5,7 @@
 
 #include "agent/loop/control_loop.h"
 #include "agent/policy/rule_forms.h"
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 

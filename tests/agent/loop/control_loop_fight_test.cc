@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/loop/control_loop.h"
-#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
