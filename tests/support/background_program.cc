@@ -36,8 +36,8 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }
 
 // A file in memory: no pipe can fill up, so nothing has to be pumped while the program runs.
-int MemoryFile(const std::string& text) {
-  const int fd = memfd_create("stream", MFD_CLOEXEC);
+int MemoryFile(const char* name, const std::string& text = "") {
+  const int fd = memfd_create(name, MFD_CLOEXEC);
   for (size_t done = 0; done < text.size();) {
     const ssize_t count = write(fd, text.data() + done, text.size() - done);
     if (count <= 0) break;
@@ -82,10 +82,11 @@ BackgroundProgram::BackgroundProgram(std::vector<std::string> argv,
   }
   const std::vector<char*> arguments = Pointers(argv);
   const std::vector<char*> all_variables = Pointers(variables);
-  const int input = MemoryFile(in.value_or(""));
-  output_ = MemoryFile("");
+  const int input =
+      in.has_value() ? MemoryFile("input", *in) : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  output_ = MemoryFile("output");
   if (in.has_value()) {
-    errors_ = MemoryFile("");
+    errors_ = MemoryFile("errors");
   } else {
     // Appending, so that standard output and standard error do not overwrite each other.
     fcntl(output_, F_SETFL, O_APPEND);
