@@ -67,8 +67,8 @@ void WriteServiceTo123(const ProxySettings& settings, const ServicePort& port, S
     if (!local) rule("KUBE-SERVICES", to + " -j KUBE-MARK-MASQ");
     // From outside the node, that is not from a container behind a bridge nor from the node itself.
     rule("KUBE-SERVICES",
-         to + " -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL" + jump);
-    rule("KUBE-SERVICES", to + " -m addrtype --dst-type LOCAL" + jump);
+         absl::StrCat(to, " -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL", jump));
+    rule("KUBE-SERVICES", absl::StrCat(to, " -m addrtype --dst-type LOCAL", jump));
   }
 
   const std::string outside = port.external_local ? " -j $xlb" : " -j $svc";

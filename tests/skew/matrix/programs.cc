@@ -58,6 +58,7 @@ absl::Status HasPrograms(const std::vector<Cell>& cells,
   }
   if (missing.empty()) return absl::OkStatus();
   std::vector<std::string> sentences;
+  sentences.reserve(missing.size());
   for (const auto& [source, programs] : missing) {
     sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
   }
