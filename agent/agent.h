@@ -97,9 +97,9 @@ class Agent {
   std::optional<SyncReport> last_report_;
   // Nothing: the namespace is a visited one.
   std::optional<NetnsGuard> own_namespace_;
-  // When the agent's options were made.
+  // The node's when the loop's options were made.
   std::optional<IptablesMode> options_mode_;
-  // Until the agent takes it.
+  // Until the loop takes it.
   std::unique_ptr<netlink::Backend> early_backend_;
   // Why another agent is needed; empty where it is not.
   std::string changed_mode_;

@@ -25,7 +25,7 @@ void LastReading::End(ObservedChains chains, SavedSelection selection) {
 }
 
 std::optional<ObservedChains> LastReading::TakeUnchanged(const std::set<netlink::ChainId>& needed) {
-  const std::optional<Reading> reading = std::exchange(reading_, std::nullopt);
+  std::optional<Reading> reading = std::exchange(reading_, std::nullopt);
   if (!reading || !lock_watch_ || std::chrono::steady_clock::now() - reading->time > kFresh) {
     return std::nullopt;
   }
@@ -38,7 +38,7 @@ std::optional<ObservedChains> LastReading::TakeUnchanged(const std::set<netlink:
            (reading->selection.bare.contains(chain) && !reading->chains.contains(chain));
   });
   if (!unchanged || !complete) return std::nullopt;
-  return reading->chains;
+  return std::move(reading->chains);
 }
 
 }  // namespace kipt::agent

@@ -150,8 +150,8 @@ std::vector<ChainId> JumpTargets(const ChainId& chain) {
   const bool base = FindBaseChain(chain.table, chain.name) != nullptr;
   std::vector<ChainId> targets;
   const auto add = [&](absl::string_view name) {
-    const bool behind = base || std::string(name) > chain.name;
-    if (behind) targets.push_back({chain.family, chain.table, std::string(name)});
+    const bool later = base || std::string(name) > chain.name;
+    if (later) targets.push_back({chain.family, chain.table, std::string(name)});
   };
   if (!IsMasqueradeChain(chain)) {
     for (const absl::string_view name : kUserChains) add(name);
@@ -238,7 +238,7 @@ std::vector<Operation> RandomRuleset(Choices& choices) {
   return operations;
 }
 
-// Chains of the model that nothing stands in and nothing jumps to, and that `operations` does not
+// Chains of the model that are empty and that nothing jumps to, and that `operations` does not
 // touch.
 std::set<ChainId> Removable(const Snapshot& model, const std::vector<Operation>& operations) {
   std::set<ChainId> removable;

@@ -76,7 +76,7 @@ std::string Comparable(const std::string& saved) {
   return absl::StrJoin(lines, "\n");
 }
 
-// The same operation on what stands at the same places in `snapshot`.
+// The same operation on what is at the same places in `snapshot`.
 Operation Translated(Operation operation, const Snapshot& model, const Snapshot& snapshot) {
   const auto translate = [&](const ChainId& chain, RuleHandle& handle) {
     const std::vector<ObservedRule>& rules = model.Find(chain)->rules;

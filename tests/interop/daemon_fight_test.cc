@@ -179,9 +179,9 @@ TEST_P(TwoAgentsTest, RepairTheSameDamageWithoutDoublingOrUndoingEachOther) {
   absl::SleepFor(absl::Seconds(2));
   const auto changes = (*listener)->Drain();
   ASSERT_THAT(changes, IsOk());
-  EXPECT_THAT(*changes, IsEmpty()) << "somebody still writes";
+  EXPECT_THAT(*changes, IsEmpty()) << "a program still writes";
   EXPECT_EQ(incidents(), told);
-  // Whoever came second found it in place.
+  // The second of the two found it in place.
   EXPECT_GE(told, kStrikes);
   EXPECT_LE(told, 2 * kStrikes);
   EXPECT_EQ(Metric("kube_iptables_agent_duplicates_removed_total"), 0);

@@ -17,8 +17,8 @@ constexpr char kForeignRules[] =
     "IPT -t nat -A CNI-HOSTPORT-DNAT -p tcp --dport 80 -j RETURN; "
     "IPT -t nat -A PREROUTING -j CNI-HOSTPORT-DNAT; ";
 
-// IPT stands for the iptables program. While the daemon repairs, -X finds chains in use: whatever
-// comes of that is a moment like others.
+// IPT is replaced by the iptables program. While the daemon repairs, -X finds chains in use:
+// whatever comes of that is a moment like others.
 const std::string kDamages[] = {
     "true", "IPT -t mangle -X KUBE-IPTABLES-HINT", "IPT -D INPUT -j KUBE-FIREWALL",
     "IPT -t nat -F KUBE-POSTROUTING",
@@ -28,7 +28,7 @@ const std::string kDamages[] = {
 
 class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  // "TABLE: LINE" of what stands in IPv4, where most of ours is.
+  // "TABLE: LINE" of what exists in IPv4, where most of ours is.
   static SavedRules Saved() { return SavedRules::Of({.mode = GetParam()}); }
   static std::vector<std::string> Missing(const SavedRules& expected) {
     return expected.LinesMissingIn(Saved());
@@ -48,7 +48,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
     EXPECT_NE(damaging.Wait(), -1);
   }
 
-  // `left`: what stands after the damage where nobody repairs it.
+  // `left`: what exists after the damage where no program repairs it.
   void ExpectMendable(const SavedRules& whole, const SavedRules& left) {
     const ProgramResult plan = Agent("plan", settings_);
     // Behind the plan: a program that the daemon had started may still be adding.

@@ -31,7 +31,7 @@ class KubeletParityTest
   Iptables Of(IpFamily family) const { return {.family = family, .mode = mode()}; }
   Iptables iptables() const { return Of(family()); }
 
-  // What stands; in cleanup mode without canaries, which only kubelet makes.
+  // What exists; in cleanup mode without canaries, which only kubelet makes.
   SavedRules Stands() const {
     SavedRules rules = SavedRules::Of(iptables());
     if (!cleanup()) return rules;
@@ -157,7 +157,7 @@ TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
     const SavedRules after = SavedRules::Of(Of(family));
     EXPECT_THAT(after.DoubledRules(), IsEmpty());
     EXPECT_THAT(before[family == IpFamily::kIpv4 ? 0 : 1].LinesMissingIn(after), IsEmpty());
-    // A cleanup node's own state is all there beside it.
+    // A cleanup node's own state is all there, too.
     EXPECT_THAT(FreshSync(cleanup, family).LinesMissingIn(after), IsEmpty());
   }
   ExpectNothingPlanned(cleanup);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What becomes of packets whose connection a component had labelled, on each way through the node
-// and in a tunnel, beside what becomes of those that it had marked.
+// and in a tunnel, next to what becomes of those that it had marked.
 #include <cstdlib>
 
 #include "tests/interop/daemon_fixture.h"
@@ -254,7 +254,7 @@ class LabelFlipPacketsTest : public LabelTest {
                                 << "featureGates: {ConnLabelMarking: " << (on ? "true" : "false")
                                 << "}\n";
   }
-  // Waits until it is done in the kernel: nobody claims KUBELET-MARK-MASQ while the gate is off.
+  // Waits until it is done in the kernel: no rule claims KUBELET-MARK-MASQ while the gate is off.
   void Flip(bool on) const {
     WriteGate(on);
     ASSERT_TRUE(WaitUntil([&] { return Exists("nat", "KUBELET-MARK-MASQ") == on; })) << on;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the agent costs beside 10,000 services: 220,000 rules of kube-proxy's, which all have to be
+// What the agent costs next to 10,000 services: 220,000 rules of kube-proxy's, which all have to be
 // looked at to know who uses kubelet's chains, and among which it writes. Before every change,
-// beside a tenth of them.
+// next to a tenth of them.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands before and after `--stale-chains=retire`, line by line, beside what kubelet left and
+// What exists before and after `--stale-chains=retire`, line by line, next to what kubelet left and
 // what a kube-proxy writes.
 #ifndef KIPT_TESTS_INTEROP_RETIRE_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_RETIRE_FIXTURE_H_
@@ -26,7 +26,7 @@ inline Lines AllLinesIn(const std::string& saved) {
   return {lines.begin(), lines.end()};
 }
 
-// Unlike SavedRules::Of beside tables of the other mode, of which iptables-nft-save warns.
+// Unlike SavedRules::Of next to tables of the other mode, of which iptables-nft-save warns.
 inline Lines AllLinesOf(const Iptables& iptables) {
   const ProgramResult saved = iptables.Save();
   EXPECT_EQ(saved.exit_code, 0) << saved;
@@ -121,9 +121,9 @@ inline bool IsBaseChainRule(const std::string& line) {
   return false;
 }
 
-// That save as kube-proxy puts it over what stands: chains that it owns are emptied first; those
+// That save as kube-proxy puts it over what exists: chains that it owns are emptied first; those
 // that it only makes sure of (KUBE-MARK-DROP; KUBE-FIREWALL of IPv6) are left as they are; jumps in
-// built-in chains that stand are not doubled. Makes the sets that IPVS mode's rules name.
+// built-in chains that exist are not doubled. Makes the sets that IPVS mode's rules name.
 inline ProgramResult LoadKubeProxy(const std::string& version, const Iptables& iptables) {
   const std::string save = KubeProxySave(version, iptables);
   MakeIpSets(save, iptables.family);
@@ -164,7 +164,7 @@ inline Lines DropResidue() {
           "packets\" -m mark --mark 0x8000/0x8000 -j DROP"};
 }
 
-// What goes where nobody uses it, in this family.
+// What is removed where no rule uses it, in this family.
 inline Lines WholeResidue(IpFamily family) {
   Lines lines = NatResidue();
   lines.merge(DropResidue());
@@ -209,7 +209,7 @@ class RetireTest : public DaemonTest {
 
   // --stale-chains=retire, with an empty directory for CNI configurations.
   std::vector<std::string> RetireFlags(IptablesMode mode) const {
-    // Spelled, for what another mode left behind would speak for that one.
+    // Spelled, for what another mode left would speak for that one.
     return {absl::StrCat("--iptables-mode=", NameOf(mode)), "--stale-chains=retire",
             "--cni-conf-dir=" + cni_dir_};
   }

@@ -167,7 +167,7 @@ TEST_P(RetireModesTest, ADaemonCountsWhatWentAndSaysOnceWhatIsKept) {
   EXPECT_EQ(
       Metric("kube_iptables_agent_stale_claims", "{chain=\"KUBE-MARK-MASQ\",claim=\"foreignJump\""),
       1);
-  EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nobody damaged anything";
+  EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nothing was damaged";
   EXPECT_TRUE(IsReady()) << "what is kept is no fault";
   EXPECT_FALSE(daemon().Prints(stale, 2, absl::Seconds(1))) << "said once";
 }

@@ -84,7 +84,7 @@ class RetireRulesetsTest
       EXPECT_EQ(result.exit_code, 0) << result;
     }
   }
-  // What of what stands goes.
+  // What of what exists is removed.
   static Lines Goes(IpFamily family) {
     if (Row().generation == Generation::kNeedsDropMark) return {};
     if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node with pods behind it and a client before it, for the services of the captured rulesets
+// A node between pods and a client, for the services of the captured rulesets
 // (fixture A, tests/agent/testdata/rulesets/README.md): what the client's connections are seen as.
 #ifndef KIPT_TESTS_INTEROP_SERVICE_WORLD_H_
 #define KIPT_TESTS_INTEROP_SERVICE_WORLD_H_

@@ -186,20 +186,10 @@ class TunnelWorld {
   // What is answered where nobody interferes, or where the node masquerades (which it cannot do
   // with what is for itself), or where nothing gets through.
   static Answers Unchanged(const std::vector<Way>& ways, uint16_t port) {
-    Answers answers;
-    ForEachCall(ways, port,
-                [&](const std::string& name, const Route& route, IpFamily family, Protocol) {
-                  answers[name] = TextOf(route.source, family);
-                });
-    return answers;
+    return Seen(ways, port, &Route::source);
   }
   static Answers Masqueraded(const std::vector<Way>& ways, uint16_t port) {
-    Answers answers;
-    ForEachCall(ways, port,
-                [&](const std::string& name, const Route& route, IpFamily family, Protocol) {
-                  answers[name] = TextOf(route.masqueraded, family);
-                });
-    return answers;
+    return Seen(ways, port, &Route::masqueraded);
   }
   static Answers Nothing(const std::vector<Way>& ways, uint16_t port) {
     Answers answers = Unchanged(ways, port);
@@ -208,6 +198,15 @@ class TunnelWorld {
   }
 
  private:
+  static Answers Seen(const std::vector<Way>& ways, uint16_t port, End Route::*from) {
+    Answers answers;
+    ForEachCall(ways, port,
+                [&](const std::string& name, const Route& route, IpFamily family, Protocol) {
+                  answers[name] = TextOf(route.*from, family);
+                });
+    return answers;
+  }
+
   const Netns pod_;
   const Netns neighbour_;
   const Netns other_node_;

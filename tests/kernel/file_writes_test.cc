@@ -166,13 +166,7 @@ TEST_F(FileWritesTest, LeaveSignalsToOwnProgramsOnly) {
                 if (std::string wrong = Forbid(""); !wrong.empty()) return wrong;
                 if (kill(getppid(), 0) == 0 || errno != EPERM) return "the parent can be signalled";
                 if (syscall(SYS_tgkill, getppid(), getppid(), 0) == 0) return "tgkill reaches it";
-                const pid_t parent = getpid();
-                const pid_t child = fork();
-                if (child == 0) {
-                  DieWithParent(parent);
-                  pause();
-                  _exit(0);
-                }
+                const pid_t child = StartPausedChild();
                 if (kill(child, SIGKILL) != 0) return "the child cannot be signalled";
                 return waitpid(child, nullptr, 0) == child ? "" : "waitpid";
               }),

@@ -122,7 +122,7 @@ class LegacyMonitorTest : public PrivateRunTest {
     EXPECT_THAT(monitor, IsOk());
     return monitor.ok() ? *std::move(monitor) : nullptr;
   }
-  // Another program's change of the rules, which nobody hears.
+  // Another program's change of the rules, which no monitor hears.
   static void ChangeUnheard(const std::string& chain) {
     MustRun({"env", "XTABLES_LOCKFILE=/run/private", "iptables-legacy", "-N", chain});
   }
@@ -534,13 +534,7 @@ TEST_F(LegacyMonitorTest, NamesThatCannotBeReadAreAnError) {
 
 // As where the module was removed and has come back.
 TEST_F(LegacyMonitorTest, AFileOfNamesThatCanNoLongerBeReadIsOpenedAgain) {
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) {
-    DieWithParent(parent);
-    pause();
-    _exit(0);
-  }
+  const pid_t child = StartPausedChild();
   std::filesystem::create_symlink(absl::StrCat("/proc/", child, "/comm"), "/run/names");
   auto monitor = Open(kLock, "/run/names");
   EXPECT_THAT(monitor, IsOk());

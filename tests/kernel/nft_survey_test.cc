@@ -85,7 +85,7 @@ TEST_F(NftSurveyTest, SpellsWhatOthersWriteAsIptablesDoes) {
 
 TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
   struct Row {
-    const char* line;  // behind "-A CHAIN "
+    const char* line;  // after "-A CHAIN "
     const char* text;
   };
   constexpr Row kRows[] = {

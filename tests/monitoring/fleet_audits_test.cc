@@ -67,7 +67,7 @@ std::string PercentEncoded(const std::string& text) {
   return encoded;
 }
 
-// A body in pieces, each behind a line with its length (RFC 9112, section 7.1).
+// A body in pieces, each after a line with its length (RFC 9112, section 7.1).
 std::string Joined(const std::string& pieces) {
   std::string body;
   size_t at = 0;

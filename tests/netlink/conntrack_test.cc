@@ -52,7 +52,7 @@ Bytes OfV4(uint8_t source, uint8_t destination) {
 }
 Bytes V6(uint8_t last) { return Join({{0x20, 0x01, 0x0d, 0xb8}, Zeros(11), {last}}); }
 
-// "192.0.2.1 > 10.0.0.2. More." or "End." behind what was handed over; or the error.
+// "192.0.2.1 > 10.0.0.2. More." or "End." after what was handed over; or the error.
 std::string Take(ConntrackDump& dump) {
   std::string text;
   const absl::StatusOr<bool> ended = dump.Take([&](const Connection& connection) {

@@ -110,7 +110,7 @@ inline std::vector<std::string> Arguments(const std::string& table, absl::string
   return arguments;
 }
 
-// What iptables-restore makes of a table in which nobody has written.
+// What iptables-restore makes of a table in which no program has written.
 inline std::string EmptyTable(const std::string& table) {
   std::string text = absl::StrCat("*", table, "\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
   for (const char* chain : {"PREROUTING", "FORWARD", "POSTROUTING"}) {

@@ -53,6 +53,14 @@ void DieWithParent(pid_t parent) {
   if (getppid() != parent) _exit(kCannotRun);
 }
 
+pid_t StartPausedChild() {
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  DieWithParent(parent);
+  for (;;) pause();
+}
+
 pid_t StartChild(char* const* argv, char* const* environment, const StandardStreams& streams) {
   const pid_t parent = getpid();
   // fork() would copy the page tables, which takes milliseconds in a large process; benchmarks run

@@ -16,6 +16,9 @@ namespace kipt::testing {
 // --pdeathsig=keep` and `unshare --kill-child`; in a shell, `setpriv --pdeathsig KILL` does.
 void DieWithParent(pid_t parent);
 
+// A child that does nothing until it is killed.
+pid_t StartPausedChild();
+
 // What brings the programs that tests run and a minimal Debian 12 lacks.
 struct ProgramPackage {
   const char* program;

@@ -74,7 +74,7 @@ TEST(AuditRulesetTest, FindsThese) {
   }
 }
 
-// ---- what is told of a finding ----
+// ---- what is reported of a finding ----
 
 TEST(AuditTest, TellsWhatFollowsFromAFindingAndWhatToDo) {
   NodeView portmap = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));

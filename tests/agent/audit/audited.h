@@ -133,7 +133,7 @@ inline const AuditFinding* FindKind(const AuditReport& report, AuditKind kind) {
   return nullptr;
 }
 
-// All that is told of the first of `kind`, its Line first; empty where there is none.
+// All that is reported of the first of `kind`, its Line first; empty where there is none.
 inline std::string Told(const AuditReport& report, AuditKind kind) {
   const AuditFinding* finding = FindKind(report, kind);
   if (finding == nullptr) return "";

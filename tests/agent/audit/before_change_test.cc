@@ -216,7 +216,7 @@ TEST(BeforeChangeHostTest, IsJudged) {
   }
 }
 
-// ---- what is told of a node with kube-proxy 1.28, or with one in IPVS mode ----
+// ---- what is reported of a node with kube-proxy 1.28, or with one in IPVS mode ----
 
 TEST(BeforeChangeTest, TellsWhatFollowsOnANodeWithKubeProxy) {
   const NodeView sound = ViewOf(WithKubeProxy({}));

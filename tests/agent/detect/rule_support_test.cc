@@ -107,7 +107,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
     EXPECT_EQ(support().conn_labels_reason, "xt_connlabel is not there");
     labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
     EXPECT_TRUE(Read(true, mode));
-    EXPECT_TRUE(support().conn_labels) << "tried where nobody knows";
+    EXPECT_TRUE(support().conn_labels) << "tried where it is not known";
   }
 }
 
@@ -134,7 +134,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutWhileTheFileOfTheirNamesHasNone) {
     EXPECT_TRUE(watch.known().conn_labels);
     EXPECT_THAT(watch.known().conn_labels_reason, IsEmpty());
   }
-  // Where nobody knows it forbids labels; where there are none it adds nothing.
+  // Where it is not known it forbids labels; where there are none it adds nothing.
   tree.Write("connlabel.conf", "");
   tree.Remove("modules");
   EXPECT_EQ(ReadConnLabelMatch(kernel, tree.Path("none")).compat, XtCompat::kUnknown);

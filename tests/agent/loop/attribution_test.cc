@@ -36,7 +36,7 @@ uint32_t Number(absl::string_view text) {
 //   rival@11     this program has committed generation 11
 //   rival@9..14  it has committed these two, and all or some between them
 //   rival@11x64  it has committed 64 generations, from 11 on, and each is reported for itself
-//   others       somebody has committed who was not seen
+//   others       a program has committed that was not seen
 void Take(absl::string_view step, WriterAttribution& attribution) {
   const std::vector<std::string> parts = absl::StrSplit(step, absl::ByAnyChar("@:"));
   if (step == "others") return attribution.NoteCommits({}, /*others=*/true);
@@ -61,7 +61,8 @@ void Take(absl::string_view step, WriterAttribution& attribution) {
   }
 }
 
-// "rival bystander ?": who may have deleted the jumps of `letters`, and "?" for whom nobody saw.
+// "rival bystander ?": who may have deleted the jumps of `letters`, and "?" for one that was not
+// seen.
 std::string Suspects(absl::string_view letters, const WriterAttribution& attribution) {
   std::vector<Item> items;
   for (const Change& jump : Jumps(letters)) items.push_back(ItemOf(jump.operation));
