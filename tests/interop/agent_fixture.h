@@ -90,7 +90,7 @@ class AgentTest : public NetnsTest {
 
   // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
   static std::string IptablesLegacyTables(IpFamily family);
-  // What looking must not change: the loaded modules, the legacy tables and everything of nft.
+  // What reading must not change: the loaded modules, the iptables-legacy tables and all of nft.
   static std::string TablesAndModules();
 
  private:
@@ -117,8 +117,8 @@ class TemporaryFile {
   const std::string path_ = tree_.Path("config.yaml");
 };
 
-// A copy of the program that an ordinary user may run, who may not be able to look into the build
-// tree.
+// A copy of the program that an ordinary user can run, even if the build tree is closed to that
+// user.
 class UserCopy {
  public:
   explicit UserCopy(const std::string& program);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CNI plugin portmap (Debian's containernetworking-plugins), told by its configuration to use
-// KUBE-MARK-MASQ: the best known third party that needs a chain of kubelet's. In its iptables
-// backend, which the configuration asks for: newer releases may choose nftables by themselves, and
-// refuse externalSetMarkChain there. (1.1.1 knows the one only, and ignores the word.)
+// The CNI plugin portmap (Debian's containernetworking-plugins), configured to use KUBE-MARK-MASQ:
+// the best known third party that needs a chain of kubelet's. The configuration asks for its
+// iptables backend: newer releases may choose nftables, and refuse externalSetMarkChain there.
+// (1.1.1 has only the iptables backend, and ignores the key.)
 #include <nlohmann/json.hpp>
 
 #include "tests/interop/daemon_fixture.h"
@@ -19,7 +19,7 @@ constexpr char kConflist[] = "net.d/10-podnet.conflist";
 constexpr uint16_t kPodPort = 8053;
 constexpr int kCalls = 20;
 
-// "10.88.NUMBER.2" behind the node's "10.88.NUMBER.1", with a host port.
+// "10.88.NUMBER.2", reached through the node's "10.88.NUMBER.1", with a host port.
 class Pod {
  public:
   Pod(uint8_t number, Netns netns) : number_(number), netns_(std::move(netns)) {
@@ -108,7 +108,7 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
     StartOnly(flags);
     ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   }
-  // And waits until what nobody uses is gone.
+  // And waits until the unused chains are removed.
   void SwitchGateOn() {
     const double retired = Metric("kube_iptables_agent_retired_total");
     WriteGate(file_, /*cleanup=*/true);

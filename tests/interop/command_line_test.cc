@@ -160,8 +160,8 @@ TEST_F(ColorsTest, FollowTheFlagThenTheEnvironmentThenTheTerminal) {
   }
 }
 
-// What a parent leaves behind in the programs that it starts: closed standard descriptors, ignored
-// signals, a pipe that nobody reads.
+// What programs inherit from their parent: closed standard descriptors, ignored signals, a pipe
+// without a reader.
 
 class InheritedStateTest : public DaemonTest {
  protected:
@@ -185,7 +185,7 @@ TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
   }
 }
 
-// `run | head -1`: the reader of its log ends, the repairing goes on.
+// `run | head -1`: the log's reader ends, the daemon continues to repair.
 TEST_F(InheritedStateTest, ALogThatNobodyReadsAnyMoreDoesNotEndTheDaemon) {
   StartProgram({"/bin/sh", "-c",
                 "exec 3>&1; setpriv --pdeathsig KILL \"$0\" run --v=2 2>&1 | head -1 >&3",

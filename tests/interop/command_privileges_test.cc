@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the commands that only read, and the programs that the daemon runs, could do if they were
-// taken over. A command is judged when it has read everything and writes its answer, which nobody
-// takes yet.
+// taken over. A command is checked when it has read everything and blocks on writing its answer.
 #include <linux/capability.h>
 
 #include <cstdint>

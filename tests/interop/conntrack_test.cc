@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connection tracking that is nearly full: who fills it is named, and repairs are not later. The
-// entries are made by conntrack(8), whose list is the oracle.
+// Connection tracking that is nearly full: its heaviest users are named, and repairs are not later.
+// The entries are made by conntrack(8), whose list is the oracle.
 #include "agent/endpoints/conntrack.h"
 
 #include <cstdint>
@@ -38,10 +38,10 @@ void Fill(uint64_t entries) {
   ASSERT_GE(agent::ReadConntrack()->entries, entries);
 }
 
-// What a watch says in two looks: a timer's and one that is asked for.
+// What a watch reports in two checks: a timer's and one that is asked for.
 class ConntrackWatchTest : public NetnsTest {
  protected:
-  // `entries` and `limit` are what /proc tells.
+  // `entries` and `limit` are the values in /proc.
   void Watch(uint64_t entries, uint64_t limit) {
     proc_.Write("sys/net/netfilter/nf_conntrack_count", absl::StrCat(entries, "\n"));
     proc_.Write("sys/net/netfilter/nf_conntrack_max", absl::StrCat(limit, "\n"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the daemon costs a node, in brief: counts are exact, times have room for a busy machine and
-// a build without optimisation. tests/bench/run has the figures. And a daemon for years: what it
-// has lived through leaves nothing behind.
+// a build without optimisation. tests/bench/run has the figures. And a daemon for years: its memory
+// and descriptors do not grow.
 #include <cstdint>
 
 #include "netlink/ruleset.h"
@@ -39,7 +39,7 @@ TEST_F(DaemonCostTest, WakesOnceForFortyThousandRulesInOneTransactionAndStaysSma
   EXPECT_TRUE(ComesToRest(daemon().pid()));
   const auto before = Costs();
   ASSERT_THAT(writer_->CommitRules(kRules), IsOk());
-  // A look that was put off would follow the last event.
+  // A delayed check would follow the last event.
   absl::SleepFor(absl::Milliseconds(500));
   const auto after = Costs();
   EXPECT_EQ(Spent(before, after).wakeups, 1) << WakeupsText(before, after);
@@ -52,7 +52,7 @@ TEST_F(DaemonCostTest, WakesOnceForFortyThousandRulesInOneTransactionAndStaysSma
 }
 
 TEST_F(DaemonCostTest, IdleWakesForItsTimerOnly) {
-  // Three syncs, and never more than one of them beside those that are due.
+  // Three syncs, and at most one of them in addition to those that are due.
   Start({}, {"--iptables-sync-period=2s"});
   const auto before = Costs();
   absl::SleepFor(absl::Seconds(5));
@@ -79,7 +79,7 @@ class DaemonGrowthTest : public DaemonCostTest {
     }
     damaged_.resize(chains_.size(), absl::InfinitePast());
   }
-  // `commits` of somebody else's, with `incidents` spread among them.
+  // `commits` of another program's, with `incidents` spread among them.
   void LiveThrough(int commits, int incidents) {
     int damaged = 0;
     for (int i = 0; i < commits; ++i) {

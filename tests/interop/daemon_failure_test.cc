@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
+// Failure as a normal state: what fails is retried, reported once, and not ready; the rest works
+// on.
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/lock_holder.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Somebody who undoes every repair: he is named once and left most of the time, and nothing else
-// suffers. kube-proxy, which empties KUBE-FIREWALL on each sync, is nobody to fight with.
+// A program that undoes every repair is named once and mostly left alone, and nothing else suffers.
+// kube-proxy, which empties KUBE-FIREWALL on each sync, is not fought.
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"

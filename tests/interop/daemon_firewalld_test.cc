@@ -79,8 +79,8 @@ TEST_F(DaemonFirewalldTest, WhatItFlushesIsRepairedAndItIsNamed) {
       ExpectRepaired(reload);
     }
   }
-  // The programs that write for it are gone in milliseconds, so not each of them is asked in time
-  // who its parent is.
+  // firewalld's helper programs end within milliseconds, so the parent of some is not found in
+  // time.
   const std::string log = daemon().Output();
   EXPECT_THAT(log, HasSubstr("iptables-restor (PID "));
   EXPECT_THAT(log, HasSubstr("started by firewalld, PID "));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `kube-iptables-agent run` beside a test, in the test's own network namespace, so the endpoints
-// have their own ports there.
+// `kube-iptables-agent run` in the test's own network namespace, so its endpoints have their own
+// ports.
 #ifndef KIPT_TESTS_INTEROP_DAEMON_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_DAEMON_FIXTURE_H_
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kill -9 at any moment: what stood stands, what is missing can be named, and a sync mends it.
+// kill -9 at any moment: nothing existing is lost, `plan` names what is missing, and a sync repairs
+// it.
 #include <cstdint>
 #include <random>
 
@@ -51,7 +52,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
   // `left`: what exists after the damage where no program repairs it.
   void ExpectMendable(const SavedRules& whole, const SavedRules& left) {
     const ProgramResult plan = Agent("plan", settings_);
-    // Behind the plan: a program that the daemon had started may still be adding.
+    // Read after the plan: a program that the daemon had started may still be adding.
     EXPECT_THAT(Missing(left), IsEmpty()) << "not damaged, and gone";
     const std::vector<std::string> missing = Missing(whole);
     if (missing.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon as a service: starting, ending, what the service manager is told, and who may run it.
+// The daemon as a service: starting, ending, its notifications, and which users can run it.
 #include <sys/socket.h>
 
 #include "agent/process/own_process.h"

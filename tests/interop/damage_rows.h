@@ -14,13 +14,13 @@
 
 namespace kipt::testing {
 
-// Somebody else's rules and chains, everywhere near ours, as iptables-restore reads them. All have
+// Other programs' rules and chains, everywhere near ours, as iptables-restore reads them. All have
 // "foreign" or "FOREIGN" in them.
 extern const char kForeignRules[];
 
 // The rules of each user chain and of each base chain that has any, in their order; by
-// "table/chain". What iptables-save prints, but for policies and for base chains without rules,
-// which come and go with nf_tables.
+// "table/chain". What iptables-save prints, without policies and without empty base chains, which
+// come and go with nf_tables.
 using Content = std::map<std::string, std::vector<std::string>>;
 
 Content ContentOf(const Iptables& iptables);
@@ -35,11 +35,11 @@ using Effect = std::function<void(Content&)>;
 struct Damage {
   std::string name;
   Strike strike;
-  // Each as the log has it behind the family.
+  // Each as the log has it after the family.
   std::vector<std::string> items;
   // What it does to others' rules, or adds to them, for good.
   Effect leaves = [](Content& /*content*/) {};
-  // Behind "iptables-nft"; the kernel keeps 15 characters of a command.
+  // Follows "iptables-nft"; the kernel keeps 15 characters of a command.
   std::string program_suffix = {};
   // Several commands: the daemon sleeps meanwhile, for what it does between them is not the point.
   bool asleep = false;
@@ -51,7 +51,7 @@ Strike Runs(std::vector<std::string> arguments);
 // All of them do the same in both families and both modes of iptables.
 std::vector<Damage> EveryDamage();
 
-// The same of the chains of ConnLabelMarking, beside cleanup mode.
+// The same of the chains of ConnLabelMarking, in cleanup mode.
 std::vector<Damage> EveryDamageToLabels();
 
 }  // namespace kipt::testing

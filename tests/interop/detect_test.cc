@@ -30,8 +30,8 @@ class DetectTest : public AgentTest {
     }
   }
 
-  // How iptables-wrappers tells the two apart, in its order: the hint or canary in nft's mangle, of
-  // either family; then in all of legacy; else nothing ("").
+  // How iptables-wrappers distinguishes the two, in its order: the hint or canary in nft's mangle,
+  // of either family; then in all tables of iptables-legacy; else nothing ("").
   static std::string WrappersAnswer() {
     return Output({"/bin/sh", "-c",
                    "marks='^:(KUBE-IPTABLES-HINT|KUBE-KUBELET-CANARY) '\n"

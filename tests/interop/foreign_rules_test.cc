@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Other people's rules, around our chains and inside them, stay as they are, byte for byte. The one
-// thing they may not do is decide before our rules inside our own chains.
+// Other programs' rules, around our chains and inside them, stay unchanged, byte for byte. Only a
+// rule that would decide before ours inside our own chains is removed.
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/raw_rules.h"
 

@@ -16,7 +16,7 @@ constexpr int kPerSecond = 2000;
 constexpr uint16_t kMartianPort = 4001;
 constexpr uint16_t kServicePort = 4002;
 
-// Who beside kubelet has packets masqueraded.
+// How a third party has packets masqueraded.
 enum class ThirdParty { kNobody, kJumps, kSetsTheBit };
 
 struct FlipCase {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chains, comments, files and namespaces whose names are written to deceive whoever reads them:
-// terminal escapes, lines of a log that was never written, text that runs backwards. Real programs
-// make them, in both iptables modes; nothing that the agent prints may hold one.
+// Chains, comments, files and namespaces with names that are made to deceive a reader: terminal
+// escapes, forged log lines, text that runs backwards. Real programs make them, in both iptables
+// modes; nothing that the agent prints may hold one.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -17,7 +17,7 @@
 namespace kipt::testing {
 namespace {
 
-// For comments: any bytes but NUL. The line that is forged would look like one of the daemon's.
+// For comments: any bytes except NUL. The forged line would pass for one of the daemon's.
 constexpr char kForged[] = "E0101 00:00:00.000000     1 agent.cc:1] forged";
 std::string HostileComment() {
   return absl::StrCat("a\n", kForged,
@@ -200,7 +200,7 @@ TEST_P(HostileTextTest, NothingThatAChangeDependsOnIsPrintedUnescaped) {
   Call({"detect", "--capabilities", mode, HostRoot(), "--output=json"}, "\"kernel\"");
 }
 
-// A namespace that any user can make: whoever runs `audit --all-netns` reads it.
+// A namespace that any user can make, and that root's `audit --all-netns` reads.
 TEST_P(HostileTextTest, AuditOfAllNamespacesPrintsNoOtherNamespacesTextUnescaped) {
   const Netns other = NewNetns();
   {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The last incidents outlive the daemon: at /statusz, in `status` and in `incidents`, in the
-// network namespace and the boot in which they happened. A disk that is full or read-only is no
-// reason to repair less.
+// network namespace and the boot in which they happened. A full or read-only disk stops no repair.
 #include <sys/mount.h>
 
 #include <nlohmann/json.hpp>

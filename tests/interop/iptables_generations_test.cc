@@ -111,7 +111,7 @@ TEST_P(ConnLabelGenerationsTest, SavesWhatEachRestoresAndWeTakeForInPlace) {
   std::vector<std::string> saved;
   for (const IpFamily family : kBothFamilies) {
     std::string text;
-    // A save of all tables would want a /proc in the chroot, in legacy.
+    // With iptables-legacy, a save of all tables needs a /proc in the chroot.
     for (const char* table : kIptablesTables) {
       const ProgramResult result = Theirs(family).Save(table);
       EXPECT_EQ(result.exit_code, 0) << result;

@@ -43,7 +43,7 @@ TEST_P(IptablesModesTest, LookingMakesNoTableAndLoadsNoModule) {
   LookAtEverything(flags);
   EXPECT_EQ(TablesAndModules(), fresh);
   for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
-  // Nor beside one table that is there.
+  // Nor where one table exists.
   const ProgramResult made =
       Iptables{.family = IpFamily::kIpv4, .mode = IptablesMode::kLegacy}.Run({"-N", "X"});
   EXPECT_EQ(made.exit_code, 0) << made;
@@ -52,7 +52,7 @@ TEST_P(IptablesModesTest, LookingMakesNoTableAndLoadsNoModule) {
   EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), "");
 }
 
-// Whoever writes legacy tables holds the lock.
+// Every writer of iptables-legacy tables takes the lock.
 TEST_P(IptablesModesTest, ASecondLegacySyncWritesNothing) {
   const AgentSettings settings = Settings(IptablesMode::kLegacy);
   Sync(settings);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
-// iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
-// iptables-legacy.
+// iptables itself prints it: nf_tables against iptables-nft, legacy tables against iptables-legacy.
 #include <tuple>
 
 #include "tests/interop/agent_fixture.h"

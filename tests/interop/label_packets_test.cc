@@ -121,7 +121,7 @@ TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst
     for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), expected) << i;
   }
   EXPECT_EQ(Packets("nat", {"-A COMPONENT", "KUBELET-MARK-MASQ"}), kAllWays.size() * kCallsOfAWay);
-  // The rules are gone, the connections go on as they began; new ones do not.
+  // After the rules are removed, existing connections continue as they began; new ones do not.
   auto calls = world_->Open(kAllWays, kMasqueradedPort);
   const Answers masqueraded = TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort);
   ASSERT_EQ(EchoCall::AskAll(calls, kPatience), masqueraded);
@@ -224,7 +224,8 @@ constexpr int kPerSecond = 1000;
 // Packets that were on their way when a rule changed are through by then.
 constexpr absl::Duration kOnTheWay = absl::Milliseconds(50);
 
-// What came to the node before iptables sees it, and what left it behind all of iptables' hooks.
+// Counts what came to the node before iptables sees it, and what left it after all of iptables'
+// hooks.
 constexpr char kWitness[] = R"(
 table inet observer {
   counter drop_came { }

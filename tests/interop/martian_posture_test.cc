@@ -48,7 +48,7 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     return sender.Stop();
   }
 
-  // Exactly: and it stays there for two looks.
+  // Exactly: and the count is unchanged after two more checks.
   ::testing::AssertionResult CountsDropped(uint64_t packets) {
     const auto wanted = static_cast<double>(packets);
     if (!MetricReaches(kDropped, wanted)) {

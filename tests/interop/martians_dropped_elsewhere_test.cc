@@ -137,7 +137,7 @@ TEST_P(MartiansDroppedElsewhereTest, IsSaidWherePacketsAreDroppedAndOnlyThere) {
                 HasSubstr(open ? "martian packets: EXPOSED: no rule; route_localnet is 1"
                                : absl::StrCat("martian packets: no rule of kubelet's; dropped by ",
                                               row.dropped_by, "; route_localnet is 1")));
-    // Where it is open, check looks again for a second.
+    // If the node is open, check retries for a second, so one such row is enough.
     if (!open || &row == kRows) {
       EXPECT_EQ(Command("check").exit_code, open ? kExitDifferences : kExitOk);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `check --output=npd` under a stand-in for node-problem-detector's custom plugin monitor, with the
-// monitor configuration that is shipped. It is stricter than the monitor, which would cut a line
-// that is too long and take every unknown exit status for "unknown".
+// `check --output=npd` under an emulation of node-problem-detector's custom plugin monitor, with
+// the monitor configuration that is shipped. It is stricter than the monitor, which would cut a
+// line that is too long and take every unknown exit status for "unknown".
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>

@@ -26,7 +26,7 @@ class NotifySocket {
 
   bool bound() const { return bound_; }
   std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
-  // All that was told so far.
+  // All notifications so far.
   const std::string& Told() {
     char buffer[4096];
     ssize_t count = 0;

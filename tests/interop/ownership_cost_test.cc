@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the agent costs next to 10,000 services: 220,000 rules of kube-proxy's, which all have to be
-// looked at to know who uses kubelet's chains, and among which it writes. Before every change,
-// next to a tenth of them.
+// What the agent costs next to 10,000 services. All of kube-proxy's 220,000 rules have to be read
+// to find the users of kubelet's chains. Before every change, next to a tenth of them.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -104,14 +103,14 @@ TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
   const auto write_config = [&](const std::string& period) {
     std::ofstream(file_.path()) << kConfigHead << "iptablesSyncPeriod: " << period << "\n";
   };
-  // This kube-proxy drops by itself (1.25), so that only the third party claims KUBE-MARK-DROP.
+  // This kube-proxy (1.25) needs no KUBE-MARK-DROP, so that only the third party claims it.
   Change(GetParam().mode, {"-t", "filter", "-N", "KUBE-PROXY-FIREWALL"});
   Change(GetParam().mode, {"-t", "nat", "-N", "THIRD-PARTY"});
   Change(GetParam().mode, {"-t", "nat", "-A", "THIRD-PARTY", "-p", "udp", "-j", "KUBE-MARK-DROP"});
   write_config("1h");
   StartOnly(CommonFlags() + Words{"--config=" + file_.path(), "--stale-chains=retire"});
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
-  // Each new configuration makes it look again.
+  // Each new configuration triggers a check.
   for (int i = 1; i <= 5; ++i) {
     write_config(absl::StrCat(i, "h30m"));
     ASSERT_TRUE(daemon().Prints("Using the new configuration", i)) << daemon().Output();
@@ -121,7 +120,7 @@ TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
   EXPECT_EQ(
       Metric("kube_iptables_agent_stale_claims", "chain=\"KUBE-MARK-DROP\",claim=\"foreignJump\""),
       2);
-  // Not while it looks.
+  // Memory may be larger during a check.
   EXPECT_TRUE(WaitUntil([this] { return Anonymous() < kLargestDaemonKib; })) << Anonymous();
   EXPECT_GT(Anonymous(), 0);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Three network namespaces: outside is a client, a neighbour of the node; the calling thread's own
-// is the node, which forwards; inside is a receiver behind it. All neighbours know each other's
-// addresses.
+// is the node, which forwards; inside is a receiver, reached through the node. All neighbours know
+// each other's addresses.
 #ifndef KIPT_TESTS_INTEROP_PACKET_WORLD_H_
 #define KIPT_TESTS_INTEROP_PACKET_WORLD_H_
 
@@ -48,8 +48,8 @@ inline void ConnectVeth(const VethEnd& here, const VethEnd& there, const Netns& 
 
 class PacketWorld {
  public:
-  // What goes wrong fails the test. The node takes packets for 127.0.0.0/8 from the client
-  // (route_localnet), as kube-proxy makes it do.
+  // Errors fail the test. The node takes packets for 127.0.0.0/8 from the client (route_localnet),
+  // as kube-proxy makes it do.
   PacketWorld() : client_(NewNetns()), receiver_(NewNetns()) {
     ConnectVeth({"outside", "10.77.1.1/24", "02:00:00:00:00:01"},
                 {"client0", "10.77.1.2/24", "02:00:00:00:00:02"}, client_);
@@ -76,7 +76,7 @@ class PacketWorld {
   // Sends packets from the client to the node: whether `taker` receives one.
   bool Reaches(PacketTaker& taker, uint32_t destination, uint16_t port) const {
     taker.Forget();
-    // On a busy machine the sender may not run for a while: no packet sent is no answer.
+    // On a busy machine the sender may get no CPU for a while: no packet sent is no answer.
     constexpr uint64_t kEnoughSent = 20;
     uint64_t sent = 0;
     for (const absl::Time end = absl::Now() + absl::Seconds(5);

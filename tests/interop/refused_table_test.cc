@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A table that nobody but its owner can write, or that refuses our chain: the other tables of its
-// family are made and repaired all the same.
+// A table that only its owner can write, or that refuses our chain: the other tables of its family
+// are made and repaired all the same.
 #include <cerrno>
 
 #include "tests/interop/daemon_fixture.h"

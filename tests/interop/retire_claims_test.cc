@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
-// use stays as it is found, and the rest goes. The same of the chains of ConnLabelMarking, once
-// that gate is off.
+// Every program, except kube-proxy, that may depend on a chain of kubelet's, with its real rules:
+// what it uses stays unchanged, and the rest is removed. The same of the chains of
+// ConnLabelMarking, once that gate is off.
 #include <tuple>
 
 #include "tests/interop/retire_fixture.h"
@@ -154,7 +154,7 @@ class RetireClaimsTest : public RetireTest,
   }
 };
 
-// Whether a line of kubelet's stays: if its chain does; the rules of filter's by themselves.
+// A line of kubelet's stays if its chain does; each rule of filter is decided separately.
 bool Stays(const std::string& line, const std::string& family, const Kept& keeps) {
   const auto kept = [&](const std::string& name) {
     return keeps.count(absl::StrCat(family, " ", name)) != 0;

@@ -121,8 +121,8 @@ inline bool IsBaseChainRule(const std::string& line) {
   return false;
 }
 
-// That save as kube-proxy puts it over what exists: chains that it owns are emptied first; those
-// that it only makes sure of (KUBE-MARK-DROP; KUBE-FIREWALL of IPv6) are left as they are; jumps in
+// Loads that save over what exists, as kube-proxy does: chains that it owns are emptied first;
+// those that it only ensures (KUBE-MARK-DROP; KUBE-FIREWALL of IPv6) are left unchanged; jumps in
 // built-in chains that exist are not doubled. Makes the sets that IPVS mode's rules name.
 inline ProgramResult LoadKubeProxy(const std::string& version, const Iptables& iptables) {
   const std::string save = KubeProxySave(version, iptables);
@@ -238,7 +238,7 @@ class RetireTest : public DaemonTest {
     }
   }
 
-  // Somebody's rules and chains that have nothing to do with kubelet, whatever they are called.
+  // Rules and chains of other programs, some with names like kubelet's.
   static void AddThirdParty(IptablesMode mode) {
     for (const IpFamily family : kBothFamilies) {
       const ProgramResult result = Iptables{.family = family, .mode = mode}.Restore(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kubelets of every form left behind, with any bits, in a family or an iptables mode that is
-// managed no longer; and the ways to have it removed: by policy, and by `retire`.
+// Leftovers of kubelets of every form, with any bits, in a family or an iptables mode that is
+// managed no longer; and the ways to have them removed: by policy, and by `retire`.
 #include <tuple>
 
 #include "tests/interop/retire_fixture.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Somebody starts to use what is about to be removed, between the look that found it unused and the
-// transaction that removes it.
+// Another program starts to use a chain after a check found it unused and before the transaction
+// that removes it.
 #include "tests/interop/retire_fixture.h"
 
 namespace kipt::testing {
@@ -9,8 +9,8 @@ namespace {
 
 constexpr char kTheirJump[] = "nat: -A THEIRS -p tcp -j KUBE-MARK-MASQ";
 
-// Stands in the way of iptables-legacy-save and -restore, and runs what stands in the file
-// `meanwhile` once: behind the SAVES-th reading of IPv4, or in front of the first restore.
+// Wraps iptables-legacy-save and -restore, and runs the script in the file `meanwhile` once: after
+// the SAVES-th reading of IPv4, or before the first restore.
 constexpr char kWrapper[] = R"sh(
 meanwhile() {
   [ -e "$dir/meanwhile" ] || return
@@ -34,7 +34,7 @@ esac
 struct Moment {
   const char* name;
   IptablesMode mode;
-  // Which reading it comes behind; none: it comes when the kernel is about to be told.
+  // After which reading the script runs; 0: just before the transaction.
   int saves;
   // Whether the agent finds out before it has removed anything, and keeps what they use at once.
   bool noticed;
@@ -56,7 +56,7 @@ class RetireRaceTest : public RetireTest, public ::testing::WithParamInterface<M
 
 TEST_P(RetireRaceTest, NothingThatTheyUseIsRemovedAndNextTimeItIsKept) {
   LeaveResidue(GetParam().mode);
-  // Without a table of its own the other mode is not looked at.
+  // Without a table the other mode is not read.
   Output({"iptables-legacy", "-t", "mangle", "-N", "UNRELATED"});
   SyncAndKeep(GetParam().mode);
   const Lines before = LinesOf(Ip4());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kube-proxy of every generation beside what kubelet left: what goes when the gate goes on, what
-// stays and by whose claim, in whichever order the three come. Nothing that is not kubelet's is
-// ever touched.
+// kube-proxy of every generation next to kubelet's leftovers: what is removed when the gate is
+// switched on, what stays and by which claim, in whichever order the three come. Other programs'
+// rules are never touched.
 #include <tuple>
 
 #include "tests/interop/retire_fixture.h"
@@ -23,7 +23,7 @@ struct Ruleset {
   Generation generation = Generation::kNeedsNothing;
   // Does not make KUBE-MARK-DROP, without which nothing of nat loads.
   bool needs_drop_chain = false;
-  // Empties IPv4's KUBE-FIREWALL, and the rule that drops what is marked goes with it.
+  // Empties IPv4's KUBE-FIREWALL, which removes the rule that drops marked packets.
   bool empties_firewall = false;
   // Jumps to KUBE-MARK-MASQ in IPv6, too.
   bool ipv6_services = false;
@@ -59,7 +59,7 @@ constexpr Ruleset kRulesets[] = {
 enum class Order {
   kProxyThenKubelet,      // before the gate flips, kube-proxy the first to write
   kKubeletThenProxy,      // between what kubelet left and the agent's first sync
-  kBetweenFlipAndRetire,  // the gate has flipped, what is stale still stands
+  kBetweenFlipAndRetire,  // the gate has flipped, stale chains still exist
 };
 constexpr Order kOrders[] = {Order::kProxyThenKubelet, Order::kKubeletThenProxy,
                              Order::kBetweenFlipAndRetire};
@@ -95,7 +95,7 @@ class RetireRulesetsTest
     }
     return goes;
   }
-  // Who jumps there is looked up only where something may go. (`surveyed`)
+  // Jumps are surveyed only if there is something to retire. (`surveyed`)
   static Kept Stays(bool surveyed) {
     Kept kept;
     if (!Claims()) return kept;
@@ -113,7 +113,7 @@ class RetireRulesetsTest
           drop_mark ? std::set<std::string>{"kubeProxy", "markedPackets"}
                     : std::set<std::string>{"kubeProxy"};
       if (drop_mark) kept[family + "filter KUBE-FIREWALL rule"] = firewall;
-      // The chain of IPv4 is wanted.
+      // IPv4's chain is desired, so only IPv6's can be stale.
       if (six) kept["ip6 filter KUBE-FIREWALL"] = firewall;
     }
     return kept;

@@ -12,8 +12,8 @@
 
 namespace kipt::testing {
 
-// Ports of the node. The first leads to a pod where other software has led it there. Behind the
-// last is a program of the node itself, which gets the packets that should have been dropped.
+// Ports of the node. The first leads to a pod where other software has led it there. On the last
+// listens a program of the node itself, which gets the packets that should have been dropped.
 inline constexpr uint16_t kHostPort = 8080;
 inline constexpr uint16_t kNodePort = 30002;
 inline constexpr uint16_t kDroppedPort = 30001;

@@ -56,7 +56,7 @@ TEST_F(SystemdUnitTest, IsRightAndExposesLittleAndLessWithTheDropIn) {
   EXPECT_LE(Exposure(), 2.0);
 }
 
-// Beside the service, which it must be able to find.
+// Installed next to the service, where systemd-analyze must find it.
 TEST_F(SystemdUnitTest, TheSocketUnitHoldsTheDefaultPorts) {
   const fs::path socket = fs::path(unit()).replace_extension("socket");
   fs::copy_file(fs::path(KIPT_DEPLOY_DIR) / "systemd" / "kube-iptables-agent.socket", socket);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two nodes, a pod behind each, and a VXLAN tunnel between them; and a neighbour of the one node
-// without a tunnel. The calling thread's own network namespace is that node. Who asks whom, over
-// each way that a packet can take through the node.
+// Two nodes, each with a pod, and a VXLAN tunnel between them; and a neighbour of the one node
+// without a tunnel. The calling thread's own network namespace is that node. Covers each way that a
+// packet can take through the node.
 #ifndef KIPT_TESTS_INTEROP_TUNNEL_WORLD_H_
 #define KIPT_TESTS_INTEROP_TUNNEL_WORLD_H_
 
@@ -40,7 +40,7 @@ struct End {
   int host;
 };
 
-// Who asks whom, and what the node masquerades it with; the source where it does not.
+// Caller and target, and the address that the node masquerades with; the source if it does not.
 struct Route {
   Way way;
   const char* name;
@@ -71,8 +71,8 @@ inline std::string Mac(const End& end) {
                       end.host == 254 ? "" : absl::StrCat(end.host));
 }
 
-// The lines that make `end` known to itself, and `there` to it for good: no packet asks who has an
-// address, which would be counted with the others.
+// The lines that make `end` known to itself, and `there` to it permanently: ARP requests would be
+// counted with the other packets.
 inline std::string SetUp(const End& end, const End& there) {
   const std::string& dev = end.interface;
   return absl::StrCat("addr add ", Ipv4(end), "/24 dev ", dev, "\naddr add ", Ipv6(end), "/64 dev ",
@@ -130,7 +130,7 @@ inline void ForEachCall(const std::vector<Way>& ways, uint16_t port, Make make) 
 
 class TunnelWorld {
  public:
-  // All answer at each of `ports`. What goes wrong fails the test.
+  // All answer at each of `ports`. Errors fail the test.
   explicit TunnelWorld(const std::vector<uint16_t>& ports)
       : pod_(NewNetns()), neighbour_(NewNetns()), other_node_(NewNetns()), other_pod_(NewNetns()) {
     const End under = {"under", 9, 1};
@@ -183,8 +183,8 @@ class TunnelWorld {
     return EchoCall::AskAll(calls, patience);
   }
 
-  // What is answered where nobody interferes, or where the node masquerades (which it cannot do
-  // with what is for itself), or where nothing gets through.
+  // The answers where no rule interferes, where the node masquerades (which it cannot do with
+  // packets for itself), and where nothing gets through.
   static Answers Unchanged(const std::vector<Way>& ways, uint16_t port) {
     return Seen(ways, port, &Route::source);
   }

@@ -125,7 +125,7 @@ bool BackgroundProgram::Stop() const {
          std::filesystem::directory_iterator(absl::StrCat("/proc/", pid_, "/task"), error)) {
       std::ifstream file(task.path() / "stat");
       const std::string stat(std::istreambuf_iterator<char>(file), {});
-      // Behind the name, which may have anything in it.
+      // After the name, which may have anything in it.
       const size_t name_end = stat.rfind(") ");
       if (name_end != stat.npos && stat[name_end + 2] != 'T') return false;
     }

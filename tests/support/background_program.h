@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that runs beside the test: a daemon, a loop of damage.
+// A program that runs in parallel to the test: a daemon, a loop of damage.
 #ifndef KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_
 #define KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_
 
@@ -60,7 +60,7 @@ class BackgroundProgram {
   int exit_code_ = -1;
 };
 
-// How often `text` stands in `whole`.
+// How often `text` occurs in `whole`.
 int CountOf(absl::string_view text, absl::string_view whole);
 
 }  // namespace kipt::testing

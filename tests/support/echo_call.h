@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who comes through, from which address, and whether the answer finds its way back: UDP and TCP,
-// IPv4 and IPv6.
+// Which calls get through, from which address, and whether the answer finds its way back: UDP and
+// TCP, IPv4 and IPv6.
 #ifndef KIPT_TESTS_SUPPORT_ECHO_CALL_H_
 #define KIPT_TESTS_SUPPORT_ECHO_CALL_H_
 
@@ -63,7 +63,7 @@ class EchoCall {
 
  private:
   void Begin();
-  // Sends what could not be sent yet, and looks for the answer.
+  // Sends what could not be sent yet, and checks for the answer.
   bool Answered();
 
   int fd_ = -1;

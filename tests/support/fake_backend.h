@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel in memory behind the Backend interface. It has semantics: what nf_tables refuses it
-// refuses with the same status code, a transaction applies whole or not at all, and the generation
-// moves only when something changed. tests/kernel/backend_contract_test.cc holds it to the kernel.
+// A kernel in memory that implements the Backend interface. It has semantics: what nf_tables
+// refuses it refuses with the same status code, a transaction applies whole or not at all, and the
+// generation moves only when something changed. tests/kernel/backend_contract_test.cc holds it to
+// the kernel.
 #ifndef KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
 
@@ -42,7 +43,7 @@ class FakeBackend : public netlink::Backend {
   // As nf_tables does: a new monitor takes the place of the one before, whose Drain fails.
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
 
-  // ---- another writer, who may do anything; each call is one commit ----
+  // ---- another, unrestricted writer; each call is one commit ----
 
   // `hooked` is for names of base chains: false makes the plain chain that no packet reaches.
   void AddChain(const netlink::ChainId& chain, bool hooked = true);
@@ -60,15 +61,15 @@ class FakeBackend : public netlink::Backend {
   void PutNativeTable(HeldNativeTable table);
   void RemoveNativeTable(netlink::Family family, const std::string& name);
   // From now on the kernel has no nft_compat: rules with a match of xtables', or a target, are
-  // refused, and what stands stays.
+  // refused, and existing ones stay.
   void LoseXt() { ruleset_.has_xt = false; }
   // The same of one match or target alone ("connlabel").
   void LoseExtension(const std::string& name) { ruleset_.missing_extensions.insert(name); }
   void GainExtension(const std::string& name) { ruleset_.missing_extensions.erase(name); }
   // A commit to something that is not ours: only the generation moves.
   void Touch();
-  // Whose the next commits are, as a monitor tells it. Until then: a PID that no process can have
-  // (PID_MAX_LIMIT is below), and "another-writer".
+  // The process that monitors report for the next commits. Until then: a PID that no process can
+  // have (PID_MAX_LIMIT is below), and "another-writer".
   void ActAs(uint32_t pid, std::string command);
 
   // ---- faults ----
@@ -78,10 +79,10 @@ class FakeBackend : public netlink::Backend {
   void FailNextSurvey(absl::Status status) { survey_faults_.push_back(std::move(status)); }
   void FailNextApply(absl::Status status) { apply_faults_.push_back(std::move(status)); }
   void FailNextWatch(absl::Status status) { watch_faults_.push_back(std::move(status)); }
-  // Makes the monitor readable, so that somebody drains.
+  // Also makes the monitor readable, so that Drain is called.
   void FailNextDrain(absl::Status status);
-  // `other_writer` runs once, behind the next Read that succeeds: whatever it does, the transaction
-  // made from that Read finds a ruleset that has moved. Several run behind one Read each.
+  // `other_writer` runs once, after the next Read that succeeds: the transaction made from that
+  // Read finds a ruleset that has moved. Several run after one Read each.
   void AfterNextRead(std::function<void(FakeBackend&)> other_writer) {
     other_writers_.push_back(std::move(other_writer));
   }

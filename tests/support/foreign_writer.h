@@ -21,8 +21,8 @@ class ForeignWriter {
  public:
   static absl::StatusOr<std::unique_ptr<ForeignWriter>> Create();
 
-  // Commits as often as it takes on whatever stands. How long the kernel took for the commit that
-  // succeeded; the messages were built before.
+  // Retries until the commit succeeds on the current ruleset. Returns the kernel's time for that
+  // commit, without building the messages.
   absl::StatusOr<absl::Duration> Commit(std::vector<netlink::Operation> operations);
 
   // `count` rules in one transaction, in a chain of filter that nothing jumps to.

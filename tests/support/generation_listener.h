@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts the nf_tables transactions of a network namespace, with the names of who made them.
+// Counts the nf_tables transactions of a network namespace, with the names of their programs.
 #ifndef KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_
 #define KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_
 
@@ -28,8 +28,8 @@ class GenerationListener {
   // Listens in the calling thread's network namespace from now on.
   static absl::StatusOr<std::unique_ptr<GenerationListener>> Create();
 
-  // The transactions since the last call. The kernel tells of a transaction before the writer's
-  // send returns, so those of a program that has ended are all here.
+  // The transactions since the last call. The kernel reports a transaction before the writer's send
+  // returns, so those of a program that has ended are all here.
   //
   // ResourceExhausted: so many that some were lost.
   absl::StatusOr<std::vector<GenerationChange>> Drain();

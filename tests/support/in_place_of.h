@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something else stands where a file of the system's was, in this test's mount namespace
-// (private_run.h).
+// Replaces a file of the system in this test's mount namespace (private_run.h).
 #ifndef KIPT_TESTS_SUPPORT_IN_PLACE_OF_H_
 #define KIPT_TESTS_SUPPORT_IN_PLACE_OF_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kubelets of several generations tell iptables to do, argument for argument: the yardstick
-// our own result is held against. Nothing here uses the project's own policy.
+// The iptables calls of kubelets of several generations, argument for argument: our own result is
+// compared with theirs. Nothing here uses the project's own policy.
 //
 // Sources: pkg/kubelet/kubelet_network_linux.go and pkg/util/iptables/iptables.go of the Kubernetes
 // releases named at each form.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which tables legacy iptables has: looking at any other with its programs would make it.
+// Which tables legacy iptables has: reading any other with its programs would make it.
 #ifndef KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
 #define KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
 

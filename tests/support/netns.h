@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Throwaway network namespaces: they are gone with the last descriptor and process that is in them.
+// Throwaway network namespaces: each ends with the last descriptor and process that is in it.
 #ifndef KIPT_TESTS_SUPPORT_NETNS_H_
 #define KIPT_TESTS_SUPPORT_NETNS_H_
 

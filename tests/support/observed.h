@@ -97,7 +97,7 @@ inline agent::PolicyInput Wanting(agent::Mode mode, absl::Span<const netlink::Fa
       .mode = mode, .families = {families.begin(), families.end()}, .bits = bits, .labels = labels};
 }
 
-// Everything that `input` wants, as if just made.
+// The desired state of `input`, as if just made.
 inline Observed Made(const agent::PolicyInput& input, const agent::RuleSupport& support = {}) {
   const agent::Ruleset ruleset = agent::DesiredRuleset(input, support);
   Observed observed;
@@ -114,7 +114,7 @@ inline Observed Made(const agent::PolicyInput& input, const agent::RuleSupport& 
   return observed;
 }
 
-// Somebody else's rules.
+// Other programs' rules.
 inline netlink::OpaqueRule ForeignAccept() {
   return {.text = "-p tcp -j ACCEPT", .jump = {}, .terminal = true};
 }

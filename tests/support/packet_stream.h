@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UDP at a steady rate, every packet of a connection of its own: nat looks at the first packet of a
-// connection only, and so what it does now shows in new connections only.
+// UDP at a steady rate, every packet of a connection of its own: nat sees only the first packet of
+// a connection, so only new connections show its current rules.
 #ifndef KIPT_TESTS_SUPPORT_PACKET_STREAM_H_
 #define KIPT_TESTS_SUPPORT_PACKET_STREAM_H_
 
@@ -30,7 +30,7 @@ struct StreamPath {
   uint16_t port = 0;
 };
 
-// Sends from its constructor on. What goes wrong fails the test.
+// Sends from its constructor on. Errors fail the test.
 class PacketSender {
  public:
   PacketSender(const StreamPath& path, int per_second);

@@ -43,9 +43,9 @@ PrivateRun::PrivateRun()
 }
 
 PrivateRun::~PrivateRun() {
-  // setns() refuses who shares its root and working directory with another thread. One that was
-  // joined may do so for a moment yet (the kernel wakes the joiner before it lets go of them), and
-  // ThreadSanitizer's own thread does for good.
+  // setns() fails while another thread shares the root and working directory. A joined thread may
+  // do so for a moment yet (the kernel wakes the joiner before it releases them), and
+  // ThreadSanitizer's own thread always does.
   Must(unshare(CLONE_FS) == 0, "unshare(CLONE_FS)");
   Must(setns(mounts_before_, CLONE_NEWNS) == 0, "going back to the mount namespace");
   // The namespace's root need not be ours: in a chroot.

@@ -23,7 +23,7 @@ class PrivateRun {
  private:
   int mounts_before_;
   int root_before_;
-  int directory_before_;  // setns() goes to the root directory
+  int directory_before_;  // setns() changes to the root directory
 };
 
 }  // namespace kipt::testing

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number behind "NAME:" in a file like /proc/PID/status.
+// The number after "NAME:" in a file like /proc/PID/status.
 int64_t StatusNumber(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {

@@ -29,7 +29,7 @@ absl::Duration CpuOfChildren();
 
 // Of each thread that lives; empty where the process has ended.
 std::map<pid_t, ThreadCost> ThreadCosts(pid_t process);
-// Of all threads of `after`, less what they had cost at `before`.
+// The sum over all threads of `after`, minus their cost in `before`.
 ThreadCost Spent(const std::map<pid_t, ThreadCost>& before,
                  const std::map<pid_t, ThreadCost>& after);
 // "1234: 7, 1235: 0": the wake-ups of each thread.

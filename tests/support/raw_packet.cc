@@ -95,7 +95,7 @@ absl::Status Send(int fd, const PacketBytes& packet, const void* address, sockle
       sendto(fd, packet.data(), packet.size(), 0, static_cast<const sockaddr*>(address), size);
   const int error = sent < 0 ? errno : 0;
   close(fd);
-  // What an output hook drops is told so.
+  // A drop by an output hook is reported as EPERM.
   return error == 0 || error == EPERM ? absl::OkStatus() : absl::ErrnoToStatus(error, "sendto");
 }
 

@@ -16,8 +16,7 @@ namespace kipt::testing {
 
 using PacketBytes = std::vector<uint8_t>;
 
-// The source's and the destination's address as they stand in an IP header: 8 bytes of IPv4, 32 of
-// IPv6.
+// The source's and the destination's address as in an IP header: 8 bytes of IPv4, 32 of IPv6.
 using AddressBytes = std::vector<uint8_t>;
 
 // Of IPv4, in host order: 0x7f000001 is 127.0.0.1.
@@ -56,8 +55,8 @@ PacketBytes Unreachable(IpEnds ends, uint16_t id, const PacketBytes& packet);
 
 // From the calling thread's network namespace, through its output hooks, with SO_MARK `mark`.
 absl::Status SendAsLocal(const PacketBytes& packet, uint32_t mark);
-// Of the neighbour behind `interface` that has the hardware address `mac` (6 bytes): what a socket
-// of AF_PACKET sends there goes as it is, past routing and all hooks.
+// The neighbour at `interface` with the hardware address `mac` (6 bytes). A socket of AF_PACKET
+// sends there unchanged, past routing and all hooks.
 sockaddr_ll WireAddress(const std::string& interface, const std::vector<uint8_t>& mac);
 absl::Status SendOnWire(const PacketBytes& packet, const std::string& interface,
                         const std::vector<uint8_t>& mac);

@@ -16,7 +16,7 @@ class ListOfValues {
   explicit ListOfValues(Values... values) : values_(std::move(values)...) {}
 
   template <typename Container>
-  operator Container() const {  // NOLINT(google-explicit-constructor): it stands for braces
+  operator Container() const {  // NOLINT(google-explicit-constructor): replaces braces
     return std::apply(
         [](const auto&... values) { return Container{typename Container::value_type(values)...}; },
         values_);

@@ -20,7 +20,7 @@ struct ProgramResult {
   bool operator==(const ProgramResult&) const = default;
 };
 
-// Shows everything: meant for `<< result` behind an EXPECT.
+// Shows everything: meant for `<< result` after an EXPECT.
 std::ostream& operator<<(std::ostream& stream, const ProgramResult& result);
 
 // Runs argv[0] (looked up in PATH where it has no slash) with `stdin_text` as its standard input,

@@ -28,7 +28,7 @@ class SavedRules {
   std::vector<std::pair<std::string, std::string>> Chains() const;
   // "-A CHAIN ..." lines in their order; empty where there is no such chain.
   std::vector<std::string> Rules(const std::string& table, const std::string& chain) const;
-  // "TABLE: -A CHAIN ..." of each rule that stands more than once.
+  // "TABLE: -A CHAIN ..." of each rule that occurs more than once.
   std::vector<std::string> DoubledRules() const;
   // "TABLE: LINE" of each line that `other` has not.
   std::vector<std::string> LinesMissingIn(const SavedRules& other) const;

@@ -42,7 +42,7 @@ inline netlink::SurveyRule Surveyed(const std::string& text, const std::string& 
   return rule;
 }
 
-// The same, but for the marks and labels that it sets where it is no rule of ours.
+// The same, with these marks and labels unless it is one of our rules.
 inline netlink::SurveyRule Surveyed(const std::string& text, uint32_t marks_set,
                                     const netlink::ConnLabelSet& labels_set,
                                     uint32_t marks_tested = 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A directory tree for one test: files, directories and links, gone with the object.
+// A directory tree for one test: files, directories and links, removed with the object.
 #ifndef KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_
 #define KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_
 
@@ -52,7 +52,7 @@ class TemporaryTree {
   void Directory(const std::string& name) const {
     std::filesystem::create_directories(root_ / name);
   }
-  // `target` as it is to be written into the link.
+  // `target` is written into the link unchanged.
   void Link(const std::string& name, const std::string& target) const {
     MakeParent(name);
     std::filesystem::create_symlink(target, root_ / name);

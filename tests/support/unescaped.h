@@ -53,7 +53,7 @@ inline bool Deceives(absl::string_view sequence) {
          (second == 0x81 && third >= 0xa6 && third <= 0xa9);      // U+2066 to U+2069
 }
 
-// Where `text` is not fit to be shown, with what stands there; empty where it is.
+// Position and content of the first text that is not fit to be shown; empty if all is fit.
 inline std::string FindUnescaped(absl::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t length = WellFormedLength(text.substr(at));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a BPF LSM such as Azure's iptables guard does, by seccomp: the agent and the programs that
-// it runs have every capability, and yet may not write rules (EPERM). Everybody else may.
+// What a BPF LSM such as Azure's iptables guard does, by seccomp: the agent and its programs have
+// every capability, and yet cannot write rules (EPERM). All other programs can.
 #ifndef KIPT_TESTS_SUPPORT_WRITE_GUARD_H_
 #define KIPT_TESTS_SUPPORT_WRITE_GUARD_H_
 
