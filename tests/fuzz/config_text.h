@@ -32,8 +32,8 @@ inline void CheckRanges(const agent::Config& config) {
   KIPT_REQUIRE(WhatNeedsARestart(config, config).empty());
 }
 
-// LoadConfig where no file but that of the flags is read, and IPv6 is there. Checks what every
-// effective configuration promises: values in their ranges.
+// LoadConfig without files other than the flags' own, and with IPv6. Checks that every value of the
+// effective configuration is in its range.
 inline absl::StatusOr<agent::Config> LoadAndCheck(const agent::Flags& flags) {
   absl::StatusOr<agent::Config> config = LoadConfig(flags, kNoOtherFiles);
   if (!config.ok()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `audit` and `explain` on whatever stands in a kernel: every rule's text, chain's name, comment
-// and process' name is a stranger's. The JSON is JSON, the text is fit for a terminal, the numbers
+// `audit` and `explain` on arbitrary rulesets: rule texts, names of chains and processes, and
+// comments come from other programs. The JSON is JSON, the text is fit for a terminal, the numbers
 // add up.
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random rulesets of the model through both real backends, and a random change of each: both
-// take it, and then everybody who can be asked says the same (two_backends.h).
+// Random rulesets of the model through both real backends, and a random change of each: both accept
+// it, and then all sources agree (two_backends.h).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -260,7 +260,7 @@ std::set<ChainId> Removable(const Snapshot& model, const std::vector<Operation>&
   return removable;
 }
 
-// Rules taken away, put before others and behind them, chains made and removed.
+// Deletes rules, inserts rules before and after others, makes and removes chains.
 std::vector<Operation> RandomChange(const Snapshot& model, Choices& choices) {
   std::set<ChainId> made;
   std::vector<Operation> changes;
@@ -270,7 +270,7 @@ std::vector<Operation> RandomChange(const Snapshot& model, Choices& choices) {
     std::advance(chain, static_cast<ptrdiff_t>(choices.Below(model.chains.size())));
     const auto& [id, content] = *chain;
     const size_t place = choices.Below(content.rules.size());
-    // The number is corrected by the backend that goes by numbers (restore_plan.cc).
+    // The backend that uses numbers corrects this one (restore_plan.cc).
     const int number = static_cast<int>(place) + 1;
     const ObservedRule* stands = content.rules.empty() ? nullptr : &content.rules[place];
     if (stands != nullptr && taken.count(stands->handle) != 0) stands = nullptr;

@@ -33,7 +33,7 @@ size_t CheckNode(const YamlNode& node, size_t depth, bool unique) {
   size_t nodes = 1;
   for (const YamlNode& item : node.items) nodes += CheckNode(item, depth + 1, unique);
   for (const agent::YamlEntry& entry : node.entries) {
-    // No key twice: whoever asks for it gets this one.
+    // No key twice, so Find returns this entry.
     KIPT_REQUIRE(!unique || node.Find(entry.key.text) == &entry.value);
     nodes += CheckNode(entry.value, depth + 1, unique);
   }

@@ -2,8 +2,8 @@
 //
 // What is read of the node: CNI configurations, lists of modules and symbols, the legacy tables'
 // names, versions and complaints of iptables programs, the tables' own bytes, other processes in
-// /proc, links of the host's programs, an operator's allow list. Whatever stands there, what is
-// said of it has one line and a reason, and is fit to be logged.
+// /proc, links of the host's programs, an operator's allow list. Whatever these hold, each report
+// has one line and a reason, and is fit to be logged.
 #include <netinet/in.h>
 // Need struct in6_addr to be the C library's, and so come after it.
 #include <linux/netfilter_ipv4/ip_tables.h>

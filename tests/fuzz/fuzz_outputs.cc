@@ -59,7 +59,7 @@ netlink::ObservedRule Foreign(const std::string& text, const std::string& jump, 
   return {.handle = handle, .content = rule};
 }
 
-// kubelet's chains and jumps of legacy mode, with strangers' rules before and behind them.
+// kubelet's chains and jumps of legacy mode, with foreign rules before and after them.
 netlink::Snapshot NodeWith(const Hostile& hostile, bool hooked) {
   netlink::Snapshot snapshot;
   uint64_t handle = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's structs of every xtables match and target that we read, as any bytes: what we make
-// Rules of reads back as itself, what is only shown has a text that is fit to be shown, and whoever
-// may turn a bit of the mark on is believed to.
+// The kernel's structs of every xtables match and target that we read, as any bytes. Parsed Rules
+// encode to the same bytes, other texts are fit to be shown, and a struct that may set a bit of the
+// mark is reported so.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -126,8 +126,8 @@ int __wrap_recvmmsg(int fd, mmsghdr* headers, unsigned count, int flags, timespe
     bool cut_off = false;
     const ptrdiff_t size = scripted->Receive(static_cast<uint8_t*>(header.msg_iov[0].iov_base),
                                              header.msg_iov[0].iov_len, sender, cut_off);
-    // As the kernel does: what was received before comes first. (It would tell the error by the
-    // next call; here it is lost, which is another script.)
+    // The kernel also returns earlier datagrams first. (It would report the error at the next call;
+    // here it is lost, which is another script.)
     if (size < 0) return received > 0 ? received : -1;
     KIPT_REQUIRE(header.msg_namelen == sizeof(sockaddr_nl) && header.msg_iovlen == 1);
     static_cast<sockaddr_nl*>(header.msg_name)->nl_pid = sender;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A kernel that answers what it was told to. The linker puts it under netlink (`--wrap`,
-// CMakeLists.txt): while a ScriptedKernel lives, what the product sends goes nowhere, and what it
-// receives is the script. Else the real kernel has everything.
+// A kernel that answers from a script. The linker puts it under netlink (`--wrap`, CMakeLists.txt):
+// while a ScriptedKernel lives, what the product sends is discarded, and what it receives is the
+// script. Otherwise calls reach the real kernel.
 #ifndef KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 #define KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
 
@@ -31,9 +31,9 @@ inline constexpr uint8_t kArrivals = 5;
 
 class ScriptedKernel {
  public:
-  // In each message of a datagram the sequence number, as long as it is less than 2^16, counts from
-  // the first message that was sent last (modulo their number and one beyond, which is foreign):
-  // the script cannot know the numbers. Behind the end of the script nothing comes any more.
+  // In each message of a datagram a sequence number below 2^16 counts from the first message that
+  // was sent last (modulo their number and one beyond, which is foreign): the script cannot know
+  // the numbers. After the end of the script no more datagrams come.
   explicit ScriptedKernel(std::vector<Frame> script);
   ~ScriptedKernel();
   ScriptedKernel(const ScriptedKernel&) = delete;
@@ -52,7 +52,7 @@ class ScriptedKernel {
   // What the wrapped calls do.
   int NextSendError();
   void Sent(FuzzBytes messages);
-  // The next datagram in `buffer`, its size, and who sent it; -1 with errno set.
+  // The next datagram in `buffer`, its size, and its sender; -1 with errno set.
   ptrdiff_t Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off);
 
  private:

@@ -25,7 +25,7 @@
 namespace kipt::testing {
 namespace {
 
-// Of larger ones each look takes milliseconds.
+// For larger seeds each check takes milliseconds.
 constexpr size_t kMostToChange = 4096;
 
 class FuzzTargetTest : public ::testing::TestWithParam<FuzzTarget> {};

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<TwoBackends>> TwoBackends::Open() {
   std::unique_ptr<TwoBackends> both(new TwoBackends());
   both->lock_ =
       (std::filesystem::temp_directory_path() / absl::StrCat("kipt-fuzz-lock-", getpid())).string();
-  // Of the programs that are run beside the backend.
+  // For the programs that run next to the backend.
   setenv("XTABLES_LOCKFILE", both->lock_.c_str(), 1);
   both->runner_ = agent::NewCommandRunner();
   auto nft = NewNftBackend();

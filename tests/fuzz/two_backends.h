@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both real backends in one network namespace, the fake one as their model, and what all who can be
-// asked say about them.
+// Both real backends in one network namespace, the fake one as their model, and what all sources
+// report about them.
 #ifndef KIPT_TESTS_FUZZ_TWO_BACKENDS_H_
 #define KIPT_TESTS_FUZZ_TWO_BACKENDS_H_
 
@@ -31,11 +31,11 @@ class TwoBackends {
   // the first that refuses.
   absl::Status Apply(const std::vector<netlink::Operation>& operations);
 
-  // What the parties say differently, for people. Empty: they agree. What differs legitimately
+  // What the sources report differently, for people. Empty: they agree. What differs legitimately
   // between nft and legacy is left out:
   //   comments      they have the time and the program
   //   counters      they move; legacy zeroes them at a restore
-  //   policies      ours are never set; nft tells none for a table that has no such chain
+  //   policies      ours are never set; nft has none for a table without that base chain
   //   built-in chains without rules, tables without anything else
   //                 legacy makes all of a table's, nft those that were asked for
   //   order of tables and of chains (not of the rules of one chain)

@@ -25,7 +25,7 @@ struct Options {
   std::vector<Path> paths = MainPaths();
   // A regular expression (ECMAScript) that is searched for in a cell's id. Empty: all.
   std::string cells = {};
-  // Who keeps kubelet's chains in these cells: what is compared.
+  // The keepers of kubelet's chains that are compared.
   Sides sides = {};
   // Of kRun.
   int jobs = 0;
@@ -33,8 +33,8 @@ struct Options {
   std::string html_file = {};
 };
 
-// `arguments` without the program's name; `program` is its path, next to which the agent is looked
-// for. InvalidArgument: what is wrong with them, and what to write.
+// `arguments` without the program's name; `program` is its path, and the agent is searched for next
+// to it. InvalidArgument: what is wrong with them, and what to write.
 absl::StatusOr<Options> ParseOptions(const std::string& program,
                                      const std::vector<std::string>& arguments);
 

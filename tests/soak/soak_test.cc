@@ -98,7 +98,7 @@ class SoakTest : public DaemonTest {
   const TemporaryFile file_{""};
   const TemporaryTree no_cni_;
   std::optional<PacketWorld> world_;
-  // Their threads have this test's mount namespace: gone before TearDown.
+  // Their threads use this test's mount namespace, so TearDown ends them first.
   std::vector<std::unique_ptr<PacketTaker>> takers_;
   std::atomic<bool> policy_changed_ = false;
   // For the summary.

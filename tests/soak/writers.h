@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who else writes to iptables while the daemon runs. Each acts at random moments on a thread of its
-// own.
+// Other programs that write to iptables while the daemon runs. Each acts at random moments on a
+// thread of its own.
 #ifndef KIPT_TESTS_SOAK_WRITERS_H_
 #define KIPT_TESTS_SOAK_WRITERS_H_
 
@@ -230,8 +230,8 @@ inline Act Storm(IptablesMode mode) {
   };
   return {"storm", act, absl::Seconds(1)};
 }
-// Sets a policy that is not the daemon's, which must stay as it is for a moment. `changed` says
-// that it did not.
+// Sets a policy that is not the daemon's, which must stay unchanged for a moment; `changed` is set
+// if it did not.
 inline Act Policy(IptablesMode mode, std::atomic<bool>& changed) {
   const auto act = [mode, &changed](Random& random) {
     // No packet of the streams passes FORWARD of IPv6.

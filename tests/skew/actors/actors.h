@@ -26,7 +26,7 @@ struct Act {
   std::vector<std::string> calls = {};
 };
 
-// Who keeps kubelet's chains: a kubelet, or our agent in its place.
+// The keeper of kubelet's chains: a kubelet, or our agent in its place.
 class NodeAgent {
  public:
   virtual ~NodeAgent() = default;
@@ -43,11 +43,11 @@ class NodeAgent {
 class ServiceProxy {
  public:
   virtual ~ServiceProxy() = default;
-  // Its first sync, which is a full one, over whatever stands.
+  // Its first sync, which is a full one, over the current rules.
   virtual Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
   // Objects have changed (or not: a sync with nothing new).
   virtual Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
-  // A sync period is over: the canary is looked at, and a failed sync is retried.
+  // A sync period is over: the canary is checked, and a failed sync is retried.
   virtual Act Tick() = 0;
 };
 
@@ -64,13 +64,13 @@ struct KubeletSettings {
   IptablesChoice iptables = {};
 };
 
-// The literal sequence of commands of that version, in both families (up to 1.19 IPv4 alone), and
-// the monitor that starts over where its canary is gone from mangle.
+// The literal sequence of commands of that version, in both families (up to 1.19 only in IPv4), and
+// the monitor that starts over if its canary has left mangle.
 std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
 
 struct AgentDaemonSettings {
   std::string program;
-  // Versions before 1.24 cannot be emulated: 1.24 stands for them.
+  // 1.24 emulates every version before it.
   KubeletVersion version;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
   std::string cni_conf_dir = {};
@@ -101,10 +101,10 @@ struct ProxyActorSettings {
 };
 
 // A kube-proxy of that version, as the captured ones behaved in time. A full sync ensures chains
-// and jumps, and restores everything; from 1.27 on later syncs are partial and check no jump, until
-// one fails or the canary is gone from mangle. IPVS mode writes only iptables rules (IpvsSync()),
-// and has no canary. nftables mode first removes what iptables mode left, and goes on if that fails
-// (an Act that is not ok); the start of another mode, from 1.29 on, removes its tables.
+// and jumps, and restores everything. From 1.27 on later syncs are partial and check no jump, until
+// one fails or the canary has left mangle. IPVS mode writes only iptables rules (IpvsSync()), and
+// has no canary. nftables mode first removes what iptables mode left, and continues if that fails
+// (an Act that is not ok). The start of another mode, from 1.29 on, removes its tables.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
 // `kube-proxy --cleanup` of that version, in a process called kube-proxy: what its iptables and
@@ -121,16 +121,15 @@ void RemoveNftablesTables();
 // `directory`, as an administrator has it.
 Act WriteCniConfig(const std::string& directory);
 
-// A chain of somebody's own that leads packets to `port` of the node, TCP and UDP, to
-// KUBE-MARK-DROP ("USER-DROPS"), or packets that are forwarded to `port` to KUBE-MARK-MASQ
-// ("USER-MASQ"). Where kubelet's chain does not exist iptables refuses the rule: an Act that is
-// not ok.
+// A third party's chain that leads packets to `port` of the node, TCP and UDP, to KUBE-MARK-DROP
+// ("USER-DROPS"), or packets that are forwarded to `port` to KUBE-MARK-MASQ ("USER-MASQ"). Where
+// kubelet's chain does not exist iptables refuses the rule: an Act that is not ok.
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
-// A firewall that starts over: these tables of this mode are emptied of rules (-F), then
-// of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the
-// chains that these lead to; the script goes on, as such scripts do, and `done` says so.
+// A firewall that starts over: these tables of this mode are emptied of rules (-F), then of chains
+// (-X). If another program has put rules back in between, iptables refuses to delete the chains
+// that these lead to. The script continues, as such scripts do, and `done` records it.
 Act Flush(const IptablesChoice& iptables,
           const std::vector<std::string>& tables = {"mangle", "nat", "filter"});
 

@@ -75,8 +75,8 @@ std::string NewsOf(const std::string& line) {
   return "";
 }
 
-// A directory of one's own, gone with the object. It is made in /run: where that is a PrivateRun's,
-// nothing is left behind even by a process that was killed.
+// A directory that is removed with the object. It is made in /run: where that is a PrivateRun's,
+// even a killed process leaves nothing.
 class OwnDirectory {
  public:
   OwnDirectory() {
@@ -180,7 +180,7 @@ class AgentDaemon : public NodeAgent {
   }
 
  private:
-  // What decides which rules are wanted: the same for `run` and `plan`.
+  // The flags that decide which rules are desired: the same for `run` and `plan`.
   std::vector<std::string> Flags() const {
     std::vector<std::string> flags = {
         "--config=" + directory_.Path(kConfigFile),
@@ -198,7 +198,7 @@ class AgentDaemon : public NodeAgent {
     return flags;
   }
 
-  // Not with what may be retired: that is done by the timer, not in answer to anybody.
+  // Without leftovers to retire: the daemon's timer removes those, not an event.
   ProgramResult Plan() const {
     std::vector<std::string> command = {settings_.program, "plan", "--stale-chains=keep"};
     for (std::string& flag : Flags()) command.push_back(std::move(flag));

@@ -49,7 +49,7 @@ class FamilyNotes {
   void Called(const testing::KubeletRun& run) {
     act_.calls.insert(act_.calls.end(), run.calls.begin(), run.calls.end());
   }
-  // Errors of one act stand one behind the other.
+  // Errors of one act follow one another.
   void Failed(const std::string& what) {
     act_.ok = false;
     absl::StrAppend(&act_.error, act_.error.empty() ? "" : "; ", prefix_,
@@ -61,13 +61,13 @@ class FamilyNotes {
   Act& act_;
 };
 
-// How kubelet and kube-proxy notice that somebody has emptied their tables: a chain that nobody
-// uses, and that is gone then. Source: Monitor() in Kubernetes' pkg/util/iptables/iptables.go.
+// How kubelet and kube-proxy notice that their tables were emptied: an unused chain, which is
+// missing then. Source: Monitor() in Kubernetes' pkg/util/iptables/iptables.go.
 
 class Canary {
  public:
   // `lock_is_loss`: a lock that is not to be had (exit code 4) counts as a lost canary; otherwise
-  // it tells nothing.
+  // it is ignored.
   Canary(testing::Iptables iptables, std::string chain, std::vector<std::string> wait,
          bool lock_is_loss)
       : iptables_(std::move(iptables)),
@@ -75,15 +75,15 @@ class Canary {
         wait_(std::move(wait)),
         lock_is_loss_(lock_is_loss) {}
 
-  // Makes it in mangle, nat and filter, in this order, where it is not. A failure ends that, and is
-  // logged: the next period tries again before it looks.
+  // Makes it in mangle, nat and filter, in this order, where it is missing. A failure ends that,
+  // and is logged: the next period tries again before it checks.
   void Ensure(FamilyNotes& notes);
-  // Ensure() has done its work: from now on it is looked at.
+  // Ensure() succeeded: from now on the canary is checked.
   bool ensured() const { return ensured_; }
 
-  // Looks in mangle; it decides. The real one then waits up to 5 s for the canary to vanish from
-  // nat and filter too, in case the flush still goes on: they are asked once here, for there is
-  // nobody to wait for.
+  // The canary in mangle decides. The real monitor then waits up to 5 s for the canary to vanish
+  // from nat and filter too, in case the flush continues. Here they are read once, because no flush
+  // is under way.
   bool IsGone(FamilyNotes& notes) const;
 
  private:

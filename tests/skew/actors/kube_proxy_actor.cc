@@ -102,7 +102,7 @@ class Proxier {
   std::vector<ServicePort> services_;
 
  private:
-  // What is 1 stays: nobody ever sets it back.
+  // A 1 stays: kube-proxy never resets it.
   static bool SetRouteLocalnet(FamilyNotes& notes) {
     const agent::OwnedFd fd(open(kRouteLocalnet, O_RDWR | O_CLOEXEC));
     char old = '?';
@@ -250,7 +250,7 @@ class KubeProxy : public ServiceProxy {
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
     Act act;
     if (settings_.version.mode == ProxyMode::kNftables) {
-      // What cannot be removed is logged; it goes on.
+      // A failed removal is logged, and the start continues.
       act = RemoveIptablesRules(settings_);
     } else if (Does(settings_.version.version, Trait::kNftablesMode)) {
       RemoveNftablesTables();

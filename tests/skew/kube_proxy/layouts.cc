@@ -65,7 +65,7 @@ void WriteServiceTo123(const ProxySettings& settings, const ServicePort& port, S
       continue;
     }
     if (!local) rule("KUBE-SERVICES", to + " -j KUBE-MARK-MASQ");
-    // From outside the node, that is not from a container behind a bridge nor from the node itself.
+    // From outside the node: neither from a container on a bridge nor from the node itself.
     rule("KUBE-SERVICES",
          absl::StrCat(to, " -m physdev ! --physdev-is-in -m addrtype ! --src-type LOCAL", jump));
     rule("KUBE-SERVICES", absl::StrCat(to, " -m addrtype --dst-type LOCAL", jump));

@@ -37,9 +37,9 @@ std::set<std::string> ServiceChains(const ProxySettings& settings, const Ports& 
 }
 
 template <typename Chains>
-void DeleteStale(Version version, const Chains& stood, const std::set<std::string>& needed,
+void DeleteStale(Version version, const Chains& existing, const std::set<std::string>& needed,
                  TableText* nat) {
-  for (const std::string& chain : std::set<std::string>(stood.begin(), stood.end())) {
+  for (const std::string& chain : std::set<std::string>(existing.begin(), existing.end())) {
     if (IsServiceChain(version, chain) && needed.count(chain) == 0) nat->Delete(chain);
   }
 }
@@ -75,20 +75,20 @@ bool IsServiceChain(Version version, const std::string& chain) {
 }
 
 std::string FullSync(const ProxySettings& settings, const Ports& services,
-                     const std::vector<std::string>& stood) {
+                     const std::vector<std::string>& existing) {
   const Ports ports = OfFamily(services, settings.family);
   SyncTables tables;
   WriteAll(settings, ports, &tables);
-  DeleteStale(settings.version, stood, tables.nat.chains(), &tables.nat);
+  DeleteStale(settings.version, existing, tables.nat.chains(), &tables.nat);
   EndSync(settings, &tables);
   return tables.Text();
 }
 
 std::string PartialSync(const ProxySettings& settings, const Ports& services, const Ports& synced) {
   const Ports before = OfFamily(synced, settings.family);
-  const std::set<std::string> stood = ServiceChains(settings, before);
+  const std::set<std::string> existing = ServiceChains(settings, before);
   if (!Does(settings.version, Trait::kPartialSyncs)) {
-    return FullSync(settings, services, {stood.begin(), stood.end()});
+    return FullSync(settings, services, {existing.begin(), existing.end()});
   }
   const Ports now = OfFamily(services, settings.family);
   SyncTables tables;
@@ -97,7 +97,7 @@ std::string PartialSync(const ProxySettings& settings, const Ports& services, co
     const bool same = IsUnchanged(OfService(now, port.service), OfService(before, port.service));
     WriteService(settings, port, same ? ServicePart::kCommonChains : ServicePart::kWhole, &tables);
   }
-  DeleteStale(settings.version, stood, ServiceChains(settings, now), &tables.nat);
+  DeleteStale(settings.version, existing, ServiceChains(settings, now), &tables.nat);
   EndSync(settings, &tables);
   return tables.Text();
 }

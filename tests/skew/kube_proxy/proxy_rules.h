@@ -79,7 +79,7 @@ struct ProxyJump {
   std::string table;
   std::string chain;
   std::string base_chain;
-  // What stands between the base chain's name and "-j CHAIN".
+  // The words between the base chain's name and "-j CHAIN".
   std::vector<std::string> match;
 
   bool operator==(const ProxyJump&) const = default;
@@ -89,11 +89,11 @@ struct ProxyJump {
 std::vector<ProxyJump> JumpsOf(const ProxySettings& settings);
 
 // For `iptables-restore --noflush --counters`: everything, without services of the other family.
-// Chains that `stood` (names in nat) and that the services no longer need are deleted, where this
-// version takes them for service chains. Not modelled: the rule for a node that is within its own
-// load balancer's source ranges, and the words that are left out from 1000 endpoints on.
+// Deletes those `existing` chains (names in nat) that the services no longer need, if this version
+// takes them for service chains. Not modelled: the rule for a node that is within its own load
+// balancer's source ranges, and the words that are left out from 1000 endpoints on.
 std::string FullSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
-                     const std::vector<std::string>& stood = {});
+                     const std::vector<std::string>& existing = {});
 // As a version with partial syncs writes it: own chains only of those services of which a port or
 // endpoint differs from `synced`. Chains that are no longer needed are deleted here too. A version
 // without partial syncs writes everything.
@@ -101,7 +101,7 @@ std::string PartialSync(const ProxySettings& settings, const std::vector<Service
                         const std::vector<ServicePort>& synced);
 
 // Whether a proxy of this version takes the chain for one of a service, and its own. A proxy leaves
-// the chains alone that only a newer one knows; 1.28 and later no longer look for XLB.
+// the chains alone that only a newer one knows; 1.28 and later ignore XLB.
 bool IsServiceChain(Version version, const std::string& chain);
 
 // "KUBE-SVC-GNZBNJ2PO5MGZ6GT": prefix "KUBE-SVC-" and the port's hash. The version matters to
@@ -133,8 +133,8 @@ std::vector<ProxyJump> IpvsJumps(const ProxySettings& settings);
 // For `ipset -exist restore`, before any sync: the sets that the rules name, without which no rule
 // of their tables can be restored.
 std::string IpvsSets(const ProxySettings& settings);
-// For `iptables-restore --noflush`. kube-proxy leaves rules out whose set is empty; here they all
-// stand. Up to 1.24 rules jump to nat KUBE-MARK-DROP. From 1.20 on the chain is ensured before
+// For `iptables-restore --noflush`. kube-proxy leaves out rules with an empty set; here all are
+// written. Up to 1.24 rules jump to nat KUBE-MARK-DROP. From 1.20 on the chain is ensured before
 // (Trait::kIpvsEmptiesMarkDrop); older ones write it as one of their own, which empties what
 // kubelet put there.
 std::string IpvsSync(const ProxySettings& settings);

@@ -257,7 +257,7 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
   }
   if (Does(version, Trait::kHealthCheckChain)) filter.Chain("KUBE-NODEPORTS");
   if (Does(version, Trait::kProxyFirewall)) filter.Chain("KUBE-PROXY-FIREWALL");
-  // Elsewhere the chain is ensured (JumpsOf) and left as it is.
+  // Elsewhere the chain is ensured (JumpsOf) and left unchanged.
   if (Does(version, Trait::kOwnMartianRule) && settings.family == IpFamily::kIpv4) {
     filter.Chain("KUBE-FIREWALL");
     filter.Rule("KUBE-FIREWALL", Comment("block incoming localnet connections") +

@@ -42,7 +42,7 @@ class TableText {
   std::string rule_lines_;
 };
 
-// The two tables that a kube-proxy restores; filter stands first, and is committed first.
+// The two tables that a kube-proxy restores; filter is first, and is committed first.
 struct SyncTables {
   TableText filter{"filter"};
   TableText nat{"nat"};
@@ -104,16 +104,16 @@ class PortText {
 // The endpoint's own chain: its traffic to itself is masqueraded (hairpin), and all is sent to it.
 void WriteEndpoint(const PortText& text, const Endpoint& endpoint, TableText* nat);
 
-// In a chain of the service: who was here before goes where it was (affinity), all others at
-// random.
+// In a chain of the service: known clients keep their endpoint (affinity), all others get a random
+// one.
 void WriteBalancing(const PortText& text, const std::string& chain,
                     const std::vector<Endpoint>& endpoints, TableText* nat);
 
 // filter KUBE-NODEPORTS lets the port of the health check in: from 1.21 on.
 void WriteHealthCheck(const PortText& text, TableText* filter);
 
-// What each sync writes, whatever the services are. All of these chains are emptied by it: what
-// others put there is gone.
+// What each sync writes, whatever the services are. It empties all of these chains, other programs'
+// rules included.
 
 // nat KUBE-POSTROUTING and KUBE-MARK-MASQ, with their lines; both modes have them.
 void WriteMasquerade(const ProxySettings& settings, TableText* nat);
@@ -134,8 +134,8 @@ void WriteServiceTo123(const ProxySettings& settings, const ServicePort& port, S
 // traffic policy Local. KUBE-EXT-X: whatever comes to an address or port that is not the cluster's.
 // KUBE-FW-X: a load balancer's addresses, where it has source ranges.
 //
-// 1.24 still marks for the drop by KUBE-MARK-DROP. Since 1.25 kube-proxy drops by itself, in the
-// filter table, and gives no chain to what it drops.
+// 1.24 still marks packets for KUBE-MARK-DROP. Since 1.25 kube-proxy drops them in the filter
+// table, without a chain for them.
 
 enum class ServicePart {
   // The rules in the chains of all services, which each sync writes anew, and its own chains.

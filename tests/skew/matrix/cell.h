@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix: which kubelets meet which kube-proxies, on which path, and who keeps kubelet's
-// chains.
+// The matrix: which kubelets meet which kube-proxies, on which path, and which program keeps
+// kubelet's chains.
 #ifndef KIPT_TESTS_SKEW_MATRIX_CELL_H_
 #define KIPT_TESTS_SKEW_MATRIX_CELL_H_
 
@@ -19,7 +19,7 @@ namespace kipt::skew {
 enum class Path {
   // A fresh node starts kubelet, then kube-proxy.
   kBoot,
-  // In place: the node goes on working with `from`'s rules while one, then the other, is replaced.
+  // In place: the node works on with `from`'s rules while one, then the other, is replaced.
   kUpgradeKubeletFirst,
   kUpgradeProxyFirst,
   // Up, kubelet first, and back again.
@@ -52,7 +52,7 @@ bool MovesBetweenVersions(Path path);
 enum class Actor { kKubelet, kAgent };
 const char* NameOf(Actor actor);
 
-// Who keeps kubelet's chains on one side of the comparison.
+// The program that keeps kubelet's chains on one side of the comparison.
 struct Side {
   Actor actor = Actor::kKubelet;
   // Of a kubelet: its version in every cell. None: the cell's.
@@ -115,8 +115,8 @@ bool UsesNftables(const Cell& cell);
 // "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
 std::string CellId(const Cell& cell);
 
-// Of each cell one for each side. Where both sides have a version of their own, A's stands in the
-// names, and each kube-proxy is met once.
+// One of each cell for each side. If both sides have a version of their own, the names have A's,
+// and each kube-proxy is met once.
 std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides);
 
 // Pairs of generations on `paths`, in both modes. On paths with cells of their own, these.

@@ -111,7 +111,7 @@ absl::Status CellRun::StartStreams() {
 
 std::string CellRun::Rules() const {
   std::vector<IptablesMode> modes = {mode_};
-  // What everybody moved away from still stands.
+  // The rules of the mode that all programs moved away from still exist.
   if (cell_.path == Path::kToNft && mode_ == IptablesMode::kNft) {
     modes.push_back(IptablesMode::kLegacy);
   }

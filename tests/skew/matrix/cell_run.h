@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cell while it runs: the node, who acts on it, and what is known of it.
+// A cell while it runs: the node, its actors, and what is known of it.
 #ifndef KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_
 #define KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_
 
@@ -36,7 +36,7 @@ class CellRun {
   // Makes the node. To be called first; the calling thread is on the node from then on.
   absl::Status Prepare();
 
-  // Steps. Each acts, waits until the agent has done what it does by itself, asks, and reports.
+  // Steps. Each acts, waits until the agent has reacted, asks, and reports.
   absl::Status StartBoth(const Pair& pair, bool services);
   absl::Status ReplaceKubelet(const KubeletVersion& version);
   absl::Status ReplaceProxy(const ProxyVersion& version);
@@ -95,7 +95,7 @@ class CellRun {
   ProxyVersion proxy_version_;
   bool services_ = false;
   bool users_ = false;
-  // kubelet's, and kube-proxy's, canary does not stand; kube-proxy's last restore failed.
+  // kubelet's, and kube-proxy's, canary is missing; kube-proxy's last restore failed.
   bool kubelet_canary_gone_ = false;
   bool proxy_must_start_over_ = false;
   bool flushed_in_this_step_ = false;

@@ -173,7 +173,7 @@ Comparison CompareSides(const std::vector<CellReport>& cells) {
     if (cell.side != "b") continue;
     const auto twin = of_a.find(place(cell));
     if (twin == of_a.end()) continue;
-    // A broken cell is red by itself.
+    // A broken cell is reported in any case.
     if (!cell.problem.empty() || !twin->second->problem.empty()) continue;
     Twins(cell, *twin->second, result).Compare();
   }

@@ -60,7 +60,7 @@ bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
   return drops_itself(facts.proxy_nat) && !drops_itself(facts.proxy_filter);
 }
 
-// Who answers with no rule in place: whoever listens on the node, or the next hop.
+// With no rule in place a listener on the node answers, or the next hop.
 constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules are missing: they were flushed, or refused because KUBE-MARK-DROP is "
     "missing (kubernetes #80462), and the next sync is still to come";
@@ -112,8 +112,8 @@ const Row kRows[] = {
     Known({About::kNoLocalEndpoint}, OldFilterNewNat, Outcome::kReachedHost, kRefusedNat),
     Known({About::kNoInternalEndpoint}, OldFilterNewNat, Outcome::kForwarded, kRefusedNat),
 
-    // What kube-proxy marks, and kubelet drops; but what a newer kube-proxy has left behind drops
-    // too.
+    // kube-proxy marks these packets, and kubelet drops them; leftovers of a newer kube-proxy drop
+    // them too.
     Known(
         {About::kRefusedBoundVip, About::kRefusedRoutedVip},
         [](Facts facts, Asked) { return facts.proxy_firewall; }, Outcome::kDropped, ""),

@@ -81,7 +81,7 @@ void ExplainBetweenHooks(const StreamMoment& moment, const StreamQuestion& quest
   check.allowed += std::min<uint64_t>(check.count.served, 1);
 }
 
-// In between there is no kube-proxy: who is served, or refused, goes on as without services.
+// In between there is no kube-proxy: packets are treated as if there were no services.
 void ExplainByModeChange(const StreamMoment& moment, const StreamQuestion& question,
                          StreamCheck& check) {
   FamilyFacts without = moment.after;
@@ -215,7 +215,7 @@ StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& questi
 }
 
 bool Explains(const KnownError& known, const std::string& error) {
-  // FamilyNotes: IPv4's stands first, and an error without a family is of IPv4's.
+  // FamilyNotes: IPv4's part is first, and an error without a family is of IPv4's.
   const absl::string_view all = error;
   size_t ipv6 = absl::StartsWith(all, kIpv6) ? 0 : all.find(absl::StrCat("; ", kIpv6));
   if (ipv6 == absl::string_view::npos) ipv6 = all.size();

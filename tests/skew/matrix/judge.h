@@ -39,8 +39,8 @@ Expectation ExpectStream(const FamilyFacts& facts, const StreamQuestion& questio
 // It got nowhere, by any program.
 bool IsStopped(Outcome outcome);
 
-// How bad it is, from 0 (sound): who is worse than another has a higher number. Letting through
-// what should be dropped is worse than losing what should be served.
+// How bad it is: 0 is sound, a higher number is worse. Letting through what should be dropped is
+// worse than losing what should be served.
 int Badness(Outcome sound, Outcome actual);
 
 // What a probe did. A known failure explains its outcome, and no balance that was lost.
@@ -59,7 +59,7 @@ struct StreamMoment {
   // What was known of the stream's family when it began and when it ended.
   FamilyFacts before;
   FamilyFacts after;
-  // The step's act was over: `before` and `after` are the same, and nobody acted.
+  // The step's act was over: `before` and `after` are the same, and no actor acted.
   bool afterwards = false;
   // Another program flushed all tables, and the agent repaired its own.
   bool agent_repaired_flush = false;
@@ -87,7 +87,7 @@ struct KnownError {
   std::string missing_chain = {};
   // Or why the kernel refuses to delete this chain of nat: another chain jumps to it.
   std::string busy_chain = {};
-  // It depends on who is faster: none of the families has to fail.
+  // A race decides: none of the families has to fail.
   bool may_succeed = false;
   // IPv4, IPv6.
   std::array<bool, 2> families = {};
@@ -113,9 +113,9 @@ struct Comparison {
 // (Badness()). After a step's act their share may differ by kShareTolerance. During the act packets
 // count as time: B's may take kTimeTolerance longer, and as long as the machine held up either
 // harness. Not compared during the act: how long something lasted that had gone wrong with A
-// before, or stayed wrong, because when a step acts is the harness's doing; that it goes wrong is
-// compared before and after. Nor are packets that fared so because kube-proxy was changing its
-// mode.
+// before, or stayed wrong, because the harness chooses when a step acts. Whether it goes wrong is
+// compared before and after. Packets that fared so because kube-proxy was changing its mode are not
+// compared either.
 Comparison CompareSides(const std::vector<CellReport>& cells);
 
 inline constexpr double kShareTolerance = 0.01;

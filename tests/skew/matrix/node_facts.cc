@@ -6,8 +6,8 @@ namespace {
 
 using testing::IpFamily;
 
-// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
-// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
+// KUBE-POSTROUTING is shared with kubelet: without its jump nothing masquerades marked packets.
+// KUBE-MARK-MASQ is removed from 1.34 on, unless another chain jumps to it.
 bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
   facts.proxy_filter.reset();
   facts.proxy_nat.reset();
@@ -131,7 +131,7 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
   facts.ipvs_hairpin = false;
   facts.nat_has_services = services;
   facts.nat_chains_left = false;
-  // An older one does not know the chain: after a downgrade it goes on dropping.
+  // An older one does not know the chain: after a downgrade the chain still drops packets.
   if (Does(proxy.version, Trait::kProxyFirewall)) facts.proxy_firewall = true;
   // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's
   // is ensured and not flushed.
@@ -152,7 +152,7 @@ UsersAdded UsersAdd(FamilyFacts& facts) {
 void Flushed(FamilyFacts& facts) {
   FamilyFacts empty;
   empty.family = facts.family;
-  // A sysctl, not a rule: nobody resets it.
+  // A sysctl, not a rule: a flush does not reset it.
   empty.route_localnet = facts.route_localnet;
   // Not one of iptables' tables.
   empty.nftables = facts.nftables;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands on the node, as far as packets depend on it, and what each actor's act makes of it:
-// the facts about kubelet and kube-proxy, each said once, where it takes effect. What is expected
-// of a packet is derived from this (Expect()), never from the rules that are really there.
+// The state of the node, as far as packets depend on it, and what each actor's act makes of it:
+// each fact about kubelet and kube-proxy appears once, where it takes effect. What is expected of a
+// packet is derived from this (Expect()), never from the rules that are really there.
 #ifndef KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 #define KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
 
@@ -27,8 +27,8 @@ struct FamilyFacts {
   bool martian_rule = false;
   // A chain that masquerades what KUBE-MARK-MASQ marks, and that chain.
   bool mark_masq = false;
-  // kube-proxy of iptables mode: whose rules stand in filter and in nat. A restore that fails
-  // leaves them different.
+  // kube-proxy of iptables mode: the versions that wrote its rules in filter and in nat. A restore
+  // that fails leaves them different.
   std::optional<Version> proxy_filter = {};
   std::optional<Version> proxy_nat = {};
   // IPVS mode's rule for hairpin packets, in KUBE-POSTROUTING.
@@ -54,10 +54,10 @@ struct FamilyFacts {
   bool NftablesServes() const { return nftables && nftables_has_services; }
 };
 
-// kubelet's sync: at its start, and when its canary in mangle is gone.
+// kubelet's sync: at its start, and when its canary in mangle is missing.
 void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts);
 
-// Our agent: what it puts in place at its start, and back whenever somebody changes it.
+// Our agent: what it writes at its start, and restores after every change.
 void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);

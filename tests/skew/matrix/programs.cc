@@ -19,7 +19,7 @@ namespace {
 
 using testing::IptablesMode;
 
-// Where the harness itself looks for a program.
+// Where the harness itself searches for a program.
 using Paths = std::vector<std::string>;
 
 Paths IptablesPrograms(IptablesMode mode) {

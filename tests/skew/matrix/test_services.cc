@@ -52,7 +52,7 @@ std::vector<Service> Table() {
   };
 }
 
-// Of their own, so that who gets a packet that was not served can be told.
+// Separate ports, so that the receiver of a packet that was not served is known.
 constexpr int kStreamServicePort = 82;
 constexpr int kStreamVipPort = 81;
 

@@ -12,13 +12,13 @@
 
 namespace kipt::skew {
 
-// What a probe is about: by this, and not by its name, it is looked up in the table of facts.
+// What a probe is about: the key of the table of facts, not its name.
 enum class About {
   // Served through an address of a service: masqueraded, or with the caller's own address.
   kService,
   // The same, from the node itself: through OUTPUT.
   kServiceFromNode,
-  // Past all services, from a client to a pod: nobody masquerades it.
+  // Past all services, from a client to a pod: not masqueraded.
   kDirect,
   // The service has no endpoint at all.
   kNoEndpoints,
@@ -51,7 +51,7 @@ struct Question {
 std::string ServiceCidr(testing::IpFamily family);
 // Of the services with both protocols.
 std::vector<ServicePort> TestServices(testing::IpFamily family);
-// Those asked beside a kube-proxy of iptables mode.
+// Those asked next to a kube-proxy of iptables mode.
 std::vector<Question> ServiceQuestions(testing::IpFamily family);
 // Those asked on every node.
 std::vector<Question> DirectQuestions(testing::IpFamily family);
@@ -78,7 +78,7 @@ struct StreamQuestion {
 std::vector<ServicePort> StreamServices(testing::IpFamily family);
 std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
 
-// Who listens: the endpoints, and on the node and beyond it whoever should get nothing.
+// The listeners: the endpoints, and on the node and beyond it programs that should get nothing.
 std::vector<ListenerPorts> TestListeners();
 std::vector<ListenerPorts> StreamListeners();
 

@@ -92,7 +92,7 @@ std::string AddAddress(absl::string_view address, absl::string_view interface) {
   return absl::StrCat("addr add ", AsHost(address), " dev ", interface, v6 ? " nodad" : "", "\n");
 }
 
-// The host on the other side, for good: the first packet waits for nobody's answer.
+// The host on the other side, permanently: the first packet needs no address resolution.
 std::string AddNeighbour(absl::string_view address, absl::string_view mac,
                          absl::string_view interface) {
   return absl::StrCat("neigh add ", address, " lladdr ", mac, " dev ", interface,
@@ -145,7 +145,7 @@ std::string FarSide(const Link& link) {
   return commands;
 }
 
-// What the node has beside its links.
+// What the node has in addition to its links.
 std::string NodeItself() {
   std::string commands;
   for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
@@ -183,7 +183,7 @@ constexpr Sysctl kEverywhere[] = {
     {"ipv4/conf/lo/route_localnet", "0"},
     {"ipv4/conf/all/accept_local", "0"},
     {"ipv4/conf/default/accept_local", "0"},
-    // A pod that reaches itself through the node goes in and out of one interface.
+    // A pod that reaches itself through the node enters and leaves by one interface.
     {"ipv4/conf/all/send_redirects", "0"},
     {"ipv4/conf/default/send_redirects", "0"},
     {"ipv6/conf/all/accept_redirects", "0"},
@@ -203,7 +203,7 @@ constexpr Sysctl kEverywhere[] = {
     {"ipv6/icmp/ratemask", "255", true},          // since 5.1
     {"ipv4/icmp_msgs_per_sec", "1000000", true},  // of a namespace since 6.13
     {"ipv4/icmp_msgs_burst", "10000", true},
-    // A stream makes hundreds of connections a second that nobody answers.
+    // A stream makes hundreds of unanswered connections a second.
     {"netfilter/nf_conntrack_udp_timeout", "10", true},
 };
 

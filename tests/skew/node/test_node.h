@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node out of network namespaces, with pods behind it and clients before it, IPv4 and IPv6.
+// A node out of network namespaces, which connects pods and clients, IPv4 and IPv6.
 //
 //   refused  192.168.50.9 ---+                     +--- pod_a  10.180.0.1
 //   allowed  203.0.113.9  ---+--- node 192.168.50.2 ---+--- pod_b  10.180.0.2
@@ -53,14 +53,14 @@ class TestNode {
  public:
   // Made in well under a second. Forwarding is on, routes lead everywhere, replies too; IPv6
   // addresses are usable at once. No iptables rules. The calling thread stays where it is. Nothing
-  // has a name in the file system: all is gone with this object, or with the process.
+  // has a name in the file system: all is removed with this object, or with the process.
   //
   // PermissionDenied: CAP_SYS_ADMIN is missing. NotFound: ip(8) is missing. Internal: what it said.
   static absl::StatusOr<std::unique_ptr<TestNode>> Create();
 
   const testing::Netns& At(Place place) const;
-  // All addresses that the node has there, as inet_ntop writes them: who sees one of them as a
-  // packet's source sees a masqueraded packet.
+  // All addresses that the node has there, as inet_ntop writes them: a packet with one of them as
+  // its source was masqueraded.
   const std::vector<std::string>& NodeAddresses(testing::IpFamily family) const;
   // The 6 bytes of the hardware address of the node's interface towards that neighbour.
   std::string NodeMacTowards(Place neighbour) const;

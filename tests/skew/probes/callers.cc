@@ -25,7 +25,7 @@ using testing::IpFamily;
 
 bool IsMartian(const Probe& probe) { return probe.kind == ProbeKind::kMartian; }
 
-// A socket that tells of every ICMP error, and whose connection ends without lingering.
+// A socket that reports every ICMP error, and whose connection ends without lingering.
 absl::StatusOr<OwnedFd> CallingSocket(const Probe& probe) {
   const bool tcp = probe.protocol == Protocol::kTcp;
   OwnedFd fd(socket(DomainOf(probe.family),
@@ -77,7 +77,7 @@ Round::Round(const TestNode& node, const std::vector<Probe>& probes, CallTools& 
       tools_(tools),
       label_(label),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  // A descriptor it cannot watch only makes the round slower: every descriptor is also looked at.
+  // A descriptor it cannot watch only makes the round slower: every descriptor is also polled.
   Watch(epoll_.get(), tools_.listeners->poll_fd(), EPOLLIN).IgnoreError();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections of probes, and what came of each: told by the caller, and by those who received it.
+// Connections of probes and their outcomes, as reported by the callers and the receivers.
 #ifndef KIPT_TESTS_SKEW_PROBES_CALLERS_H_
 #define KIPT_TESTS_SKEW_PROBES_CALLERS_H_
 
@@ -21,7 +21,7 @@
 
 namespace kipt::skew {
 
-// Those who receive a battery's packets, tell of it, and answer.
+// Programs that receive a battery's packets, report them, and answer.
 
 // A question that came to a place.
 struct Receipt {
@@ -37,8 +37,8 @@ absl::StatusOr<agent::OwnedFd> BoundSocket(testing::IpFamily family, int type, i
 
 class Listeners {
  public:
-  // At every address of those places. A place that forwards to itself what is of nobody else
-  // (kBeyond) answers as who was asked.
+  // At every address of those places. A place that forwards other addresses' packets to itself
+  // (kBeyond) answers from the address that was asked.
   static absl::StatusOr<std::unique_ptr<Listeners>> Open(const TestNode& node,
                                                          const std::vector<ListenerPorts>& ports);
 
@@ -46,7 +46,7 @@ class Listeners {
   int poll_fd() const { return epoll_.get(); }
   // Receives and answers what has come; never waits. What of it was a question.
   std::vector<Receipt> Serve();
-  // Ends connections whose callers have gone.
+  // Ends connections without a caller.
   void HangUp();
 
  private:
@@ -56,7 +56,7 @@ class Listeners {
     kConnections,
     kConnection,
     // Sees SYNs that carry a message and have come through the node's input hook: of martian
-    // probes, whose handshake nobody can complete.
+    // probes, for which no handshake can complete.
     kSynWitness,
   };
   struct Socket {
@@ -88,8 +88,7 @@ struct Call {
   uint16_t own_port = 0;
   std::vector<Receipt> receipts = {};
   std::optional<Place> answered_by = {};
-  // What the caller was told: by a packet that came (RST, ICMP), or by its own kernel, which sent
-  // none.
+  // What the caller received: from a packet (RST, ICMP), or from its own kernel, which sent none.
   int error = 0;
   bool refused_at_home = false;
   // TCP's handshake was completed, with whom is not known by this.
@@ -119,8 +118,8 @@ class Round {
 
   // Sends a call's first packet. Errors are of the harness, not of the packet.
   absl::Status Start(size_t probe, int connection);
-  // Does what there is to do until a call is over: that one. Null: all packets are where they go,
-  // and nobody has anything to tell any more.
+  // Works until a call is over: that one. Null: all packets have arrived, and nothing is left to
+  // report.
   absl::StatusOr<const Call*> Next();
   // After the last call: closes their sockets, so that no kernel repeats a packet for one that got
   // no answer, and awaits what is under way.
@@ -142,7 +141,7 @@ class Round {
   absl::Status StartMartian(Call& call);
   bool Serve();
   void Hear(Caller& caller);
-  // Reads what the caller is told. False: nothing yet.
+  // Reads the caller's result. False: nothing yet.
   bool ReadAnswer(Caller& caller);
   void Receive();
   Call* CallOf(const Message& message);
@@ -157,7 +156,7 @@ class Round {
   std::vector<std::unique_ptr<Call>> calls_;
   // By descriptor; those that still wait.
   std::map<int, Caller> callers_;
-  // Over, and not yet told.
+  // Over, and not yet returned by Next().
   std::vector<const Call*> over_;
 };
 

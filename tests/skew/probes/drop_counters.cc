@@ -111,7 +111,7 @@ absl::StatusOr<DropCounters> ReadDropCounters(const TestNode& node, IptablesMode
 
 std::string RuleThatCounted(const DropCounters& before, const DropCounters& after, uint64_t packets,
                             size_t length, size_t stream_length) {
-  // A rule may stand there more than once: the nth is the nth.
+  // Equal rules are matched in their order.
   std::map<std::string, std::vector<const DropCounter*>> earlier;
   for (const DropCounter& counter : before) earlier[counter.rule].push_back(&counter);
   std::map<std::string, size_t> seen;

@@ -30,8 +30,8 @@ using DropCounters = std::vector<DropCounter>;
 // Of a text as `iptables-save -c` writes it.
 DropCounters DropCountersIn(absl::string_view save);
 
-// Of the table filter on the node, as it is now. Reading makes no table. Internal: what
-// iptables-MODE-save said.
+// Of the table filter on the node, at this moment. Reading makes no table. Internal: the error of
+// iptables-MODE-save.
 absl::StatusOr<DropCounters> ReadDropCounters(const TestNode& node, testing::IptablesMode mode,
                                               testing::IpFamily family);
 

@@ -186,7 +186,7 @@ void Listeners::ServeDatagrams(const Socket& socket, std::vector<Receipt>& recei
     std::memcpy(datagram.bytes.data(), answer.data(), answer.size());
     datagram.content.iov_len = answer.size();
     ForgetInterface(datagram.header);
-    // Who cannot be answered will not be: the caller tells.
+    // An answer that cannot be sent is lost: the caller reports that.
     sendmsg(socket.fd.get(), &datagram.header, 0);
   }
 }
@@ -195,10 +195,10 @@ void Listeners::Accept(const Socket& socket) {
   for (;;) {
     OwnedFd fd(accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) return;
-    // Ends with RST, whoever ends it: nothing lingers.
+    // Either end's close sends RST: nothing lingers.
     const linger at_once = {.l_onoff = 1, .l_linger = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-    // One that cannot be watched is closed: the caller tells.
+    // One that cannot be watched is closed: the caller reports that.
     Add(Kind::kConnection, socket.place, std::move(fd)).IgnoreError();
   }
 }

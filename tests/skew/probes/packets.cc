@@ -47,7 +47,7 @@ FrameBytes Bytes(const void* start, size_t size) {
   return {first, first + size};
 }
 
-// From a client to a pod behind the second node and back there are six.
+// From a client to a pod of the second node and back there are six.
 constexpr int kHops = 8;
 constexpr int kPatienceMilliseconds = 5000;
 
@@ -85,7 +85,7 @@ std::string SocketAddress::Text() const {
 SocketAddress AnyAddress(IpFamily family, int port) {
   SocketAddress result;
   result.storage.ss_family = static_cast<sa_family_t>(DomainOf(family));
-  // Zero is both families' "any"; the port stands in the same place in both.
+  // Zero is both families' "any"; the port is at the same offset in both.
   auto* any = reinterpret_cast<sockaddr_in*>(&result.storage);
   any->sin_port = htons(static_cast<uint16_t>(port));
   result.size = family == IpFamily::kIpv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
@@ -138,7 +138,7 @@ absl::Status PacketBarrier::Pass() const {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    // One that has gone offline since has no packets.
+    // A CPU that has gone offline since has no packets.
     if (sched_setaffinity(0, sizeof(one), &one) == 0) status = PassHere(fd_);
   }
   if (sched_setaffinity(0, sizeof(allowed), &allowed) != 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What packets of a battery and of streams carry, by which those who receive them know them again.
-// Lengths matter: whose packets a rule has counted shows in its counter of bytes (drop_counters.h).
+// The contents by which receivers recognise packets of a battery and of streams. Lengths matter: a
+// rule's byte counter shows which packets it has counted (drop_counters.h).
 #ifndef KIPT_TESTS_SKEW_PROBES_PACKETS_H_
 #define KIPT_TESTS_SKEW_PROBES_PACKETS_H_
 
@@ -46,7 +46,7 @@ SocketAddress AnyAddress(testing::IpFamily family, int port);
 // AF_INET or AF_INET6.
 int DomainOf(testing::IpFamily family);
 
-// From now on `epoll` tells when `fd` has `events` (EPOLLIN, ...), by its number. The error is the
+// From now on `epoll` reports `events` (EPOLLIN, ...) of `fd`, by its number. The error is the
 // kernel's.
 absl::Status Watch(int epoll, int fd, uint32_t events);
 
@@ -147,7 +147,7 @@ size_t TcpFrameLength(size_t payload);
 // Where frames go to. Move-only.
 class FrameSender {
  public:
-  // What `from` puts on the wire to the node as it is, past its own routing and hooks. IPv4.
+  // What `from` puts on the wire to the node unchanged, past its own routing and hooks. IPv4.
   // InvalidArgument: it is no neighbour of the node.
   static absl::StatusOr<FrameSender> OnWire(const TestNode& node, Place from);
   // What `from` routes to `destination`, through all its hooks.

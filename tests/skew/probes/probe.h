@@ -21,14 +21,14 @@ enum class Outcome {
   // An endpoint answered, and saw the caller's own address, or one of the node's.
   kServed,
   kServedMasqueraded,
-  // A rule of filter dropped it: nobody received it, nobody answered, and a DROP rule counted it.
+  // A rule of filter dropped it: it was neither received nor answered, and a DROP rule counted it.
   kDropped,
   // The caller got an answer that says no: RST, or an ICMP error.
   kRejected,
   // No rule stopped it, and nothing served it: a program on the node has it, or the next hop has.
   kReachedHost,
   kForwarded,
-  // Nobody received it, nobody answered and no DROP rule counted it.
+  // It was neither received nor answered, and no DROP rule counted it.
   kLost,
   // None of these: see the detail.
   kOther,
@@ -78,20 +78,20 @@ struct ProbeResult {
 
 // Listeners at every place of a test node, and callers: real TCP and UDP.
 
-// Where somebody listens, both families, TCP and UDP.
+// Ports with a listener, both families, TCP and UDP.
 struct ListenerPorts {
   Place place = Place::kNode;
   std::vector<int> ports;
 };
 
-// What became of a packet that came to `place`, where `source` was seen. `own_address`: of who sent
-// it.
+// What became of a packet that came to `place`, where `source` was seen. `own_address`: the
+// sender's.
 Outcome OutcomeAt(Place place, const std::string& source, const std::string& own_address,
                   const std::vector<std::string>& node_addresses);
 
 class Battery {
  public:
-  // `node` must outlive it. Listening on the node stands for the programs that packets reach which
+  // `node` must outlive it. Listeners on the node emulate programs that receive packets which
   // should have been served or dropped. `nftables`: kube-proxy's nftables mode may drop packets
   // (drop_counters.h).
   static absl::StatusOr<std::unique_ptr<Battery>> Create(const TestNode& node,
@@ -100,11 +100,11 @@ class Battery {
   virtual ~Battery() = default;
 
   // Asks everything; the results are in the order of `probes`. Every probe is first asked together
-  // with the others; those that nobody answered are asked once more, each alone, between two
-  // readings of the DROP rules' counters (`iptables-MODE-save -c -t filter` of `mode`), which is
-  // what tells kDropped from kLost. Streams may go on meanwhile. Nobody else may have packets
-  // dropped: they could hide a probe's, or, of the same length, be taken for it. No time-out
-  // decides anything: that all packets have come is known (PacketBarrier).
+  // with the others. Unanswered ones are asked once more, each alone, between two readings of the
+  // DROP rules' counters (`iptables-MODE-save -c -t filter` of `mode`), which distinguish kDropped
+  // from kLost. Streams may run meanwhile. No other program must have packets dropped: they could
+  // hide a probe's, or, of the same length, be taken for it. No time-out decides anything: that all
+  // packets have come is known (PacketBarrier).
   //
   // InvalidArgument: a probe that cannot be asked. DeadlineExceeded: the machine's packet queues do
   // not move. Internal: what iptables-MODE-save said.

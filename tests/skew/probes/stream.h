@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Probes that go on while something happens: UDP at a steady rate, each packet of a connection of
-// its own, because nat looks at the first packet of a connection only.
+// Probes that run during an act: UDP at a steady rate, each packet of a connection of its own,
+// because nat sees only the first packet of a connection.
 #ifndef KIPT_TESTS_SKEW_PROBES_STREAM_H_
 #define KIPT_TESTS_SKEW_PROBES_STREAM_H_
 
@@ -35,7 +35,7 @@ struct StreamCount {
   uint64_t late_milliseconds = 0;
   uint64_t late_in_all_milliseconds = 0;
 
-  // By nobody.
+  // Received by no listener.
   uint64_t Silent() const {
     return sent - served - served_masqueraded - reached_host - forwarded - other;
   }
@@ -64,7 +64,7 @@ class Streams {
 class StreamFates {
  public:
   uint64_t sent() const { return first_ + fates_.size(); }
-  // Another one is on its way: lost, until somebody receives it.
+  // One more was sent: it counts as lost until it is received.
   void Sent() { fates_.push_back(Outcome::kLost); }
   void Received(uint64_t number, Outcome fate);
   // Of those before `number`, and forgets them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run of the matrix found, as values. Nothing here looks at the machine.
+// What a run of the matrix found, as values. Nothing here reads the machine's state.
 #ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 #define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 
@@ -33,9 +33,9 @@ struct Check {
 
 struct StreamCheck {
   StreamCount count;
-  // Its packets were sent after the step's act, while the node was asked and nobody acted.
+  // Its packets were sent after the step's act, while the node was asked and no actor acted.
   bool afterwards = false;
-  // What becomes of each packet on a sound node; kDropped: nobody receives it.
+  // What becomes of each packet on a sound node; kDropped: it is not received.
   Outcome sound = Outcome::kDropped;
   // What its packets must not do, a sentence: "none may reach the host". `bad` of them did.
   std::string rule;
@@ -77,8 +77,8 @@ struct CellReport {
   // "boot/kubelet-1.24/proxy-1.27/nft/agent": unique in a matrix.
   std::string id;
   // Its coordinates: the path ("fresh boot"), kubelet's generation ("1.25 gate on") and
-  // kube-proxy's, "nft" or "legacy", who keeps kubelet's chains ("kubelet", "agent", "agent-b": a
-  // side's name), and which side of the comparison that is: "a" or "b".
+  // kube-proxy's, "nft" or "legacy", the keeper of kubelet's chains ("kubelet", "agent", "agent-b":
+  // a side's name), and the side of the comparison: "a" or "b".
   std::string path;
   std::string kubelet;
   std::string proxy;

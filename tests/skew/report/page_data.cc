@@ -172,8 +172,8 @@ Json GridJson(const Grid& grid, const MatrixReport& report) {
           {"rows", grid.rows}, {"columns", grid.columns}, {"pairs", std::move(pairs)}};
 }
 
-// The matrix as the page's script wants it (page_read.js), in ASCII: compact, because a matrix says
-// the same thing many times.
+// The matrix in the form that the page's script reads (page_read.js), in ASCII: compact, because a
+// matrix repeats many texts.
 //
 //   strings  every text that checks and streams name by its index; 0 is ""
 //   probes   [name, family, protocol, from, to, connections, kind]
@@ -182,9 +182,8 @@ Json GridJson(const Grid& grid, const MatrixReport& report) {
 //            `strings`
 //   lists    the checks of a step, as indexes of `checks`
 //   lines    lines of rules, "# IPv4, nft" above the tables that are that
-//   rules    what stood after a step, as indexes of `lines`
-//   cells    each with its steps, whose `checks` is an index of `lists`, and `rules` one of
-//   `rules`;
+//   rules    the rules after a step, as indexes of `lines`
+//   cells    each with its steps, its `checks` an index of `lists`, its `rules` of `rules`;
 //            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
 //            other, longest gap, rule, bad, allowed, because]
 //   grids    each pair is [row, column, A's cell, B's], -1 where there is none
@@ -216,7 +215,7 @@ std::string MatrixHtml(const MatrixReport& report) {
   // of these.
   const std::string data =
       absl::StrReplaceAll(PageData(report), {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
-  // What is put in is not looked at again.
+  // Inserted text is not searched again.
   return absl::StrReplaceAll(
       kPageHtml, {{"@STYLE@", kPageStyle}, {"@DATA@", data}, {"@SCRIPT@", kPageScript}});
 }

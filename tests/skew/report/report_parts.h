@@ -32,9 +32,9 @@ struct GridPair {
 struct Grid {
   std::string path;
   std::string mode;
-  // What stands in the cells' ids between kube-proxy and the mode, "third-parties", or nothing.
+  // The part of the cells' ids between kube-proxy and the mode, "third-parties", or nothing.
   std::string company;
-  // Generations of kubelet, and of kube-proxy: by mode, "ipvs" behind iptables, then by version.
+  // Generations of kubelet, and of kube-proxy: by mode, "ipvs" after iptables, then by version.
   std::vector<std::string> rows = {};
   std::vector<std::string> columns = {};
   // Ordered by row, then column. A place without one was not run; no place has two.

@@ -57,7 +57,6 @@ inline KubeletVersion KubeletOf(int minor, std::optional<bool> gate = {}) {
   return {{1, minor}, gate};
 }
 
-// Passes where `act` went well, and tells what went wrong where it did not.
 inline ::testing::AssertionResult Went(const Act& act) {
   if (act.ok) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << act.error;

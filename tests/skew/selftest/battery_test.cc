@@ -74,8 +74,8 @@ std::string NameOfRow(const ::testing::TestParamInfo<std::tuple<IptablesMode, Ip
                       std::get<1>(info.param) == IpFamily::kIpv6 ? "Ipv6" : "Ipv4");
 }
 
-// A service at 172.30.0.41 with its pods, and ports of the node, of pods and of nobody at which
-// each rule has its own effect.
+// A service at 172.30.0.41 with its pods, and otherwise unused ports at which each rule has its own
+// effect.
 constexpr char kRules[] = R"(*raw
 -A PREROUTING -p PROTO --dport 8090 -j DROP
 COMMIT
@@ -166,7 +166,7 @@ struct Expected {
   std::string address;
   int port;
   Outcome outcome;
-  // What is to be in dropped_by, and who is to have received it.
+  // The desired dropped_by, and the receiver.
   std::string dropped_by = "";
   std::string receiver = "";
 };
@@ -190,13 +190,13 @@ std::vector<Expected> AllOutcomes(IpFamily family) {
       {Place::kNode, pod_b, 8095, Outcome::kDropped, v + " filter -A OUTPUT "},
       {client, pod, 8093, Outcome::kRejected},
       {client, pod, 8094, Outcome::kRejected},
-      // Nobody listens.
+      // A port without a listener.
       {client, pod, 9999, Outcome::kRejected},
       {client, node, 80, Outcome::kReachedHost, "", "node"},
       {Place::kNode, node, 80, Outcome::kReachedHost, "", "node"},
       {Place::kAllowedClient, BoundVip(family), 80, Outcome::kReachedHost, "", "node"},
       {client, RoutedVip(family), 80, Outcome::kForwarded, "", "beyond"},
-      // Of nobody: a service that nobody serves.
+      // An address of no service.
       {client, family == IpFamily::kIpv6 ? "fd00:30::99" : "172.30.0.99", 80, Outcome::kForwarded,
        "", "beyond"},
       {client, AddressOf(Place::kSecondNode, family), 8080, Outcome::kForwarded, "", "second node"},

@@ -111,8 +111,8 @@ bool HasAccidentalOrder(const std::string& chain) {
   return std::find(std::begin(kChains), std::end(kChains), chain) != std::end(kChains);
 }
 
-// The first word of a rule's comment: the service's name and port. The rule that must be the last
-// has the comment "kubernetes service nodeports": it has to be the last as it stands.
+// The first word of a rule's comment: the service's name and port. The comment "kubernetes service
+// nodeports" marks the rule that must be last.
 std::string ServiceIn(const std::string& rule) {
   const std::string flag = "--comment ";
   const size_t at = rule.find(flag);

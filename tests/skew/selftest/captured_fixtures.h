@@ -90,7 +90,7 @@ class ProxyKernelTest : public testing::NetnsTest {
     EXPECT_EQ(testing::RunKubelet(iptables, StepsOf(jumps)).error, "");
   }
 
-  // 1: it stands.
+  // Exit code 1: it exists.
   static void EnsureChain(const testing::Iptables& iptables, const std::string& table,
                           const std::string& chain) {
     const testing::ProgramResult made = iptables.Run({"-N", chain, "-t", table});

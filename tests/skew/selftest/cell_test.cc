@@ -54,7 +54,7 @@ TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
       if (cell.path != path) continue;
       pairs.emplace(cell.pair.kubelet.version.minor, cell.pair.proxy.version.minor);
     }
-    // Of 21 versions each; 1.17 beside 1.17 has nothing older to come from.
+    // Of 21 versions each; 1.17 with 1.17 has no older pair to come from.
     EXPECT_EQ(pairs.size(), MovesBetweenVersions(path) ? 21U * 21U - 1U : 21U * 21U) << IdOf(path);
   }
 }

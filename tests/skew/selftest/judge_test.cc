@@ -25,7 +25,7 @@ Question Asked(About about, Outcome sound, int balanced_over = 0) {
   return question;
 }
 
-// A node on which nobody fills KUBE-MARK-DROP, though kube-proxy 1.24 marks by it.
+// A node on which KUBE-MARK-DROP stays empty, though kube-proxy 1.24 uses it.
 FamilyFacts FailsOpen(IpFamily family = IpFamily::kIpv4) {
   FamilyFacts facts;
   facts.family = family;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who keeps kubelet's chains: a kubelet, against captured calls, and the agent in its place.
+// The keepers of kubelet's chains: a kubelet, against captured calls, and the agent in its place.
 #include <unistd.h>
 
 #include <csignal>
@@ -87,7 +87,7 @@ TEST_P(CapturedKubeletTest, From1_33LosesAFamilyOfWhichItCannotReadNat) {
   const testing::Iptables v4;
   EXPECT_EQ(v4.Run({"-S", "KUBE-FIREWALL"}).exit_code != 0, lost) << "no martian rule in IPv4";
   if (!lost) return;
-  // For good: until it restarts, when the rules are gone.
+  // Permanently: it needs a restart after the rules are removed.
   ASSERT_EQ(testing::RunProgram({"/usr/sbin/nft", "delete table ip nat"}).exit_code, 0);
   EXPECT_TRUE(Went(kubelet->Tick()));
   EXPECT_NE(v4.Run({"-S", "KUBE-FIREWALL"}).exit_code, 0);

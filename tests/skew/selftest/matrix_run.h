@@ -66,7 +66,7 @@ class Matrix {
   }
   // What is wrong with it as a whole.
   std::vector<std::string> Problems() const { return report_["problems"]; }
-  // Packets that were sent, and of these the ones somebody received.
+  // Packets that were sent, and how many of these were received.
   std::pair<uint64_t, uint64_t> Packets() const {
     uint64_t sent = 0;
     uint64_t received = 0;

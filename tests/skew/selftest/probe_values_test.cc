@@ -39,7 +39,7 @@ struct Case {
   std::string rule;
 };
 
-// Packets of 60 bytes beside a stream's of 44.
+// Packets of 60 bytes next to a stream's of 44.
 TEST(HookCountersTest, AreWhatWasCountedBeforeAHookAndNotAfter) {
   const std::string listing =
       "table ip skew-counters {\n"

@@ -29,7 +29,7 @@ inline Check SampleCheck() {
   return check;
 }
 
-// The same, as it is where nothing drops it: known, or not (`because` empty).
+// The same without a drop: a known leak, or an unknown one (`because` empty).
 inline Check SampleLeak(const std::string& because) {
   Check check = SampleCheck();
   check.result.outcome = Outcome::kReachedHost;

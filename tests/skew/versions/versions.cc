@@ -67,7 +67,7 @@ bool IsAllowed(Version kubelet, Version proxy) {
   // Up to 1.18 no policy was written down for the two.
   if (std::max(kubelet, proxy) < Version{1, 27}) return between == 0;
   if (std::max(kubelet, proxy) < Version{1, 28}) return between <= 2;
-  // Neither may be further behind the API server, and the newer of the two is no newer than that.
+  // The API server is at least as new as both, and neither may be further from it.
   return between <= (std::min(kubelet, proxy) < Version{1, 25} ? 2 : 3);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a Kubernetes version means for a node's iptables chains, and which versions may meet on a
-// node. A version is a minor: where patch releases differ, the newest counts, but for 1.17
-// and 1.18, which stand for their first patch releases (before kubernetes #92035).
+// node. A version is a minor. Where patch releases differ, the newest counts; 1.17 and 1.18 mean
+// their first patch releases (before kubernetes #92035).
 #ifndef KIPT_TESTS_SKEW_VERSIONS_VERSIONS_H_
 #define KIPT_TESTS_SKEW_VERSIONS_VERSIONS_H_
 
@@ -132,7 +132,7 @@ std::vector<Version> AllVersions();
 struct KubeletVersion {
   Version version = kNewest;
   // As given by --feature-gates; not set: the version's default. The gate can be set in 1.25, 1.26
-  // and 1.27 only: before it is unknown, in 1.28 locked, from 1.30 on gone.
+  // and 1.27 only: before it is unknown, in 1.28 locked, from 1.30 on removed.
   std::optional<bool> ownership_cleanup = {};
 
   bool operator==(const KubeletVersion&) const = default;
@@ -140,7 +140,7 @@ struct KubeletVersion {
 
 // Whether this kubelet keeps only the hint and the martian rule.
 bool CleansUp(const KubeletVersion& kubelet);
-// What it tells iptables to do.
+// The iptables calls that it makes.
 testing::KubeletForm FormOf(const KubeletVersion& kubelet);
 std::string ToString(const KubeletVersion& kubelet);
 
