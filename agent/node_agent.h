@@ -130,9 +130,8 @@ class NodeAgent {
 
   // From the next Dispatch on, this is desired.
   //
-  // InvalidArgument: as Create; this agent goes on as before.
-  // FailedPrecondition: an option that is fixed at start has another value, which needs another
-  // agent; this one goes on as before.
+  // InvalidArgument: as Create; this agent continues unchanged. FailedPrecondition: an option that
+  // is fixed at start has another value, which needs another agent; this one continues unchanged.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
   // Reads the kernel, and changes nothing: what is there, and what Sync would change. The agent

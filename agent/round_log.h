@@ -23,7 +23,7 @@ void LogConfig(const Config& config);
 // and every round.
 void LogRound(const Round& round, const AgentState& state);
 
-// One line for each error or warning that came or is gone; 20 at most, and how many more.
+// One line for each error or warning that appeared or vanished; 20 at most, and how many more.
 void LogAudit(const NodeAudit& before, const NodeAudit& after);
 
 // Logs what was retired, what failed, and whenever it changes what is kept for which claims.

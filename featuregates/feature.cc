@@ -13,7 +13,7 @@
 namespace kipt::featuregates {
 namespace {
 
-// Checking goes on after a fault; `status` keeps the first.
+// Checking continues after a fault; `status` keeps the first.
 template <typename... Parts>
 void Refuse(absl::Status& status, bool faulty, const Parts&... parts) {
   if (faulty) status.Update(absl::InternalError(absl::StrCat(parts...)));

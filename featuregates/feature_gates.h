@@ -2,7 +2,7 @@
 //
 // Which features are on: declarations and overrides in, an immutable value out. Syntax, meaning and
 // messages are those of k8s.io/component-base/featuregate as of Kubernetes 1.34 (dependencies
-// between gates: 1.35). Where Go walks a map in random order, this goes in the order of names.
+// between gates: 1.35). Where Go walks a map in random order, this uses the order of names.
 //
 //   absl::StatusOr<FeatureGates> gates = FeatureGates::Resolve(
 //       {KubeletComponent(emulated), AgentComponent(own)},

@@ -35,7 +35,7 @@ struct ChainQuery {
 
 // How a backend is watched.
 enum class WatchMode : uint8_t {
-  // The kernel reports every commit, and who made it. Other programs' commits take longer, because
+  // The kernel reports every commit, and its writer. Other programs' commits take longer, because
   // the kernel then builds a notification of every object in them.
   kEvents,
   // The generation is read ten times a second. Costs other writers nothing and names none of them.
@@ -129,9 +129,9 @@ class Backend {
   }
 
   // Read where other programs write faster than it can: a commit in between is no error. What the
-  // snapshot holds existed meanwhile, but a chain of several datagrams may lack a rule that stood
-  // all the time, or hold one twice. So it can tell what may be added, never what may be removed.
-  // Its generation is 0: ask for one with Read({}).
+  // snapshot holds existed meanwhile, but a chain of several datagrams may lack a rule that was
+  // there all the time, or hold one twice. So it shows what may be added, never what may be
+  // removed. Its generation is 0: ask for one with Read({}).
   //
   // Aborted: a chain was deleted meanwhile. Other errors as Read. Where a read is always at one
   // generation (iptables-legacy), this is one.

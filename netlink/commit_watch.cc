@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kQuiet(1);
 // A chain of so many rules is kept: those of ours are shorter, and have new counters each time.
 constexpr size_t kLongChain = 256;
 // A transaction that is given up while a chain is dumped can hide one of its rules, and no message
-// tells of it.
+// reports it.
 constexpr std::chrono::minutes kLongestKept(1);
 // Rules, of some 450 bytes.
 constexpr size_t kMostKept = 131'072;

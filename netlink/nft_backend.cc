@@ -41,8 +41,9 @@ bool IsHooked(const ChainId& chain, const Attributes& attributes) {
          attributes.Text(NFTA_CHAIN_TYPE) == base->type;
 }
 
-// One rule twice in an answer looks like two equal rules, and removing one would remove the other.
-// Kernel 6.18 rarely answers so while other programs write, without NLM_F_DUMP_INTR.
+// One rule twice in an answer is indistinguishable from two equal rules, and removing one would
+// remove the other. Kernel 6.18 rarely answers so while other programs write, without
+// NLM_F_DUMP_INTR.
 bool AnyTwice(const std::vector<ObservedRule>& rules) {
   std::vector<RuleHandle> handles;
   handles.reserve(rules.size());

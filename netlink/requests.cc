@@ -12,7 +12,7 @@ namespace kipt::netlink {
 
 Requests::Place Requests::Next(size_t bytes) {
   const size_t offset = size();
-  // Zeros, not what the message before left behind its end.
+  // Zeros, not the previous message's bytes past its end.
   bytes_.resize(offset);
   bytes_.resize(offset + bytes);
   offsets_.push_back(offset);

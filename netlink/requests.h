@@ -23,8 +23,8 @@ class Requests {
   // Attributes that are texts without a NUL, {type, value}.
   using Texts = std::initializer_list<std::pair<uint16_t, absl::string_view>>;
 
-  // More than any message of nf_tables that we send, with its header. The longest is a rule with
-  // two addresses and a chain, a comment and a jump of 255 bytes each; it has less than 2,000.
+  // More than any message of nf_tables that we send, with its header. The longest, a rule with two
+  // addresses and a chain, a comment and a jump of 255 bytes each, has fewer than 2,000 bytes.
   static constexpr size_t kMostBytes = 4096;
 
   // `first` is the first one's sequence number.

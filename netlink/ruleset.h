@@ -309,7 +309,7 @@ bool IsPerhapsUnconditionalTerminal(const ObservedRule& rule);
 // The rule, or OpaqueRule::known. Its target means nothing.
 const Rule& KnownMatches(const ObservedRule& rule);
 std::string TargetName(const ObservedRule& rule);
-// Null where `rule` neither jumps nor goes to a user chain.
+// Null where `rule` has no jump or goto to a user chain.
 const std::string* JumpTarget(const ObservedRule& rule);
 Marks MarksOf(const Rule& rule);
 Marks MarksOf(const ObservedRule& rule);
@@ -318,7 +318,7 @@ inline uint32_t MarksSet(const ObservedRule& rule) { return MarksOf(rule).set; }
 inline uint32_t MarksCleared(const ObservedRule& rule) { return MarksOf(rule).cleared; }
 inline ConnLabelSet LabelsSet(const ObservedRule& rule) { return MarksOf(rule).labels_set; }
 
-// How deep a walk along jumps goes: nf_tables takes no circle and at most 16, but a text may hold
+// The limit of a walk along jumps: nf_tables takes no circle and at most 16, but a text may hold
 // anything.
 inline constexpr int kDeepestJump = 64;
 

@@ -354,8 +354,8 @@ class Resolver {
     return of_mark;
   }
 
-  // The value of `length` bytes at register `number` is compared: `read` answers what that says,
-  // nothing where it cannot tell.
+  // The value of `length` bytes at register `number` is compared. `read` returns the statements
+  // that this makes, or none if they are unknown.
   void Compare(uint32_t number, size_t length, const char* name,
                absl::FunctionRef<std::vector<Statement>(const Register&)> read) {
     Register* from = Find(number, length);

@@ -13,9 +13,9 @@
 namespace kipt::netlink {
 
 // The rule of iptables that `nft list ruleset` shows, and nft then loads, as exactly these
-// expressions: a counter, and in place of xtables' matches and targets native ones. Its comment is
-// lost. Nothing for other rules. nft translates `! --ctstate ...,DNAT` wrongly, to `ct status
-// dnat`: that is read as it is.
+// expressions: a counter, and native ones for xtables' matches and targets. Its comment is lost.
+// Nothing for other rules. nft translates `! --ctstate ...,DNAT` wrongly, to `ct status dnat`,
+// which is read literally.
 std::optional<Rule> ReadTranslation(Family family, absl::Span<const Expression> expressions);
 
 // Whether iptables-nft since 1.8.8 can list a rule of these in a table of iptables. False where one

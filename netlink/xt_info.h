@@ -104,7 +104,7 @@ bool Selects(absl::string_view match, XtBytes info);
 // The same of a match without its options.
 bool Selects(absl::string_view match);
 
-// `info` may be any bytes. All bits and labels where it does not tell which.
+// `info` may be any bytes. All bits and labels if it does not show which.
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
 Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
 // The match "set"'s OpaqueRule::set_directions. Empty where `info` does not have them.

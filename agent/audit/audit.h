@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who on a node depends on kubelet's chains, on the mark bits that they use, or on kube-proxy to
-// keep them; and what becomes of it once IPTablesOwnershipCleanup (KEP-3178) is on. Only gathering
-// reads the node.
+// Which programs on a node depend on kubelet's chains, on the mark bits that they use, or on
+// kube-proxy to keep them; and what becomes of them once IPTablesOwnershipCleanup (KEP-3178) is on.
+// Only gathering reads the node.
 //
-// The severity of a dependence follows from who keeps the chain afterwards. kube-proxy's iptables
-// and IPVS modes write nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING themselves: there, rules that
-// use them keep working, without a promise (warning). Elsewhere they break (error).
+// The severity of a dependence follows from the program that keeps the chain afterwards.
+// kube-proxy's iptables and IPVS modes write nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING
+// themselves: there, rules that use them keep working, without a promise (warning). Elsewhere they
+// break (error).
 //
 // The same for other changes (NodeChange): what breaks on this node, why, and what to do.
 #ifndef KIPT_AGENT_AUDIT_AUDIT_H_

@@ -51,7 +51,7 @@ void DescribeSetter(uint32_t set, const MarkPath& path, bool shared, const Famil
     return;
   }
   absl::StrAppend(&finding.message, " set mark bit ", bits, " without kubelet's chains");
-  // A rule that sets only our bits wants the packet masqueraded or dropped.
+  // A rule that sets only our bits is meant to have the packet masqueraded or dropped.
   if ((set & ~ours) != 0 || shared) {
     finding.severity = AuditSeverity::kWarning;
     finding.remedy = "Use mark bits that kubelet and kube-proxy do not use.";

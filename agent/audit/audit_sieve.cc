@@ -66,7 +66,7 @@ bool AuditSieve::KeepOfProxy(const SurveyRule& rule) {
   const absl::string_view jump = JumpOf(rule);
   const Owner of_jump = jump.empty() ? Owner::kUnknown : OwnerOfChain(table_, jump);
   std::string form = jump.empty() ? TargetName(rule) : std::string(ChainGroup(jump));
-  // Who acts on a mark (WhatActsOn): the few rules that every packet passes.
+  // Rules that act on a mark (WhatActsOn): the few that every packet passes.
   if (owner_ == Owner::kKubeProxyNftables && (base_ || chain_ == "masquerading")) {
     return HasRoom(Need::kMarks);
   }

@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 // What netfilter-persistent, Red Hat's iptables-services, OpenRC, Arch, nftables.service, ufw,
-// firewalld and ifupdown load at boot. A `*` in the last name stands for any text.
+// firewalld and ifupdown load at boot. A `*` in the last name matches any text.
 constexpr const char* kFiles[] = {
     "/etc/iptables/rules.v4",
     "/etc/iptables/rules.v6",

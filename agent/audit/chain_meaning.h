@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chains in plain words: what they are, who made them, and where packets go from them.
+// Chains in plain words: what they are, which programs made them, and where packets go from them.
 #ifndef KIPT_AGENT_AUDIT_CHAIN_MEANING_H_
 #define KIPT_AGENT_AUDIT_CHAIN_MEANING_H_
 
@@ -53,7 +53,7 @@ Owner KeeperOfChain(const FamilyChains& chains, const KubeProxyFacts& proxy,
 // A sentence or two; for a chain that this agent does not know, its likely owner.
 std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base);
 
-// Who put the chain there, and how that is known.
+// The program that made the chain, and how that is known.
 std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
                        absl::string_view table, absl::string_view chain);
 

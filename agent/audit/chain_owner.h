@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The iptables chains of one family in a survey; and who wrote a rule, by the comments that
-// programs are known by: a likely owner (agent/policy/known_owners.h). Pure.
+// The iptables chains of one family in a survey; and a rule's likely owner, by the comments of
+// known programs (agent/policy/known_owners.h). Pure.
 #ifndef KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 #define KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 
@@ -15,9 +15,10 @@
 
 namespace kipt::agent {
 
-// Who wrote a rule of `chain`: its owner. Others put rules into kubelet's chains and this agent's,
-// too: there only kubelet's own forms, of any release, mark bit and label, are kubelet's. In a base
-// chain a rule's comment decides, or the owner of the chain that it jumps to.
+// The program that wrote a rule of `chain`: the chain's owner. Others put rules into kubelet's
+// chains and this agent's, too: there only kubelet's own forms, of any release, mark bit and label,
+// are kubelet's. In a base chain a rule's comment decides, or the owner of the chain that it jumps
+// to.
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule);
 
@@ -26,7 +27,7 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 // The family is ip or ip6, and the name is one that iptables gives its tables.
 bool IsIptablesTable(const netlink::TableId& table);
 
-// The chain that `rule` jumps or goes to; empty where it does not.
+// The chain of `rule`'s jump or goto; empty if there is none.
 absl::string_view JumpOf(const netlink::SurveyRule& rule);
 
 // The iptables tables of one family, by name. A view: the survey must outlive it.

@@ -254,7 +254,7 @@ void AuditIpvs(const NodeView& view, const std::vector<FamilyAudit>& families,
   if (facts.ipvs_device && !in_use) findings.AddDetail(FindingOf(kIpvsLeft), "kube-ipvs0");
   for (const auto& [scheduler, count] : facts.ipvs_schedulers) {
     const std::string detail = absl::StrCat(scheduler, ": ", Counted(count, "virtual service"));
-    // A kube-proxy that has gone leaves its virtual services with its device.
+    // A removed kube-proxy leaves its virtual services with its device.
     if (!in_use && !facts.ipvs_device) {
       findings.AddDetail(FindingOf(kVirtual), detail);
     } else if (scheduler != "rr") {

@@ -25,7 +25,7 @@ struct Explanation {
   std::string chain = {};   // "nat/KUBE-MARK-MASQ"
   Owner owner = Owner::kUnknown;
   std::string what = {};                   // what the chain is, in a sentence or two
-  std::string maker = {};                  // who put it here
+  std::string maker = {};                  // which program made it
   std::vector<std::string> in_short = {};  // the answer, point by point
   size_t users = 0;                        // rules that lead to it
   std::vector<PurposeGroup> purposes = {};

@@ -44,7 +44,8 @@ struct Bounds {
   }
 };
 
-// "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to tell local packets.
+// "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to recognise local
+// packets.
 bool IsOutsideMasquerade(const SurveyRule& rule) {
   if (JumpOf(rule) != kMarkMasqChain) return false;
   const std::optional<netlink::PrefixMatch>& source = KnownMatches(rule).source;
@@ -166,7 +167,7 @@ void BoundByIpvs(const FamilyChains& chains, bool has_filter, Bounds& bounds) {
 // From one family's rules alone; adds to the evidence.
 void FindGeneration(const FamilyChains& chains, KubeProxyFacts& facts) {
   Bounds bounds = {facts};
-  // A file may have table nat alone; then a chain that is missing in table filter tells nothing.
+  // A file may have table nat alone; then a missing chain of table filter proves nothing.
   const bool has_filter = !chains.In("filter").empty();
   BoundByPostrouting(chains, bounds);
   if (facts.mode == KubeProxyMode::kIpvs) {

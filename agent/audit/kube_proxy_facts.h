@@ -20,7 +20,7 @@ enum class KubeProxyMode : uint8_t {
   kIptables,
   kIpvs,
   kNftables,  // since 1.29, in a table of its own
-  // The retired proxy kpng, by its nft tables. Its iptables backend looks like kube-proxy's.
+  // The retired proxy kpng, by its nft tables. Its iptables backend resembles kube-proxy's.
   kKpng,
   // kube-proxy's chains without its canary or its services, and no packet comes there: `kube-proxy
   // --cleanup` or another mode left them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The map of the packet mark's 32 bits: who sets, tests and clears which on this node, which of
+// The map of the packet mark's 32 bits: what sets, tests and clears which on this node, which of
 // them well-known software uses, and what that means for the bits that are configured. Pure.
 #ifndef KIPT_AGENT_AUDIT_MARK_MAP_H_
 #define KIPT_AGENT_AUDIT_MARK_MAP_H_

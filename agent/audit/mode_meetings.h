@@ -17,7 +17,7 @@ namespace kipt::agent {
 //
 // kInfo: both have rules that do not meet. kWarning: one mode decides before a jump of ours in the
 // other; or a chain of Kubernetes' is used in one, and left over with rules in the other. kError:
-// both use such a chain; or a program that reads the hint cannot tell the node's mode.
+// both use such a chain; or a program that reads the hint cannot determine the node's mode.
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
 
 }  // namespace kipt::agent

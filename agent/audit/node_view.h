@@ -89,7 +89,7 @@ struct LeftOutRules {
   bool operator==(const LeftOutRules&) const = default;
 };
 struct LeftOut {
-  // By the family and who wrote them.
+  // By the family and the rules' owner.
   std::map<std::pair<std::string, Owner>, LeftOutRules> rules = {};
   // Those of kube-proxy's that jump to a chain of kubelet's: by the family and
   // "nat/KUBE-MARK-MASQ".

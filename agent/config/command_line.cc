@@ -77,7 +77,8 @@ const Setting* TakeFlag(absl::string_view& argument) {
   return setting == kSettings.end() ? nullptr : &*setting;
 }
 
-// Splits as pflag does: a flag takes the next word, whatever it looks like, except a boolean.
+// Splits as pflag does: a flag, unless it is boolean, takes the next word, even one that begins
+// with "-".
 Tokens Tokenise(absl::Span<const std::string> arguments) {
   Tokens tokens;
   const absl::Span<const std::string> before_end(

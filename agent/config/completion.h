@@ -54,7 +54,7 @@ struct CompletionCommand {
 };
 
 struct CompletionSpec {
-  std::string program;  // its name, as it is typed
+  std::string program;  // its name, as typed
   std::vector<CompletionCommand> commands;
   // The command whose flags are offered while no command was typed.
   std::string default_command;

@@ -188,7 +188,7 @@ std::string OtherWriters(const struct stat& about) {
   return by_group ? absl::StrCat("group ", about.st_gid) : "";
 }
 
-// Warns about who may write to the file at `path`, or else to its directory.
+// Warns about other users that can write to the file at `path`, or else to its directory.
 std::string WarningOfWriters(std::string path, struct stat about) {
   std::string writers = OtherWriters(about);
   if (writers.empty()) {

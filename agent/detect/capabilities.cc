@@ -97,7 +97,7 @@ const Feature* FindFeature(absl::string_view name) {
 constexpr absl::string_view kIptables = "iptables";
 constexpr absl::string_view kLinux513 = "Linux 5.13";
 
-// ---- who needs which ----
+// ---- which software needs which ----
 
 enum class Kind : uint8_t {
   kNeeded,

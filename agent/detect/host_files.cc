@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
   return found;
 }
 
-// libcni looks for both by their exact letters, and takes true in quotes, too (libcni/conf.go,
+// libcni matches both keys by their exact letters, and takes true in quotes, too (libcni/conf.go,
 // NetworkConfFromBytes).
 std::optional<std::string> NetworkWithSubFolder(const json& list) {
   const auto name = list.find("name");

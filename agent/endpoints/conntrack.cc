@@ -20,7 +20,7 @@ namespace {
 using absl::string_view;
 
 constexpr uint64_t kFullPercent = 90;
-// Who is named: so many, each with a hundredth of all or more.
+// At most this many addresses are named, each with a hundredth of all entries or more.
 constexpr size_t kNamed = 5;
 constexpr uint64_t kNamedFrom = 100;
 

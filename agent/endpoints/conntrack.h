@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How full connection tracking is, and who fills it. A full table drops the node's new connections,
-// whatever the rules say. Below 90 % only the kernel's counters are read.
+// How full connection tracking is, and its heaviest users. A full table drops the node's new
+// connections, whatever the rules say. Below 90 % only the kernel's counters are read.
 #ifndef KIPT_AGENT_ENDPOINTS_CONNTRACK_H_
 #define KIPT_AGENT_ENDPOINTS_CONNTRACK_H_
 
@@ -38,8 +38,8 @@ struct ConntrackCounters {
 // Nothing where the kernel tracks no connections.
 std::optional<ConntrackCounters> ReadConntrack(const std::string& proc = "/proc");
 
-// Who occurs most often among very many, in bounded memory (Misra and Gries, 1982): an address with
-// more than one in kKept of them is found, and never with more than it has.
+// The most frequent addresses among very many, in bounded memory (Misra and Gries, 1982). Every
+// address with more than one in kKept of them is found. Counts are lower bounds.
 class MostFrequent {
  public:
   static constexpr size_t kKept = 512;
@@ -51,14 +51,14 @@ class MostFrequent {
   };
 
   void Add(const netlink::IpAddress& address);
-  // The most frequent first: `most` of them at most, and none with less than `from`.
+  // The most frequent first: at most `most`, each with at least `from`.
   std::vector<Count> Top(size_t most, uint64_t from) const;
 
  private:
   absl::flat_hash_map<netlink::IpAddress, uint64_t> counts_;
 };
 
-// Who held the entries at a time when the table was nearly full.
+// The entries' sources at a time when the table was nearly full.
 struct ConntrackReport {
   absl::Time time;
   uint64_t entries = 0;  // that were read

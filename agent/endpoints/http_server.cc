@@ -87,7 +87,7 @@ std::optional<HttpReply> Refusal(const Parser& parser, int fd) {
   return std::nullopt;
 }
 
-// The answer to a request that cannot be read; none if the client has gone or has been too slow.
+// The answer to a request that cannot be read; none if the client has closed or was too slow.
 std::optional<HttpReply> Refusal(const Parser& parser, error_code error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     const bool in_request_line = parser.get().target().empty();
@@ -100,7 +100,7 @@ std::optional<HttpReply> Refusal(const Parser& parser, error_code error) {
   return HttpReply{.status = 400, .body = "not an HTTP request\n"};
 }
 
-// Escapes stay as they are: no path and no value of ours needs one.
+// Escapes are not decoded: no path and no value of ours needs one.
 HttpRequest RequestOf(absl::string_view target) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(target, absl::MaxSplits('?', 1));

@@ -32,8 +32,8 @@ class WriterAttribution {
   // Forgets what has appeared.
   void ForgetAppeared() { appeared_.clear(); }
 
-  // Who may have damaged `items`, or made them. Any process, where they were not missing at the
-  // last check.
+  // The processes that may have damaged `items`, or made them. Any process, where they were not
+  // missing at the last check.
   Suspected Of(absl::Span<const Item> items) const;
 
  private:

@@ -44,7 +44,7 @@ SteadyTime SteadyNow();
 struct Clock {
   std::function<SteadyTime()> now;
   std::function<void(absl::Duration)> sleep;
-  // How long RetryAborted goes on.
+  // How long RetryAborted retries.
   absl::Duration patience = absl::Seconds(5);
 };
 Clock SteadyClock();

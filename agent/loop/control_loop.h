@@ -46,7 +46,7 @@ struct ControlLoopOptions {
   // Between two checks where nothing happens, and the longest wait after a failure or in a fight.
   absl::Duration sync_period = absl::Minutes(1);
   WriterSources writers = {};
-  // --stale-chains=retire: who depends on what.
+  // --stale-chains=retire: what depends on which chain.
   std::optional<RetirementSources> retire = {};
   // ReadRouteLocalnet; may be empty.
   std::function<RouteLocalnet()> route_localnet = {};

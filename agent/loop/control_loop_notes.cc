@@ -49,7 +49,7 @@ std::vector<ForeignJump> ControlLoop::LostProxyJumpsIn(const Plan& plan) const {
 
 std::vector<Finding> ControlLoop::NewBlockersIn(const Plan& plan) const {
   std::vector<Finding> found;
-  // At the start it is not known who wrote what.
+  // At the start the writers of existing rules are unknown.
   if (state_.last_success == absl::InfinitePast()) return found;
   absl::c_copy_if(plan.diff.findings, std::back_inserter(found), [&](const Finding& finding) {
     return (finding.condition == Condition::kShadowedJump ||

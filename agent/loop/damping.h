@@ -62,7 +62,7 @@ class Damping {
   std::vector<Change> Allow(
       const Plan& plan, SteadyTime now,
       const KubeProxyLives& lives = [](const Item&) { return std::nullopt; });
-  // Who undid what the last Allow found undone. Before NoteApplied.
+  // The writers that undid what the last Allow found undone. Before NoteApplied.
   void NoteWriters(const WriterAttribution& attribution);
   void NoteApplied(absl::Span<const Change> applied, SteadyTime now);
 

@@ -77,7 +77,7 @@ class EventLoop {
   // service manager asks for that (else false).
   absl::StatusOr<bool> EnableWatchdog(std::function<void()> feed);
 
-  // Whether a handler runs: for other threads, also when the loop is gone.
+  // Whether a handler runs: for other threads, also after the loop is destroyed.
   std::shared_ptr<const std::atomic<bool>> busy() const { return busy_; }
 
  private:

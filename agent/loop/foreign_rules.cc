@@ -35,7 +35,7 @@ std::optional<ForeignRuleKind> ForeignKindOf(const ChainId& chain, const Observe
       absl::EndsWith(opaque->text, "[nft redir]") || absl::EndsWith(opaque->text, "[nft tproxy]")) {
     return ForeignRuleKind::kRedirect;
   }
-  // A native `dnat` or `snat`, which its hook tells apart.
+  // A native `dnat` or `snat`; the hook shows which.
   const bool native = absl::EndsWith(opaque->text, "[nft nat]") &&
                       (chain.name == "PREROUTING" || chain.name == "OUTPUT");
   if (opaque->target == "DNAT" || native) return ForeignRuleKind::kDnat;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What other programs did to the rules, who did it, and how it was repaired.
+// What other programs did to the rules, which ones, and how it was repaired.
 #ifndef KIPT_AGENT_LOOP_INCIDENT_H_
 #define KIPT_AGENT_LOOP_INCIDENT_H_
 
@@ -113,8 +113,8 @@ struct NewForeignRules {
 };
 std::string ToString(const NewForeignRules& news);
 
-// A rule of another program that ends what ours do (ShadowedJump, ForeignDropsEverything), and who
-// wrote it.
+// A rule of another program that ends what ours do (ShadowedJump, ForeignDropsEverything), and its
+// writer.
 struct Blocker {
   Finding finding = {};
   Suspected by = {.writers = {}, .others = false};

@@ -18,7 +18,7 @@ class Allowance {
  public:
   Allowance(double capacity, double rate) : capacity_(capacity), rate_(rate), left_(capacity) {}
 
-  // May leave less than zero: the cost of a check is known only afterwards.
+  // May go below zero: the cost of a check is known only afterwards.
   void Take(double amount, SteadyTime now);
   // When at least `amount` is left; `now` or later.
   SteadyTime When(double amount, SteadyTime now) const;

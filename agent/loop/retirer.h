@@ -21,7 +21,7 @@
 
 namespace kipt::agent {
 
-// Who depends on what, in addition to the rules of the backend itself.
+// What depends on which chain, in addition to the rules of the backend itself.
 struct RetirementSources {
   std::function<CniConfigs()> cni;
   // ReadRouteLocalnet: where it may be 1 the martian rule is needed.

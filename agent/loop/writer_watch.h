@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches for commits of other processes, and notes who made them.
+// Watches for commits of other processes, and notes which ones made them.
 #ifndef KIPT_AGENT_LOOP_WRITER_WATCH_H_
 #define KIPT_AGENT_LOOP_WRITER_WATCH_H_
 

@@ -180,7 +180,8 @@ absl::StatusOr<std::string> Node::ModeChange() const {
 RetirementSources Node::Dependents(netlink::BackendKind other) {
   const auto survey = [this, other](DependentsCollector& collector) {
     return VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
-      // A rule that is read twice, or is gone by the second time, adds no claim that matters.
+      // A rule that is read twice, or is removed before the second read, adds no claim that
+      // matters.
       return RetryAborted(SteadyClock(),
                           [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The machine: which iptables it uses, its backend, what it can hold, what is desired there, and
-// who depends on what is stale. Every command begins here.
+// what depends on stale chains. Every command begins here.
 #ifndef KIPT_AGENT_NODE_NODE_H_
 #define KIPT_AGENT_NODE_NODE_H_
 
@@ -35,7 +35,7 @@ struct NodeQuestions {
   std::shared_ptr<SupportSource> support = nullptr;
   // Node::WhoDropsMartians.
   std::function<std::string()> who_drops_martians = {};
-  // --stale-chains=retire: who depends on what.
+  // --stale-chains=retire: what depends on which chain.
   std::optional<RetirementSources> retire = {};
   // Retires what the other iptables mode holds; nothing: it holds nothing. `martians_dropped`: the
   // managed mode drops martian packets.
@@ -88,8 +88,8 @@ class Node {
   // With --stale-chains=retire: puts the desired state in place through `backend`, and then retires
   // what the other iptables mode holds, if anything; only at the start, which has the privileges.
   absl::StatusOr<std::optional<RetireReport>> RetireOtherFirst(netlink::Backend& backend);
-  // Who depends on what, with the rules of `other`. What cannot be read of them (by a daemon that
-  // must not run programs) counts as claiming every mark.
+  // What depends on which chain, with the rules of `other`. What cannot be read of them (by a
+  // daemon that must not run programs) counts as claiming every mark.
   RetirementSources Dependents(netlink::BackendKind other);
   // agent::ReadRouteLocalnet; also unread where the namespace cannot be entered.
   RouteLocalnet ReadRouteLocalnet() const;

@@ -146,7 +146,7 @@ class ChainDiffer {
     return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
   }
 
-  // Whether that goes for all packets: no packet passes the rule, or it changes the mark of each.
+  // Whether it decides for all packets: no packet passes the rule, or it changes the mark of each.
   bool DecidesForAll(size_t index) const {
     const ObservedRule& observed = observed_[index];
     const uint32_t marks = netlink::MarksSet(observed) | netlink::MarksCleared(observed);

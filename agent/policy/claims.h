@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who on this node depends on kubelet's chains, and the claims that follow: the reasons for which
+// What depends on kubelet's chains on this node, and the claims that follow: the reasons for which
 // retirement (retirement.h) keeps something. Claims are per family and iptables mode. What cannot
 // be read counts as a claim. Pure.
 #ifndef KIPT_AGENT_POLICY_CLAIMS_H_
@@ -118,7 +118,7 @@ class DependentsCollector {
   void Note(const Marking& marking);
   // The other mode cannot be read: it may set any mark and label.
   void OtherModeUnreadable(const std::string& why);
-  // `cni` and `route_localnet` as they are.
+  // `cni` and `route_localnet` are passed on unchanged.
   Dependents Finish(CniConfigs cni, RouteLocalnet route_localnet) const;
 
  private:
@@ -133,7 +133,7 @@ class DependentsCollector {
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
   // Rules that set marks or labels.
   std::vector<Marking> setters_;
-  // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
+  // Kubelet's marking chains in the other mode: what they set, and what jumps to them.
   std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
   std::set<netlink::ChainId> other_targets_;
   std::string rule_of_others_;

@@ -45,8 +45,8 @@ struct ExistingItem {
   bool operator==(const ExistingItem&) const = default;
 };
 
-// Kubelet's chains in the iptables mode that is not managed, left behind by an upgrade, another
-// image or a switch of the host's alternatives. Listed for people.
+// Kubelet's chains in the iptables mode that is not managed: leftovers of an upgrade, another image
+// or a switch of the host's alternatives. Listed for people.
 struct OtherMode {
   std::string iptables_mode;  // "nft" or "legacy"
   // Chains of kubelet's, of any release, in the order of ChainId.

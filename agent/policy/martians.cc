@@ -100,7 +100,7 @@ Share MartianShare(const SurveyRule& rule, bool lo_is_loopback) {
                    more ? Share::kSome : Share::kAll});
 }
 
-// Neither keeps a packet from the next rule nor changes where it goes.
+// Neither keeps a packet from the next rule nor changes its path.
 bool PassesOn(const SurveyRule& rule) {
   // nft's rules may have more statements than the one that gives them their name.
   if (IsPerhapsTerminal(rule)) return false;

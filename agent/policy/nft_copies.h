@@ -41,12 +41,12 @@ std::optional<netlink::Snapshot> WithCopiesRead(const netlink::Snapshot& observe
 // Rules that an iptables-nft cannot list, by the table.
 class UnlistableRules {
  public:
-  // Those of the diff, which outlive this: rules that they delete are gone.
+  // Those of the diff, which outlive this; they show which rules it deletes.
   explicit UnlistableRules(const std::vector<Change>& changes) : changes_(changes) {}
 
   // Takes any rule.
   void Add(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
-  // One finding, TableIncompatible, for each table; repaired where all are gone.
+  // One finding, TableIncompatible, for each table; repaired once all are removed.
   std::vector<Finding> Findings() const;
 
  private:

@@ -42,7 +42,7 @@ bool KubeProxyDropsByItself(const netlink::Snapshot& snapshot, netlink::Family f
 // ---- rules ----
 
 struct KubeletForm {
-  // "mark bit 20", "kubelet before 1.19": what tells it from other forms. Never empty.
+  // "mark bit 20", "kubelet before 1.19": what distinguishes it from other forms. Never empty.
   std::string description;
   // The mark bit that it sets or tests; none for rules that use no mark.
   std::optional<int> bit;

@@ -37,7 +37,7 @@ struct Choice {
   }
 };
 
-// For what can have been left behind.
+// Selects every row, to find leftovers of any configuration.
 constexpr Choice kEverything = {.labels = ConnLabels{}};
 
 template <typename Row>

@@ -83,8 +83,8 @@ struct DesiredJump {
   bool operator==(const DesiredJump&) const = default;
 };
 
-// --hint-policy: whether KUBE-IPTABLES-HINT, which tells other programs to use iptables, is made
-// where iptables can hold no rule.
+// --hint-policy: whether KUBE-IPTABLES-HINT, by which other programs choose iptables, is made where
+// iptables can hold no rule.
 enum class HintPolicy : uint8_t { kUsable, kAlways };
 absl::string_view HintPolicyName(HintPolicy policy);  // "usable", "always"
 
@@ -137,7 +137,7 @@ struct Ruleset {
 // Where only connlabel is missing, what the labels would make is left out (kConnLabelsImpossible).
 Ruleset DesiredRuleset(const PolicyInput& input, const RuleSupport& support = {});
 
-// Every chain that kubelet, in some mode, makes in `family`, and why: what may be left behind.
+// Every chain that kubelet, in some mode, makes in `family`, and why: the possible leftovers.
 std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);

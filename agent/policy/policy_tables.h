@@ -186,7 +186,8 @@ inline netlink::Rule RuleOf(const JumpRow& row) {
 
 // ---- table 4: what kube-proxy alone makes, in iptables mode from 1.17 on, and in IPVS mode ----
 
-// What the chain tells of its family (IsClaimedByKubeProxy, KubeProxyDropsByItself).
+// What the chain's existence shows about kube-proxy in its family (IsClaimedByKubeProxy,
+// KubeProxyDropsByItself).
 enum class Shows : uint8_t { kNothing, kLives, kDropsByItself };
 
 struct KubeProxyRow {

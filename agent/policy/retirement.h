@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What another mode, bit or family of kubelet's left behind: it is removed unless it is claimed
+// Leftovers of another mode, bit or family of kubelet's are removed unless they are claimed
 // (claims.h). kubelet itself never does this. Pure.
 #ifndef KIPT_AGENT_POLICY_RETIREMENT_H_
 #define KIPT_AGENT_POLICY_RETIREMENT_H_

@@ -45,7 +45,7 @@ constexpr size_t kSystemTime = 12;
 constexpr size_t kStartTime = 19;
 constexpr size_t kResidentPages = 21;
 
-// When the machine was booted, by the clock as it is set now; 0 if that cannot be read.
+// When the machine was booted, by the clock's present setting; 0 if that cannot be read.
 double BootTime(const std::string& proc) {
   double seconds = 0;
   const std::string text = ReadFile(proc + "/stat").value_or("");

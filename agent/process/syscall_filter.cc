@@ -28,7 +28,7 @@
 namespace kipt::agent {
 namespace {
 
-// Who makes a call of the table.
+// When a call of the table is made.
 enum class SyscallUser : uint8_t {
   kAlways,
   kPrograms,         // only if programs may be run: by them, or to start them
@@ -191,7 +191,7 @@ absl::Status AddRules(const SyscallFilter& filter, uint32_t action, absl::string
   const auto count = absl::c_count_if(
       conditions, [](const scmp_arg_cmp& one) { return one.op == SCMP_CMP_MASKED_EQ; });
   for (const std::string& name : std::vector<std::string>(absl::StrSplit(names, ' '))) {
-    // This machine's number stands for the name; libseccomp finds the other machine's. A part of
+    // The name means this machine's number; libseccomp finds the other machine's. A part of
     // socketcall(2), whose arguments are in memory, is allowed whatever they are.
     const int number = seccomp_syscall_resolve_name(name.c_str());
     const int refused = seccomp_rule_add_array(filter.get(), action, number,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes away, for good and from all threads, every system call that the agent does not make
+// Permanently takes away, from all threads, every system call that the agent does not make
 // (seccomp(2)), so that an attacker who exploits a fault in it can call little.
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_

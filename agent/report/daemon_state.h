@@ -34,7 +34,7 @@ struct DaemonState : AgentState {
   // Why the running configuration is not the one on disk, and why an address is not served.
   std::string config_problem = {};
   std::string listen_problem = {};
-  // Who held the entries of connection tracking when it was last nearly full, with the time.
+  // The sources of the entries of connection tracking when it was last nearly full, with the time.
   std::string conntrack_report = {};
 
   bool operator==(const DaemonState&) const = default;

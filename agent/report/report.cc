@@ -299,7 +299,7 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
 std::string NpdLine(absl::string_view text) {
   constexpr size_t kMostBytes = 80;
   constexpr absl::string_view kCut = "...";
-  // What is no ASCII would be cut in the middle by who counts characters.
+  // A program that counts characters would cut non-ASCII text in the middle.
   std::string line = Printable(text);
   for (char& byte : line) {
     if (static_cast<unsigned char>(byte) >= 0x80) byte = '?';

@@ -12,7 +12,7 @@
 namespace kipt::agent {
 namespace {
 
-// At first; FittingLine takes less and less.
+// At first; FittingLine reduces it step by step.
 constexpr size_t kMostListed = 64;
 
 // Nothing is null.

@@ -352,8 +352,8 @@ class IptablesLegacyBackend : public netlink::Backend {
     return lock;
   }
 
-  // The transaction as it is written, if the rules that it was made from are unchanged and all of
-  // it can be done.
+  // The transaction to write, if the rules that it was made from are unchanged and all of it can be
+  // done.
   absl::StatusOr<Transaction> Check(const Transaction& transaction,
                                     const std::map<Family, FamilyWrite>& writes) {
     const SavedSelection needed = SelectionFor(transaction);

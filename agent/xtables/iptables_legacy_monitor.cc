@@ -95,7 +95,7 @@ class FamilyReader {
     for (const Table table : netlink::kTables) {
       if (names->count(std::string(TableName(table))) == 0) continue;
       const absl::StatusOr<std::optional<size_t>> hash = HashOf(table);
-      // Gone since it was listed, with its module.
+      // Removed since it was listed, with its module.
       if (absl::IsNotFound(hash.status())) continue;
       if (!hash.ok()) return hash.status();
       tables[{family_, table}] = *hash;

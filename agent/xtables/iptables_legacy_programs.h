@@ -130,10 +130,10 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 // there is no such table, it is empty and no program is run. Connections' labels are numbers.
 //
 // FailedPrecondition if labels are printed by names and the file of names cannot be read: our rules
-// would look like another program's, and each round would add them again. The same if there are
-// tables and the program cannot read their names (ProcSubset=pid). The status of `programs`
-// if that is an error and tables exist. The status of errno if the list of tables cannot be read,
-// which only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
+// would appear as another program's, and each round would add them again. The same if there are
+// tables and the program cannot read their names (ProcSubset=pid). The status of `programs` if that
+// is an error and tables exist. The status of errno if the list of tables cannot be read, which
+// only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
 // IptablesLegacyFailure's.
 //
 // With `take`, that gets the text instead, as CommandRequest::take_output does, with labels by
