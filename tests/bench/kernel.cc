@@ -49,7 +49,7 @@ absl::StatusOr<Node*> NodeOf(IptablesMode mode, int services) {
   return current.get();
 }
 
-void Tell(State& state, const Figures& figures) {
+void SetCounters(State& state, const Figures& figures) {
   state.counters["min_us"] = absl::ToDoubleMicroseconds(figures.Quantile(0));
   state.counters["median_us"] = absl::ToDoubleMicroseconds(figures.Median());
   state.counters["p99_us"] = absl::ToDoubleMicroseconds(figures.Quantile(0.99));
@@ -68,7 +68,7 @@ void Time(State& state, IptablesMode mode, int services, const Step& prepare, co
     state.SetIterationTime(absl::ToDoubleSeconds(took));
     figures.Add(took);
   }
-  Tell(state, figures);
+  SetCounters(state, figures);
 }
 
 absl::Status Settled(absl::Status status) {
@@ -143,7 +143,7 @@ void Incidents(State& state, IptablesMode mode, int services) {
     figures.Add(*took);
     absl::SleepFor(kBetweenIncidents);
   }
-  Tell(state, figures);
+  SetCounters(state, figures);
   daemon->Signal(SIGTERM);
   daemon->Wait();
 }
@@ -169,7 +169,7 @@ void OthersCommit(State& state, const std::string& watch) {
     commits.Add(*took);
     (*node)->other_program().RemoveRules().IgnoreError();
   }
-  Tell(state, commits);
+  SetCounters(state, commits);
   if (!measures_daemon) return;
   state.counters["storm_cpu_us"] = absl::ToDoubleMicroseconds(cpu.Median());
   ComesToRest(daemon->pid());

@@ -87,7 +87,7 @@ TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
        {"iptables-nft", "-A", "KUBE-A", "-j", "DROP"},
        {"iptables-nft", "-D", "KUBE-A", "3"},
        "the reading of nft"},
-      {"a chain that nobody made",
+      {"a chain that no program made",
        {"iptables-legacy", "-t", "mangle", "-N", "nobodys"},
        {"iptables-legacy", "-t", "mangle", "-X", "nobodys"},
        "nobodys"},

@@ -272,17 +272,17 @@ std::vector<Operation> RandomChange(const Snapshot& model, Choices& choices) {
     const size_t place = choices.Below(content.rules.size());
     // The backend that uses numbers corrects this one (restore_plan.cc).
     const int number = static_cast<int>(place) + 1;
-    const ObservedRule* stands = content.rules.empty() ? nullptr : &content.rules[place];
-    if (stands != nullptr && taken.count(stands->handle) != 0) stands = nullptr;
-    if (choices.Flag() && stands != nullptr) {
-      changes.emplace_back(DeleteRule{id, stands->handle, number, *stands->rule()});
-      taken.insert(stands->handle);
+    const ObservedRule* present = content.rules.empty() ? nullptr : &content.rules[place];
+    if (present != nullptr && taken.count(present->handle) != 0) present = nullptr;
+    if (choices.Flag() && present != nullptr) {
+      changes.emplace_back(DeleteRule{id, present->handle, number, *present->rule()});
+      taken.insert(present->handle);
       continue;
     }
     for (const ChainId& target : JumpTargets(id)) made.insert(target);
     AddRule add{.chain = id, .rule = RandomRule(id, choices)};
-    if (stands != nullptr) add.before = stands->handle;
-    if (stands != nullptr) add.number = number;
+    if (present != nullptr) add.before = present->handle;
+    if (present != nullptr) add.number = number;
     changes.emplace_back(add);
   }
   std::vector<Operation> all;

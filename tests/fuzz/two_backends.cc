@@ -166,8 +166,7 @@ absl::StatusOr<std::string> TwoBackends::Disagreement() {
     if (!chains.ok()) return chains.status();
     saved_chains.merge(*chains);
   }
-  return found +
-         Difference("the model and what iptables-nft-save says", expected, Text(saved_chains));
+  return found + Difference("the model and iptables-nft-save", expected, Text(saved_chains));
 }
 
 }  // namespace kipt::testing

@@ -101,7 +101,7 @@ std::string AgentTest::TablesAndModules() {
 UserCopy::UserCopy(const std::string& program) {
   namespace fs = std::filesystem;
   std::error_code error;
-  fs::permissions(beside_.directory(), fs::perms(0755), error);
+  fs::permissions(file_.directory(), fs::perms(0755), error);
   fs::copy_file(program, path_, error);
   EXPECT_FALSE(error) << path_ << ": " << error.message();
 }
@@ -118,9 +118,8 @@ std::string ChrootDir(const std::string& release) {
   }
   const fs::path chroot = cache / release;
   EXPECT_TRUE(fs::exists(chroot / "usr/sbin/xtables-nft-multi"))
-      << chroot
-      << " holds no iptables: `tests/run` makes it (debootstrap) and tells the tests where "
-      << "by KIPT_CHROOT_DIR";
+      << chroot << " holds no iptables: `tests/run` makes it (debootstrap) and passes its path "
+      << "in KIPT_CHROOT_DIR";
   return chroot.string();
 }
 

@@ -125,8 +125,8 @@ class UserCopy {
   const std::string& path() const { return path_; }
 
  private:
-  TemporaryFile beside_{""};
-  const std::string path_ = beside_.directory() + "/kube-iptables-agent";
+  TemporaryFile file_{""};
+  const std::string path_ = file_.directory() + "/kube-iptables-agent";
 };
 
 // A named pipe that is full until it is read.
@@ -141,8 +141,8 @@ class FullPipe {
   const std::string& Read();
 
  private:
-  TemporaryFile beside_{""};
-  const std::string path_ = beside_.directory() + "/pipe";
+  TemporaryFile file_{""};
+  const std::string path_ = file_.directory() + "/pipe";
   int fd_ = -1;
   size_t filled_ = 0;
   std::string read_;

@@ -46,7 +46,7 @@ class AuditDaemonTest : public DaemonTest {
   const TemporaryTree host_;
 };
 
-TEST_F(AuditDaemonTest, TellsWhatComesAndGoesInMetricEndpointAndLog) {
+TEST_F(AuditDaemonTest, ReportsChangesInMetricEndpointAndLog) {
   StartAuditing("1s");
   ASSERT_TRUE(AuditsAgain()) << daemon().Output();
   EXPECT_EQ(Metric(kFindings, "kind=\"ChainUser\""), 0);

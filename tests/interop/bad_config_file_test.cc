@@ -75,7 +75,7 @@ TEST_F(RefusalTest, TheKubeletConfigurationOfARealNodeIsAccepted) {
   EXPECT_EQ(from_file, SavedRules::Of({IpFamily::kIpv6}));
 }
 
-TEST_F(RefusalTest, WhoElseMayWriteItIsTold) {
+TEST_F(RefusalTest, ItsOtherWritersAreReported) {
   const TemporaryFile file(kConfigHead);
   struct Row {
     uid_t owner;

@@ -132,7 +132,7 @@ class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<I
   json plugin_;
 };
 
-TEST_P(CniPortmapTest, GoesOnToWorkWhenTheGateIsSwitchedOnAndWhatIsStaleIsRetired) {
+TEST_P(CniPortmapTest, WorksAfterTheGateIsSwitchedOnAndStaleChainsAreRetired) {
   StartWithGateOff();
   const Pod first(1, NewNetns());
   Add(first);

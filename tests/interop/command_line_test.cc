@@ -186,7 +186,7 @@ TEST_F(InheritedStateTest, ClosedStandardDescriptorsAreTakenByNothingElse) {
 }
 
 // `run | head -1`: the log's reader ends, the daemon continues to repair.
-TEST_F(InheritedStateTest, ALogThatNobodyReadsAnyMoreDoesNotEndTheDaemon) {
+TEST_F(InheritedStateTest, ALogWithoutAReaderDoesNotEndTheDaemon) {
   StartProgram({"/bin/sh", "-c",
                 "exec 3>&1; setpriv --pdeathsig KILL \"$0\" run --v=2 2>&1 | head -1 >&3",
                 AgentProgram()});

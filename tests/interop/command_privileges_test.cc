@@ -109,7 +109,7 @@ TEST_F(ProgramPrivilegesTest, DoNotReachFiles) {
   EXPECT_EQ(FileText(tree().Path("precious")), agent::kBuiltWithASanitizer ? "gone\n" : "precious");
 }
 
-TEST_F(ProgramPrivilegesTest, AreFewAtTheFirstLookToo) {
+TEST_F(ProgramPrivilegesTest, AreFewAtTheFirstCheck) {
   const auto wrapper =
       PutBeforeLegacyPrograms(tree(), "grep CapEff /proc/self/status 2>/dev/null >>$dir/caps");
   Start({.iptables = IptablesMode::kLegacy});

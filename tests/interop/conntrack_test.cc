@@ -110,7 +110,7 @@ TEST_F(ConntrackWatchTest, CountsBothFamilies) {
 
 class ConntrackFullTest : public DaemonTest {};
 
-TEST_F(ConntrackFullTest, NamesWhoFillsItWhileDamageIsRepaired) {
+TEST_F(ConntrackFullTest, NamesItsTopSourceWhileDamageIsRepaired) {
   const uint64_t entries = Limit() * 91 / 100;
   ASSERT_NO_FATAL_FAILURE(Fill(entries));
   Start({});

@@ -159,7 +159,7 @@ class EitherModeDamageTest : public DaemonDamageTest,
   void Start() { DaemonTest::Start(Settings(GetParam())); }
 };
 
-TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
+TEST_P(EitherModeDamageTest, OthersJumpsOfTheSameFlushAreNamed) {
   Load(GetParam(),
        "*nat\n:CNI-HOSTPORT-DNAT - [0:0]\n-A PREROUTING -j CNI-HOSTPORT-DNAT\nCOMMIT\n"
        "*filter\n:cali-INPUT - [0:0]\n-A INPUT -j cali-INPUT\nCOMMIT\n");
@@ -174,7 +174,7 @@ TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
   ASSERT_TRUE(daemon().Prints(kIncident, 2)) << daemon().Output();
   EXPECT_THAT(daemon().Output(),
               HasSubstr("restore them: ip6 filter INPUT -> cali-INPUT (Calico)\n"));
-  EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "it is not ours to mend";
+  EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "not ours to repair";
 }
 
 TEST_P(EitherModeDamageTest, ALostJumpOfKubeProxyIsLoggedThoughNothingOfOursIsDamaged) {
@@ -192,7 +192,7 @@ TEST_P(EitherModeDamageTest, ALostJumpOfKubeProxyIsLoggedThoughNothingOfOursIsDa
       AllOf(HasSubstr("error   KubeProxyJumpLost"), HasSubstr("PREROUTING to nat/KUBE-SERVICES")));
 }
 
-TEST_P(EitherModeDamageTest, WhoPutsARuleBeforeOrIntoOursIsNamed) {
+TEST_P(EitherModeDamageTest, TheWriterOfARuleInOrBeforeOursIsNamed) {
   Start();
   const std::string writer = GetParam() == IptablesMode::kNft ? "iptables-nft (PID " : "a process ";
   for (const auto& [chain, target, finding] :

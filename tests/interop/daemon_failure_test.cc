@@ -29,13 +29,13 @@ TEST_F(DaemonFailureTest, AProgramThatIsMissingIsWaitedFor) {
   EXPECT_THAT(Readyz(), HasSubstr("[-]ip failed: since "));
   EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
   absl::SleepFor(absl::Seconds(1));
-  EXPECT_EQ(CountOf("ip is failed: ", daemon().Output()), 1) << "told once, not at each attempt";
+  EXPECT_EQ(CountOf("ip is failed: ", daemon().Output()), 1) << "once, not at each attempt";
   missing.Undo();
   EXPECT_TRUE(BecomesReady()) << Readyz();
   EXPECT_TRUE(daemon().Prints("ip is in place"));
 }
 
-TEST_F(DaemonFailureTest, ALockThatIsHeldTooLongIsToldWithItsHolderAndWaitedFor) {
+TEST_F(DaemonFailureTest, AnOverlongLockIsReportedWithItsHolderAndAwaited) {
   {
     const LockHolder holder("/run/xtables.lock", absl::Minutes(1));
     StartLegacy();
@@ -62,8 +62,8 @@ TEST_F(DaemonFailureTest, ATableThatIsNotHookedKeepsNothingElseFromBeingRepaired
 // The mode is decided at start: what it would be now only begins to count with the next one.
 TEST_F(DaemonFailureTest, AHostWhoseProgramChangesIsRepairedUntilTheNextStartAndThenUnknown) {
   namespace fs = std::filesystem;
-  const TemporaryFile beside("");
-  const fs::path programs = fs::path(beside.directory()) / "host/usr/sbin";
+  const TemporaryFile host("");
+  const fs::path programs = fs::path(host.directory()) / "host/usr/sbin";
   fs::create_directories(programs);
   for (const char* name : {"xtables-nft-multi", "xtables-legacy-multi"}) {
     std::ofstream(programs / name).close();
@@ -73,7 +73,7 @@ TEST_F(DaemonFailureTest, AHostWhoseProgramChangesIsRepairedUntilTheNextStartAnd
     fs::create_symlink("xtables-nft-multi", programs / name);
   }
   const std::vector<std::string> flags = {"--iptables-mode=auto",
-                                          "--host-root=" + beside.directory() + "/host",
+                                          "--host-root=" + host.directory() + "/host",
                                           "--iptables-sync-period=1s"};
   Start({}, flags);
   // As update-alternatives does.
@@ -90,7 +90,7 @@ TEST_F(DaemonFailureTest, AHostWhoseProgramChangesIsRepairedUntilTheNextStartAnd
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
   EXPECT_TRUE(IsReady()) << Readyz();
   absl::SleepFor(absl::Seconds(2));
-  EXPECT_EQ(CountOf("Continuing with", daemon().Output()), 1) << "told once";
+  EXPECT_EQ(CountOf("Continuing with", daemon().Output()), 1) << "reported once";
   const std::string before = Output({"nft", "-s", "list", "ruleset"});
   StartOnly(flags);
   ASSERT_TRUE(daemon().Prints("ip is failed: " + why)) << daemon().Output();
@@ -103,7 +103,7 @@ TEST_F(DaemonFailureTest, AHostWhoseProgramChangesIsRepairedUntilTheNextStartAnd
 // Longer than a program may take.
 class DaemonHangLongTest : public DaemonFailureTest {};
 
-TEST_F(DaemonHangLongTest, AProgramThatHangsIsKilledToldAndWaitedFor) {
+TEST_F(DaemonHangLongTest, AHangingProgramIsKilledAndReported) {
   const TemporaryFile hanging("#!/bin/sh\nexec setpriv --pdeathsig KILL sleep 1000\n");
   std::filesystem::permissions(hanging.path(), std::filesystem::perms(0755));
   Start(kLegacyIptables, {"--iptables-sync-period=2s"});
@@ -116,7 +116,7 @@ TEST_F(DaemonHangLongTest, AProgramThatHangsIsKilledToldAndWaitedFor) {
   }
   EXPECT_TRUE(WaitUntil(IsReady, absl::Minutes(2))) << Readyz();
   EXPECT_EQ(RunProgram({"pgrep", "--parent", std::to_string(daemon().pid())}).out, "")
-      << "no program is left behind";
+      << "no program is left running";
 }
 
 }  // namespace

@@ -175,15 +175,15 @@ TEST_P(TwoAgentsTest, RepairTheSameDamageWithoutDoublingOrUndoingEachOther) {
   const auto incidents = [&] {
     return CountOf(kIncident, daemon().Output()) + CountOf(kIncident, second.Output());
   };
-  const int told = incidents();
+  const int reported = incidents();
   absl::SleepFor(absl::Seconds(2));
   const auto changes = (*listener)->Drain();
   ASSERT_THAT(changes, IsOk());
   EXPECT_THAT(*changes, IsEmpty()) << "a program still writes";
-  EXPECT_EQ(incidents(), told);
+  EXPECT_EQ(incidents(), reported);
   // The second of the two found it in place.
-  EXPECT_GE(told, kStrikes);
-  EXPECT_LE(told, 2 * kStrikes);
+  EXPECT_GE(reported, kStrikes);
+  EXPECT_LE(reported, 2 * kStrikes);
   EXPECT_EQ(Metric("kube_iptables_agent_duplicates_removed_total"), 0);
   EXPECT_EQ(CountOf("OwnershipFight", daemon().Output() + second.Output()), 0);
   second.Signal(SIGTERM);

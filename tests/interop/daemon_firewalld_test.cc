@@ -54,7 +54,7 @@ class DaemonFirewalldTest : public DaemonTest {
     }
     return lines;
   }
-  void NoteWhatStands() {
+  void NoteCurrentRules() {
     for (const IpFamily family : kBothFamilies) before_[family] = Ours(family);
     ASSERT_EQ(before_[IpFamily::kIpv4].size(), 18U);
   }
@@ -68,7 +68,7 @@ class DaemonFirewalldTest : public DaemonTest {
 
 TEST_F(DaemonFirewalldTest, WhatItFlushesIsRepairedAndItIsNamed) {
   Start(Settings());
-  NoteWhatStands();
+  NoteCurrentRules();
   StartFirewalld();
   ExpectRepaired("the start of firewalld");
   for (const char* reload : {"--reload", "--complete-reload"}) {

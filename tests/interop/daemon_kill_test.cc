@@ -50,10 +50,10 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
   }
 
   // `left`: what exists after the damage where no program repairs it.
-  void ExpectMendable(const SavedRules& whole, const SavedRules& left) {
+  void ExpectRepairable(const SavedRules& whole, const SavedRules& left) {
     const ProgramResult plan = Agent("plan", settings_);
     // Read after the plan: a program that the daemon had started may still be adding.
-    EXPECT_THAT(Missing(left), IsEmpty()) << "not damaged, and gone";
+    EXPECT_THAT(Missing(left), IsEmpty()) << "not damaged, but missing";
     const std::vector<std::string> missing = Missing(whole);
     if (missing.empty()) {
       EXPECT_THAT(plan.exit_code, AnyOf(kExitOk, kExitDifferences)) << plan;
@@ -95,7 +95,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
                                 starting ? ", at its start" : ", when it runs", ", killed after ",
                                 absl::FormatDuration(after)));
       Kill(kDamages[which], starting, after);
-      ExpectMendable(whole, damaged[which]);
+      ExpectRepairable(whole, damaged[which]);
     }
     EXPECT_GT(half_done_, 0) << "the moments that matter were not met at all";
   }
@@ -105,11 +105,11 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
   int half_done_ = 0;
 };
 
-TEST_P(DaemonKillTest, NeverLeavesWhatSyncCannotMend) { KillManyTimes(20); }
+TEST_P(DaemonKillTest, NeverLeavesWhatSyncCannotRepair) { KillManyTimes(20); }
 
 class DaemonKillOftenTest : public DaemonKillTest {};
 
-TEST_P(DaemonKillOftenTest, NeverLeavesWhatSyncCannotMend) { KillManyTimes(200); }
+TEST_P(DaemonKillOftenTest, NeverLeavesWhatSyncCannotRepair) { KillManyTimes(200); }
 
 INSTANTIATE_TEST_SUITE_P(Modes, DaemonKillTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });

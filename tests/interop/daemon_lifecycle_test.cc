@@ -81,25 +81,25 @@ TEST_F(DaemonLifecycleTest, EndpointsCanBeSwitchedOff) {
   EXPECT_EQ(HttpGet(kMetricsPort, "/metrics").status, 0);
 }
 
-TEST_F(DaemonLifecycleTest, TheServiceManagerIsToldOfStartReloadStateAndEnd) {
+TEST_F(DaemonLifecycleTest, NotifiesOfStartReloadStateAndEnd) {
   NotifySocket manager;
   ASSERT_TRUE(manager.bound());
   Start({}, {}, {manager.Variable()});
-  EXPECT_TRUE(manager.IsTold("READY=1"));
-  EXPECT_TRUE(manager.IsTold("STATUS="));
+  EXPECT_TRUE(manager.Receives("READY=1"));
+  EXPECT_TRUE(manager.Receives("STATUS="));
   daemon().Signal(SIGHUP);
-  EXPECT_TRUE(manager.IsTold("RELOADING=1\nMONOTONIC_USEC="));
+  EXPECT_TRUE(manager.Receives("RELOADING=1\nMONOTONIC_USEC="));
   EXPECT_TRUE(daemon().Prints("is unchanged"));
-  EXPECT_TRUE(WaitUntil([&] { return CountOf("READY=1", manager.Told()) == 2; }));
+  EXPECT_TRUE(WaitUntil([&] { return CountOf("READY=1", manager.Received()) == 2; }));
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
-  EXPECT_TRUE(manager.IsTold("STOPPING=1"));
+  EXPECT_TRUE(manager.Receives("STOPPING=1"));
 }
 
-TEST_F(DaemonLifecycleTest, TheWatchdogIsFedAsOftenAsItWants) {
+TEST_F(DaemonLifecycleTest, TheWatchdogIsFedInTime) {
   NotifySocket manager;
   ASSERT_TRUE(manager.bound());
   Start({}, {}, {manager.Variable(), "WATCHDOG_USEC=400000"});
-  EXPECT_TRUE(WaitUntil([&] { return CountOf("WATCHDOG=1", manager.Told()) >= 3; }));
+  EXPECT_TRUE(WaitUntil([&] { return CountOf("WATCHDOG=1", manager.Received()) >= 3; }));
 }
 
 TEST_F(DaemonLifecycleTest, ItIsReadyForTheServiceManagerAlsoWhereTheKernelRefuses) {
@@ -108,8 +108,8 @@ TEST_F(DaemonLifecycleTest, ItIsReadyForTheServiceManagerAlsoWhereTheKernelRefus
   NotifySocket manager;
   ASSERT_TRUE(manager.bound());
   StartOnly({}, {manager.Variable()});
-  EXPECT_TRUE(manager.IsTold("READY=1"));
-  EXPECT_TRUE(manager.IsTold("BaseChainNotHooked")) << manager.Told();
+  EXPECT_TRUE(manager.Receives("READY=1"));
+  EXPECT_TRUE(manager.Receives("BaseChainNotHooked")) << manager.Received();
   EXPECT_EQ(HttpGet(kHealthPort, "/readyz").status, 503);
   EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
   Output({"nft", "delete chain ip filter INPUT"});
@@ -161,7 +161,7 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
 
 // ---- a log that is not read ----
 
-TEST_F(DaemonLifecycleTest, LogLinesThatNobodyReadsAreDroppedAndCounted) {
+TEST_F(DaemonLifecycleTest, UnreadLogLinesAreDroppedAndCounted) {
   FullPipe log;
   StartProgram({"/bin/bash", "-c", "exec \"$@\" 2>\"$0\"", log.path(), AgentProgram(), "run",
                 "--iptables-sync-period=1s"});

@@ -74,7 +74,8 @@ TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {
   ASSERT_TRUE(BecomesReady()) << daemon().Output();
   Write("watch: poll\n");
   EXPECT_EQ(daemon().Wait(), kExitFailed);
-  EXPECT_TRUE(manager.IsTold("STATUS=must restart: fixed at start, and changed")) << manager.Told();
+  EXPECT_TRUE(manager.Receives("STATUS=must restart: fixed at start, and changed"))
+      << manager.Received();
   EXPECT_THAT(daemon().Output(), HasSubstr("Ending, to be restarted: fixed at start, and changed"));
   EXPECT_THAT(daemon().Output(), HasSubstr("watch"));
   EXPECT_EQ(Agent("plan", {}).exit_code, kExitOk) << "the rules stay";
@@ -88,7 +89,7 @@ class DaemonObserveTest : public DaemonReloadTest {
   }
 };
 
-TEST_F(DaemonObserveTest, TellsWhatItWouldDoAndDoesNothing) {
+TEST_F(DaemonObserveTest, ReportsChangesAndMakesNone) {
   StartWith({"--observe"});
   EXPECT_EQ(Rules(), "");
   EXPECT_THAT(daemon().Output(), HasSubstr("Would: "));
@@ -118,7 +119,7 @@ TEST_F(DaemonObserveTest, TheFileTurnsItIntoAnAgentThatWritesAndBack) {
   EXPECT_FALSE(HasFirewall());
 }
 
-TEST_F(DaemonObserveTest, OneShotCommandsDoWhatTheirNamesSay) {
+TEST_F(DaemonObserveTest, OneShotCommandsStillWrite) {
   Write("observe: true\n");
   EXPECT_EQ(RunProgram({AgentProgram(), "sync", "--config=" + file_.path()}).exit_code, 0);
   EXPECT_TRUE(HasFirewall());

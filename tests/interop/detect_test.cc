@@ -228,7 +228,7 @@ TEST_F(DetectTest, KubeletInAnotherModeThanTheHostsProgramIsUnknownForEveryComma
   }
 }
 
-TEST_F(DetectTest, AnOrdinaryUserIsToldWhatIsMissing) {
+TEST_F(DetectTest, NamesWhatAnOrdinaryUserLacks) {
   const ProgramResult result = AgentAsNobody({"detect"});
   EXPECT_EQ(result.exit_code, kExitFailed) << result;
   EXPECT_THAT(result.out, AllOf(HasSubstr("ip: unknown\n"), HasSubstr("CAP_NET_ADMIN"),

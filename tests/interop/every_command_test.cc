@@ -217,7 +217,7 @@ class EveryCommandTest : public DaemonTest,
   std::optional<Netns> pod_;
 };
 
-TEST_P(EveryCommandTest, EndsAsPromisedAndSaysWhatItPromises) {
+TEST_P(EveryCommandTest, HasThePromisedStatusAndOutput) {
   const auto [mode, json] = GetParam();
   ASSERT_NO_FATAL_FAILURE(MakeNode(mode));
   for (const std::vector<Row>* rows : {&kReading, &kWriting}) {

@@ -17,7 +17,7 @@ constexpr uint16_t kMartianPort = 4001;
 constexpr uint16_t kServicePort = 4002;
 
 // How a third party has packets masqueraded.
-enum class ThirdParty { kNobody, kJumps, kSetsTheBit };
+enum class ThirdParty { kNone, kJumps, kSetsTheBit };
 
 struct FlipCase {
   std::string name;
@@ -58,7 +58,7 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
                                  jumps ? "KUBE-MARK-MASQ" : "MARK --or-mark 0x4000", "\nCOMMIT\n"));
   }
 
-  bool Stands(const std::string& chain) const {
+  bool Exists(const std::string& chain) const {
     return iptables_.Run({"-t", "nat", "-S", chain}).exit_code == 0;
   }
 
@@ -71,11 +71,11 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
                      : Metric("kube_iptables_agent_mode_info", ",mode=\"legacy\"") == 1;
     };
     ASSERT_TRUE(WaitUntil(done)) << daemon().Output();
-    ASSERT_EQ(Stands("KUBE-MARK-DROP"), !cleanup) << daemon().Output();
+    ASSERT_EQ(Exists("KUBE-MARK-DROP"), !cleanup) << daemon().Output();
     const bool claimed = GetParam().third_party == ThirdParty::kJumps;
-    EXPECT_EQ(Stands("KUBE-MARK-MASQ"), !cleanup || claimed);
-    const bool marks = GetParam().third_party != ThirdParty::kNobody;
-    EXPECT_EQ(Stands("KUBE-POSTROUTING"), !cleanup || marks);
+    EXPECT_EQ(Exists("KUBE-MARK-MASQ"), !cleanup || claimed);
+    const bool marks = GetParam().third_party != ThirdParty::kNone;
+    EXPECT_EQ(Exists("KUBE-POSTROUTING"), !cleanup || marks);
   }
 
   // Packets of rules in filter/KUBE-FIREWALL that are about 127.0.0.0/8.
@@ -121,10 +121,10 @@ TEST_P(GateFlipPacketsTest, NoMartianComesInAndNothingMarkedLeavesUnmasqueraded)
   EXPECT_THAT(receiver_->received().sources, Contains(Key(kClient)));
 
   StartWithGateOff();
-  if (GetParam().third_party != ThirdParty::kNobody) AddThirdParty();
+  if (GetParam().third_party != ThirdParty::kNone) AddThirdParty();
   // Or the ports of one address would not be enough for the connections of half a minute.
   SetSysctl("netfilter/nf_conntrack_udp_timeout", "2");
-  WitnessMartians();
+  ObserveMartians();
   listener_->Forget();
   receiver_->Forget();
   const absl::Time start = absl::Now();
@@ -150,20 +150,20 @@ TEST_P(GateFlipPacketsTest, NoMartianComesInAndNothingMarkedLeavesUnmasqueraded)
   RecordProperty("Forwarded", absl::StrCat(received.packets, " of ", forwarded_sent));
   EXPECT_GT(received.packets, forwarded_sent * 9 / 10);
   EXPECT_EQ(received.numbers.size(), received.packets) << "each comes once";
-  if (GetParam().third_party == ThirdParty::kNobody) return;
+  if (GetParam().third_party == ThirdParty::kNone) return;
   EXPECT_THAT(received.sources, Each(Key(kNodeInside)));
   EXPECT_LT(received.LongestGap(), static_cast<uint32_t>(kPerSecond) / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Beside, GateFlipPacketsTest,
+    With, GateFlipPacketsTest,
     ::testing::Values(
         FlipCase{"ARuleThatJumpsToKubeMarkMasqNft", ThirdParty::kJumps, IptablesMode::kNft},
         FlipCase{"ARuleThatJumpsToKubeMarkMasqLegacy", ThirdParty::kJumps, IptablesMode::kLegacy},
         FlipCase{"ARuleThatSetsTheBitItselfNft", ThirdParty::kSetsTheBit, IptablesMode::kNft},
         FlipCase{"ARuleThatSetsTheBitItselfLegacy", ThirdParty::kSetsTheBit, IptablesMode::kLegacy},
-        FlipCase{"NobodyNft", ThirdParty::kNobody, IptablesMode::kNft, 20},
-        FlipCase{"NobodyLegacy", ThirdParty::kNobody, IptablesMode::kLegacy, 20}),
+        FlipCase{"NoThirdPartyNft", ThirdParty::kNone, IptablesMode::kNft, 20},
+        FlipCase{"NoThirdPartyLegacy", ThirdParty::kNone, IptablesMode::kLegacy, 20}),
     [](const auto& row) { return row.param.name; });
 
 // What a rule of another program does to packets, judged by packets: wherever a neighbour's packet
@@ -224,7 +224,7 @@ const EffectRow kXtRows[] = {
      ":OUTER - [0:0]\n:INNER - [0:0]\n-A INNER -p udp -j RETURN\n-A INNER -j ACCEPT\n"
      "-A OUTER -j INNER\n-I INPUT -j OUTER",
      false},
-    {"AcceptBehindAChainOfAChain",
+    {"AcceptAfterAChainOfAChain",
      ":OUTER - [0:0]\n:INNER - [0:0]\n-A INNER -p udp -j RETURN\n-A INNER -j ACCEPT\n"
      "-A OUTER -j INNER\n-A OUTER -j ACCEPT\n-I INPUT -j OUTER",
      true},
@@ -238,7 +238,7 @@ const EffectRow kXtRows[] = {
      false},
 };
 
-TEST_F(EffectPacketsTest, OfIptablesTargetsIsTold) {
+TEST_F(EffectPacketsTest, OfIptablesTargetsIsPredicted) {
   for (const IptablesMode mode : kBothModes) {
     const Iptables iptables = {.mode = mode};
     for (const EffectRow& row : kXtRows) {
@@ -271,7 +271,7 @@ const EffectRow kNftRows[] = {
     {"ExthdrOfAnotherProtocol", "tcp option maxseg size set 1000 accept", false, true},
 };
 
-TEST_F(EffectPacketsTest, OfNftExpressionsIsTold) {
+TEST_F(EffectPacketsTest, OfNftExpressionsIsPredicted) {
   size_t lacking = 0;
   for (const EffectRow& row : kNftRows) {
     Sync({});

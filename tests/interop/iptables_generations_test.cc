@@ -49,7 +49,7 @@ class IptablesGenerationsTest : public AgentTest,
   }
 };
 
-TEST_P(IptablesGenerationsTest, IsTheOneTheTestSaysItIs) {
+TEST_P(IptablesGenerationsTest, IsTheNamedRelease) {
   EXPECT_THAT(Theirs(IpFamily::kIpv4).Run({"--version"}).out, HasSubstr(GetParam().version));
 }
 

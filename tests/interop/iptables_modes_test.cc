@@ -16,7 +16,7 @@ class IptablesModesTest : public AgentTest, public ::testing::WithParamInterface
   }
 
   // As text and as JSON.
-  static void LookAtEverything(const std::vector<std::string>& flags) {
+  static void ReadEverything(const std::vector<std::string>& flags) {
     for (const char* const command : {"plan", "status", "detect", "audit"}) {
       for (const char* const output : {"text", "json"}) {
         EXPECT_NE(Agent(Words{command, absl::StrCat("--output=", output)} + flags).exit_code,
@@ -37,17 +37,17 @@ TEST_P(IptablesModesTest, LegacyMakesNothingOfNftAndOnlyTheTablesItNeeds) {
   }
 }
 
-TEST_P(IptablesModesTest, LookingMakesNoTableAndLoadsNoModule) {
+TEST_P(IptablesModesTest, ReadingMakesNoTableAndLoadsNoModule) {
   const std::vector<std::string> flags = Settings(IptablesMode::kLegacy).Flags();
   const std::string fresh = TablesAndModules();
-  LookAtEverything(flags);
+  ReadEverything(flags);
   EXPECT_EQ(TablesAndModules(), fresh);
   for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
   // Nor where one table exists.
   const ProgramResult made =
       Iptables{.family = IpFamily::kIpv4, .mode = IptablesMode::kLegacy}.Run({"-N", "X"});
   EXPECT_EQ(made.exit_code, 0) << made;
-  LookAtEverything(flags);
+  ReadEverything(flags);
   EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), "filter");
   EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), "");
 }
@@ -112,24 +112,24 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
 
 using TransactionsTest = AgentTest;
 
-TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndLookingIsNone) {
+TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndACheckIsNone) {
   const auto listener = GenerationListener::Create();
   ASSERT_THAT(listener, IsOk());
-  const auto look = [](const AgentSettings& settings) {
+  const auto check = [](const AgentSettings& settings) {
     for (const char* command : {"plan", "status", "detect", "gates", "version"}) {
       Agent(command, settings);
     }
   };
   for (const bool ownership_cleanup : {true, false}) {
     const AgentSettings settings = {ownership_cleanup};
-    look(settings);
+    check(settings);
     EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
     Sync(settings);
     const auto changes = (*listener)->Drain();
     ASSERT_THAT(changes, IsOkAndHolds(SizeIs(1)));
     EXPECT_EQ((*changes)[0].process, "kube-iptables-a") << "a name has 15 characters in the kernel";
     Sync(settings);
-    look(settings);
+    check(settings);
     EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
   }
 }

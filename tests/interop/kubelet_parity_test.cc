@@ -31,7 +31,7 @@ class KubeletParityTest
   Iptables iptables() const { return Of(family()); }
 
   // What exists; in cleanup mode without canaries, which only kubelet makes.
-  SavedRules Stands() const {
+  SavedRules Current() const {
     SavedRules rules = SavedRules::Of(iptables());
     if (!cleanup()) return rules;
     for (const char* table : kIptablesTables) {
@@ -46,7 +46,7 @@ class KubeletParityTest
     const Netns netns = NewNetns();
     const InNetns in(netns);
     Kubelet(FormOf(cleanup()), iptables(), bits());
-    SavedRules expected = Stands();
+    SavedRules expected = Current();
     if (!cleanup() && family() == IpFamily::kIpv6) {
       expected.AddRule("filter", "-A INPUT -j KUBE-FIREWALL");
       expected.AddRule("filter", "-A OUTPUT -j KUBE-FIREWALL");
@@ -67,7 +67,7 @@ TEST_P(KubeletParityTest, KubeletAddsNoRuleToOurs) {
   EXPECT_EQ(run.rules_added, 0);
   // In cleanup mode only kubelet makes its canaries.
   EXPECT_EQ(run.chains_created, cleanup() ? 3 : 0);
-  EXPECT_EQ(Stands(), ours);
+  EXPECT_EQ(Current(), ours);
 }
 
 TEST_P(KubeletParityTest, NothingIsPlannedWhereKubeletDidItAll) {

@@ -226,7 +226,7 @@ constexpr absl::Duration kOnTheWay = absl::Milliseconds(50);
 
 // Counts what came to the node before iptables sees it, and what left it after all of iptables'
 // hooks.
-constexpr char kWitness[] = R"(
+constexpr char kObserver[] = R"(
 table inet observer {
   counter drop_came { }
   counter plain_came { }
@@ -269,7 +269,7 @@ class LabelFlipPacketsTest : public LabelTest {
 TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   const PacketWorld world;
   SetSysctl("netfilter/nf_conntrack_udp_timeout", "2");
-  ASSERT_EQ(RunProgram({"nft", "-f", "-"}, kWitness).exit_code, 0);
+  ASSERT_EQ(RunProgram({"nft", "-f", "-"}, kObserver).exit_code, 0);
   WriteGate(/*on=*/true);
   StartOnly({"--config=" + file_.path(), "--stale-chains=retire",
              "--cni-conf-dir=" + no_cni_.root(), "--iptables-sync-period=1s",
@@ -288,14 +288,14 @@ TEST_P(LabelFlipPacketsTest, NothingIsLetThroughByTheGateWhereAComponentJumps) {
   for (int i = 0; i < 2 && !HasFatalFailure(); ++i) {
     Flip(/*on=*/false);
     EXPECT_TRUE(Exists("filter", "KUBELET-FIREWALL"));
-    const uint64_t came = Witnessed().at("drop_came");
-    EXPECT_TRUE(WaitUntil([&] { return Witnessed().at("drop_came") > came + 50; }));
+    const uint64_t came = ObserverCounters().at("drop_came");
+    EXPECT_TRUE(WaitUntil([&] { return ObserverCounters().at("drop_came") > came + 50; }));
     Flip(/*on=*/true);
   }
   uint64_t sent = 0;
   for (const auto& stream : streams) sent = stream->Stop();
   absl::SleepFor(kOnTheWay);
-  const std::map<std::string, uint64_t> all = Witnessed();
+  const std::map<std::string, uint64_t> all = ObserverCounters();
   EXPECT_EQ(all.at("drop_left"), 0);
   EXPECT_GT(all.at("plain_came"), sent * 9 / 10) << "a queue ran over";
   EXPECT_EQ(all.at("plain_left"), all.at("plain_came"));

@@ -72,7 +72,7 @@ struct Clearing {
   }
 };
 constexpr Clearing kClearings[] = {
-    {"nobody", "", ""},
+    {"no rule", "", ""},
     {"set-mark where packets leave", "-t mangle -A POSTROUTING -o pods -j MARK --set-mark 0x1", "",
      false},
     {"and-mark of other bits", "-t mangle -A FORWARD -j MARK --and-mark 0xffff", ""},
@@ -126,7 +126,7 @@ TEST_P(MarksTest, RulesThatClearOurBitsOnTheWayAreErrorsAsPacketsShow) {
     EXPECT_EQ(verdicts[1]["severity"], row.drops ? "info" : "error") << verdicts;
     // Also by a program that does no harm there.
     const Json& by = verdicts[0]["clearedBy"];
-    if (absl::StrContains(row.name, "nobody") || absl::StrContains(row.name, "other bits")) {
+    if (absl::StrContains(row.name, "no rule") || absl::StrContains(row.name, "other bits")) {
       EXPECT_TRUE(by.empty()) << by;
     } else {
       EXPECT_THAT(by.dump(), HasSubstr(absl::StrCat(" ", row.Table(), ": "))) << row.name;
@@ -172,7 +172,7 @@ TEST_P(MarksTest, RetirementKeepsWhatActsOnMarksThatRoutingRulesSelect) {
 // Its system call filter has no sockets for what sets marks without a rule, unless it was started
 // to retire: what cannot be read counts as claiming every mark.
 TEST_P(MarksTest, ADaemonThatAReloadSwitchesToRetireKeepsWhatActsOnMarks) {
-  const auto marks_stand = [] {
+  const auto marks_are_kept = [] {
     const Iptables iptables = {.mode = GetParam()};
     return !LinesOf(iptables).contains("nat: :KUBE-MARK-MASQ -") &&
            LinesOf(iptables).contains("nat: :KUBE-POSTROUTING -");
@@ -185,7 +185,7 @@ TEST_P(MarksTest, ADaemonThatAReloadSwitchesToRetireKeepsWhatActsOnMarks) {
   StartOnly(flags);
   ASSERT_TRUE(BecomesReady());
   std::ofstream(file.path()) << kConfigHead << "staleChains: retire\n";
-  EXPECT_TRUE(WaitUntil(marks_stand)) << daemon().Output();
+  EXPECT_TRUE(WaitUntil(marks_are_kept)) << daemon().Output();
   EXPECT_TRUE(WaitUntil([&] {
     return absl::StrContains(daemon().Output(), "what cannot be read may set: packet marks of");
   })) << daemon().Output();

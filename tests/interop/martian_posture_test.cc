@@ -22,7 +22,7 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     DaemonTest::SetUp();
     world_.emplace();
     listener_.emplace(kLoopback, kPort);
-    ASSERT_TRUE(told_.bound());
+    ASSERT_TRUE(manager_.bound());
   }
   // Its thread has this test's mount namespace.
   void TearDown() override { listener_.reset(); }
@@ -31,7 +31,7 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     StartOnly(
         Words{"--iptables-sync-period=1s", absl::StrCat("--iptables-mode=", NameOf(GetParam()))} +
             more,
-        {told_.Variable()});
+        {manager_.Variable()});
     ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
   }
 
@@ -50,13 +50,13 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
 
   // Exactly: and the count is unchanged after two more checks.
   ::testing::AssertionResult CountsDropped(uint64_t packets) {
-    const auto wanted = static_cast<double>(packets);
-    if (!MetricReaches(kDropped, wanted)) {
+    const auto expected = static_cast<double>(packets);
+    if (!MetricReaches(kDropped, expected)) {
       return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
     }
-    const double looks = Metric("kube_iptables_agent_syncs_total");
-    MetricReaches("kube_iptables_agent_syncs_total", looks + 2);
-    if (Metric(kDropped) == wanted) return ::testing::AssertionSuccess();
+    const double syncs = Metric("kube_iptables_agent_syncs_total");
+    MetricReaches("kube_iptables_agent_syncs_total", syncs + 2);
+    if (Metric(kDropped) == expected) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
   }
 
@@ -68,29 +68,29 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
   }
 
   const Iptables iptables_ = {.mode = GetParam()};
-  NotifySocket told_;
+  NotifySocket manager_;
   std::optional<PacketWorld> world_;
   std::optional<PacketTaker> listener_;
 };
 
-TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilSomebodyPutsOneThere) {
+TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilOneIsMade) {
   StartWith({"--make-iptables-util-chains=false"});
   ASSERT_TRUE(BecomesExposed(true)) << Readyz();
   EXPECT_THAT(Readyz(), HasSubstr(kWhy));
   EXPECT_THAT(Statusz(), HasSubstr(absl::StrCat("Martian packets: EXPOSED: ", kWhy)));
-  EXPECT_TRUE(told_.IsTold(absl::StrCat("STATUS=exposed: ", kWhy))) << told_.Told();
-  EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200) << "a restart would mend nothing";
+  EXPECT_TRUE(manager_.Receives(absl::StrCat("STATUS=exposed: ", kWhy))) << manager_.Received();
+  EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200) << "a restart would fix nothing";
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
 
   // A kubelet, or kube-proxy: the mode is off, the rule is not ours.
   Kubelet(KubeletForm::k1_27GateOn, iptables_);
   ExpectClosed();
-  EXPECT_TRUE(told_.IsTold("STATUS=in place")) << told_.Told();
+  EXPECT_TRUE(manager_.Receives("STATUS=in place")) << manager_.Received();
   EXPECT_THAT(Statusz(), Not(HasSubstr("EXPOSED")));
 }
 
-TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
+TEST_P(MartianPostureTest, AnUnreachedRuleDoesNotProtect) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
   EXPECT_EQ(Metric(kExposed), 0);
@@ -99,7 +99,7 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   EXPECT_THAT(Readyz(), HasSubstr(kWhy));
   EXPECT_THAT(Readyz(), HasSubstr("ShadowedJump"));
   EXPECT_EQ(Metric("kube_iptables_agent_shadowed_jumps"), 1);
-  EXPECT_TRUE(told_.IsTold(kWhy)) << told_.Told();
+  EXPECT_TRUE(manager_.Receives(kWhy)) << manager_.Received();
   SendMartians(100);
   EXPECT_GT(listener_->received().packets, 0) << "it is true";
   Change(iptables_, {"-D", "INPUT", "-j", "ACCEPT"});

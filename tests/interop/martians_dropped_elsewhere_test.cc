@@ -53,7 +53,7 @@ const Elsewhere kRows[] = {
                       "-A B -p tcp -j DROP\n")),
      "", kInRaw},
     {"raw drops the more than /8", Raw("-A PREROUTING -d 96.0.0.0/3 -j DROP\n"), "", kInRaw},
-    {"mangle rejects nobody but drops in INPUT",
+    {"mangle rejects nothing but drops in INPUT",
      absl::StrCat("*mangle\n-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
                   "-A INPUT -i lo -j ACCEPT\n-A INPUT ",
                   kDrop, "COMMIT\n"),
@@ -73,7 +73,7 @@ const Elsewhere kRows[] = {
     {"some go to another chain before",
      Raw(absl::StrCat("-A PREROUTING -p udp -g A\n-A PREROUTING ", kDrop)), "", ""},
     {"raw drops what leaves", Raw("-A OUTPUT -d 127.0.0.0/8 ! -o lo -j DROP\n"), "", ""},
-    {"nobody jumps to the chain that drops", Raw(absl::StrCat("-A A ", kDrop)), "", ""},
+    {"no rule jumps to the chain that drops", Raw(absl::StrCat("-A A ", kDrop)), "", ""},
     // ---- nft ----
     {"inet drops what does not come from lo", "",
      Nft("inet", "prerouting priority -300", "iifname != \"lo\" ip daddr 127.0.0.0/8 drop"),
@@ -122,7 +122,7 @@ class MartiansDroppedElsewhereTest : public AgentTest,
   const Iptables iptables_ = {.mode = GetParam()};
 };
 
-TEST_P(MartiansDroppedElsewhereTest, IsSaidWherePacketsAreDroppedAndOnlyThere) {
+TEST_P(MartiansDroppedElsewhereTest, IsReportedWherePacketsAreDroppedAndOnlyThere) {
   for (const Elsewhere& row : kRows) {
     SCOPED_TRACE(row.name);
     if (!row.iptables.empty()) ASSERT_EQ(iptables_.Restore(row.iptables).exit_code, 0);

@@ -27,17 +27,17 @@ class NotifySocket {
   bool bound() const { return bound_; }
   std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
   // All notifications so far.
-  const std::string& Told() {
+  const std::string& Received() {
     char buffer[4096];
     ssize_t count = 0;
     while ((count = recv(fd_, buffer, sizeof(buffer), 0)) > 0) {
-      told_.append(buffer, static_cast<size_t>(count));
-      told_ += '\n';
+      received_.append(buffer, static_cast<size_t>(count));
+      received_ += '\n';
     }
-    return told_;
+    return received_;
   }
-  bool IsTold(const std::string& text) {
-    return WaitUntil([&] { return absl::StrContains(Told(), text); });
+  bool Receives(const std::string& text) {
+    return WaitUntil([&] { return absl::StrContains(Received(), text); });
   }
 
  private:
@@ -52,7 +52,7 @@ class NotifySocket {
   std::string path_;
   int fd_ = -1;
   bool bound_ = false;
-  std::string told_;
+  std::string received_;
 };
 
 }  // namespace kipt::testing

@@ -98,7 +98,7 @@ TEST_P(OwnershipCostTest, AuditAndExplainOfManyServicesAreQuickAndSmall) {
   for (const json& family : families) EXPECT_EQ(family["users"], 4 * GetParam().services);
 }
 
-TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasLookedAtEverything) {
+TEST_P(OwnershipCostTest, TheDaemonStaysSmallAfterItHasReadEverything) {
   constexpr int64_t kLargestDaemonKib = 16 * 1024;
   const auto write_config = [&](const std::string& period) {
     std::ofstream(file_.path()) << kConfigHead << "iptablesSyncPeriod: " << period << "\n";

@@ -96,7 +96,7 @@ class PacketWorld {
 };
 
 // Packets of each named counter in the table "inet observer".
-inline std::map<std::string, uint64_t> Witnessed() {
+inline std::map<std::string, uint64_t> ObserverCounters() {
   const ProgramResult result = RunProgram({"nft", "list", "counters", "table", "inet", "observer"});
   EXPECT_EQ(result.exit_code, 0) << result;
   const std::vector<std::string> words =
@@ -110,7 +110,7 @@ inline std::map<std::string, uint64_t> Witnessed() {
   return counters;
 }
 // Counts the martian packets that come to the node from now on, before any rule drops them.
-inline void WitnessMartians() {
+inline void ObserveMartians() {
   MustRun({"nft", "-f", "-"}, R"(
 table inet observer {
   counter martians { }
@@ -121,7 +121,7 @@ table inet observer {
 }
 )");
 }
-inline uint64_t MartiansArrived() { return Witnessed().at("martians"); }
+inline uint64_t MartiansArrived() { return ObserverCounters().at("martians"); }
 
 }  // namespace kipt::testing
 

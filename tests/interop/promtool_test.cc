@@ -16,7 +16,7 @@ namespace {
 using ::kipt::testing::ProgramResult;
 using ::kipt::testing::RunProgram;
 
-TEST(PromtoolTest, HasNothingToSayAboutOurMetrics) {
+TEST(PromtoolTest, AcceptsOurMetrics) {
   Metrics metrics({.version = "0.1.0"});
   EXPECT_EQ(RunProgram({"promtool", "check", "metrics"}, metrics.Serialize()), ProgramResult())
       << "before the first round";
@@ -31,7 +31,7 @@ TEST(PromtoolTest, HasNothingToSayAboutOurMetrics) {
   EXPECT_EQ(RunProgram({"promtool", "check", "metrics"}, metrics.Serialize()), ProgramResult());
 }
 
-TEST(PromtoolTest, WouldSayWhatIsWrong) {
+TEST(PromtoolTest, RejectsWrongMetrics) {
   const ProgramResult result =
       RunProgram({"promtool", "check", "metrics"}, "# TYPE things counter\nthings 1\n");
   EXPECT_NE(result.exit_code, 0) << result;

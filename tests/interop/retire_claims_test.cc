@@ -97,7 +97,7 @@ const Claimant kClaimants[] = {
     {"ARuleThatSetsAnotherBit",
      List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000")},
     // ---- of labels ----
-    {"NobodyOfLabels", List(), {}, By::kManaged, true},
+    {"NoUserOfLabels", List(), {}, By::kManaged, true},
     {"AForeignJumpToTheMasqueradeLabel",
      List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
      {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},

@@ -127,7 +127,7 @@ inline bool IsBaseChainRule(const std::string& line) {
 inline ProgramResult LoadKubeProxy(const std::string& version, const Iptables& iptables) {
   const std::string save = KubeProxySave(version, iptables);
   MakeIpSets(save, iptables.family);
-  const Lines standing = LinesOf(iptables);
+  const Lines existing = LinesOf(iptables);
   std::string input;
   std::string table;
   for (absl::string_view piece : absl::StrSplit(save, '\n', absl::SkipEmpty())) {
@@ -136,7 +136,7 @@ inline ProgramResult LoadKubeProxy(const std::string& version, const Iptables& i
     const std::string known = absl::StrCat(table, ": ", line);
     const bool keep =
         IsBaseChain(known) || IsOnlyEnsured(known, iptables.family) || IsBaseChainRule(known);
-    if (IsBaseChain(known) || (keep && standing.count(known) != 0)) continue;
+    if (IsBaseChain(known) || (keep && existing.count(known) != 0)) continue;
     absl::StrAppend(&input, piece, "\n");
   }
   return iptables.Restore(input);
@@ -262,7 +262,7 @@ class RetireTest : public DaemonTest {
     const nlohmann::json json = nlohmann::json::parse(retired.result.out, nullptr, false);
     const auto modes = json.find(json.contains("modes") ? "modes" : "retired");
     if (!json.is_object() || modes == json.end()) {
-      ADD_FAILURE() << "says nothing of what was retired: " << retired.result;
+      ADD_FAILURE() << "does not report what was retired: " << retired.result;
       return retired;
     }
     for (const nlohmann::json& mode : *modes) {

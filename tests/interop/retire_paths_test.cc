@@ -20,7 +20,7 @@ IptablesMode OtherThan(IptablesMode mode) {
 
 class RetirePathsTest : public RetireTest {
  protected:
-  static LinesByFamily Stands(IptablesMode mode) {
+  static LinesByFamily Current(IptablesMode mode) {
     LinesByFamily lines;
     for (const IpFamily family : kBothFamilies) {
       lines[family] = LinesOf({.family = family, .mode = mode});
@@ -42,7 +42,7 @@ class RetirePathsTest : public RetireTest {
     for (const IpFamily family : kBothFamilies) {
       Kubelet(KubeletForm::k1_27GateOn, {.family = family, .mode = mode});
     }
-    return Stands(mode);
+    return Current(mode);
   }
 };
 
@@ -64,7 +64,7 @@ const Residue kResidues[] = {
 class ResidueTest : public RetirePathsTest,
                     public ::testing::WithParamInterface<std::tuple<Residue, IptablesMode>> {};
 
-TEST_P(ResidueTest, AllOfItGoesAndNothingElse) {
+TEST_P(ResidueTest, IsRemovedAndNothingElse) {
   const auto& [residue, mode] = GetParam();
   AddThirdParty(mode);
   for (const KubeletBits bits : residue.bits) {
@@ -77,7 +77,7 @@ TEST_P(ResidueTest, AllOfItGoesAndNothingElse) {
   const LinesByFamily base_chains = BaseChains(mode);
   const Retired retired = SyncAndRetire(mode);
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_EQ(Stands(mode), OfAFreshNode(mode)) << retired.result;
+  EXPECT_EQ(Current(mode), OfAFreshNode(mode)) << retired.result;
   EXPECT_THAT(retired.kept, IsEmpty());
   for (const IpFamily family : kBothFamilies) {
     EXPECT_THAT(BaseChains(mode)[family], IsSupersetOf(base_chains.at(family)));
@@ -99,23 +99,23 @@ class RetireModesTest : public RetirePathsTest, public ::testing::WithParamInter
   static IptablesMode Mode() { return GetParam(); }
 };
 
-TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
+TEST_P(RetireModesTest, RemovesAllOfTheOtherModeAndMakesNoTable) {
   const IptablesMode other = OtherThan(Mode());
   AddThirdParty(other);
-  const LinesByFamily of_others = Stands(other);
+  const LinesByFamily of_others = Current(other);
   LeaveResidue(other);
   SyncAndKeep(Mode());  // --stale-chains=keep
   const std::string nft = Output({"nft", "list", "tables"});
   const std::string legacy4 = IptablesLegacyTables(IpFamily::kIpv4);
   const std::string legacy6 = IptablesLegacyTables(IpFamily::kIpv6);
-  const LinesByFamily managed = Stands(Mode());
+  const LinesByFamily managed = Current(Mode());
   const LinesByFamily base_chains = BaseChains(other);
 
   const Retired retired = SyncAndRetire(Mode());
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_EQ(Stands(other), of_others) << retired.result;
+  EXPECT_EQ(Current(other), of_others) << retired.result;
   EXPECT_EQ(BaseChains(other), base_chains);
-  EXPECT_EQ(Stands(Mode()), managed);
+  EXPECT_EQ(Current(Mode()), managed);
   EXPECT_EQ(Output({"nft", "list", "tables"}), nft);
   EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), legacy4);
   EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), legacy6);
@@ -135,7 +135,7 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
       EXPECT_EQ(lines.erase(absl::StrCat(table, ": :KUBE-KUBELET-CANARY -")), 1U);
     }
   }
-  EXPECT_EQ(Stands(Mode()), expected);
+  EXPECT_EQ(Current(Mode()), expected);
   for (const IpFamily family : kBothFamilies) {
     EXPECT_THAT(BaseChains(Mode())[family], IsSupersetOf(base_chains.at(family)));
   }
@@ -148,10 +148,10 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
   const auto generations = (*listener)->Drain();
   ASSERT_THAT(generations, IsOk());
   EXPECT_THAT(*generations, IsEmpty());
-  EXPECT_EQ(Stands(Mode()), expected);
+  EXPECT_EQ(Current(Mode()), expected);
 }
 
-TEST_P(RetireModesTest, ADaemonCountsWhatWentAndSaysOnceWhatIsKept) {
+TEST_P(RetireModesTest, ADaemonCountsRemovalsAndReportsOnceWhatIsKept) {
   LeaveResidue(Mode());
   Load({.mode = Mode()}, "*nat\n:THIRD - [0:0]\n-A THIRD -p udp -j KUBE-MARK-MASQ\nCOMMIT\n");
   StartOnly(RetireFlags(Mode()));
@@ -169,7 +169,7 @@ TEST_P(RetireModesTest, ADaemonCountsWhatWentAndSaysOnceWhatIsKept) {
       1);
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nothing was damaged";
   EXPECT_TRUE(IsReady()) << "what is kept is no fault";
-  EXPECT_FALSE(daemon().Prints(stale, 2, absl::Seconds(1))) << "said once";
+  EXPECT_FALSE(daemon().Prints(stale, 2, absl::Seconds(1))) << "reported once";
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, RetireModesTest, ::testing::ValuesIn(kBothModes),

@@ -92,9 +92,9 @@ TEST_P(RetireRaceTest, NothingThatTheyUseIsRemovedAndNextTimeItIsKept) {
 
 const Moment kMoments[] = {
     // The other mode is read when the rules of this one have been.
-    {"NftBehindTheSurvey", IptablesMode::kNft, 1, true},
-    {"LegacyBehindTheFirstLook", IptablesMode::kLegacy, 2, true},
-    {"LegacyBehindTheSurvey", IptablesMode::kLegacy, 3, true},
+    {"NftAfterTheSurvey", IptablesMode::kNft, 1, true},
+    {"LegacyAfterTheFirstCheck", IptablesMode::kLegacy, 2, true},
+    {"LegacyAfterTheSurvey", IptablesMode::kLegacy, 3, true},
     // Not even the lock can keep them out: the kernel is the last guard.
     {"LegacyInFrontOfTheRestore", IptablesMode::kLegacy, 0, false},
 };

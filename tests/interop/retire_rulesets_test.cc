@@ -85,15 +85,15 @@ class RetireRulesetsTest
     }
   }
   // What of what exists is removed.
-  static Lines Goes(IpFamily family) {
+  static Lines Removed(IpFamily family) {
     if (Row().generation == Generation::kNeedsDropMark) return {};
     if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);
-    Lines goes = DropResidue();
+    Lines removed = DropResidue();
     const bool emptied = Row().empties_firewall && When() != Order::kProxyThenKubelet;
     if (emptied && family == IpFamily::kIpv4) {
-      std::erase_if(goes, [](const std::string& line) { return line.find("filter: ") == 0; });
+      std::erase_if(removed, [](const std::string& line) { return line.find("filter: ") == 0; });
     }
-    return goes;
+    return removed;
   }
   // Jumps are surveyed only if there is something to retire. (`surveyed`)
   static Kept Stays(bool surveyed) {
@@ -136,7 +136,7 @@ class RetireRulesetsTest
   }
 };
 
-TEST_P(RetireRulesetsTest, ExactlyWhatNobodyClaimsGoes) {
+TEST_P(RetireRulesetsTest, RemovesExactlyWhatIsUnclaimed) {
   Prepare();
   std::map<IpFamily, Lines> before;
   std::map<IpFamily, Lines> base_chains;
@@ -146,20 +146,20 @@ TEST_P(RetireRulesetsTest, ExactlyWhatNobodyClaimsGoes) {
   }
   const Retired retired = SyncAndRetire(Mode());
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  bool any_goes = false;
+  bool any_removed = false;
   for (const IpFamily family : kBothFamilies) {
     SCOPED_TRACE(family == IpFamily::kIpv4 ? "IPv4" : "IPv6");
     const Lines after = LinesOf(Of(family));
-    EXPECT_EQ(Without(before[family], after), Goes(family));
+    EXPECT_EQ(Without(before[family], after), Removed(family));
     EXPECT_THAT(Without(after, before[family]), IsEmpty());
     EXPECT_THAT(Without(base_chains[family], BaseChainsOf(Of(family))), IsEmpty());
     if (Claims()) {
       const Lines proxy = LinesIn(KubeProxySave(Row().version, Of(family)));
       EXPECT_THAT(Without(proxy, after), IsEmpty()) << "kube-proxy's";
     }
-    any_goes |= !Goes(family).empty();
+    any_removed |= !Removed(family).empty();
   }
-  EXPECT_EQ(retired.kept, Stays(any_goes)) << retired.result;
+  EXPECT_EQ(retired.kept, Stays(any_removed)) << retired.result;
 
   const Retired again = SyncAndRetire(Mode());
   EXPECT_EQ(again.all_changes, 0) << again.result;

@@ -135,7 +135,7 @@ TEST_P(UnreadableSourcesTest, RulesOfTheOtherModeThatCannotBeReadMaySetTheMark) 
 }
 
 // The CNI configurations of a daemon in a container are the host's.
-TEST_P(UnreadableSourcesTest, ADaemonInAContainerRetiresNothingAndSaysWhy) {
+TEST_P(UnreadableSourcesTest, ADaemonInAContainerRetiresNothingAndReportsWhy) {
   LeaveResidue(GetParam());
   StartProgram({"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", AgentProgram(), "run",
                 absl::StrCat("--iptables-mode=", NameOf(GetParam())), "--stale-chains=retire"});
@@ -215,7 +215,7 @@ class FailedCallsTest : public UnreadableSourcesTest {
     std::ofstream(cni_dir() + "/10.conflist")
         << R"({"plugins": [{"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"}]})";
     baseline_ = Removed();
-    ASSERT_THAT(Without(more, baseline_), Not(IsEmpty())) << "a claim less is not seen";
+    ASSERT_THAT(Without(more, baseline_), Not(IsEmpty())) << "a lost claim would go unnoticed";
     for (const FailedCall& call : calls) ExpectNothingMoreIsRemoved(call);
   }
 

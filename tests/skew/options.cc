@@ -163,8 +163,8 @@ std::string DefaultAgent(const std::string& program) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path folder =
       error ? std::filesystem::path(program).parent_path() : self.parent_path();
-  const std::filesystem::path beside = folder / kAgentName;
-  if (std::filesystem::exists(beside, error)) return beside.string();
+  const std::filesystem::path sibling = folder / kAgentName;
+  if (std::filesystem::exists(sibling, error)) return sibling.string();
   return absl::StrCat("/usr/sbin/", kAgentName);
 }
 
@@ -230,14 +230,14 @@ absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
   std::vector<Cell> cells =
       OnSides(options.full ? AllCells(options.paths) : DefaultCells(options.paths), options.sides);
   if (!options.cells.empty()) {
-    std::optional<std::regex> wanted;
+    std::optional<std::regex> pattern;
     try {
-      wanted.emplace(options.cells);
+      pattern.emplace(options.cells);
     } catch (const std::exception& error) {
       return absl::InvalidArgumentError(absl::StrCat("--cells: ", error.what()));
     }
     std::erase_if(
-        cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
+        cells, [&pattern](const Cell& cell) { return !std::regex_search(CellId(cell), *pattern); });
   }
   if (!cells.empty()) return cells;
   return absl::InvalidArgumentError(absl::StrCat(

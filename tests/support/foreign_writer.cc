@@ -85,8 +85,8 @@ absl::Status ForeignWriter::RemoveRules() {
 absl::StatusOr<absl::Duration> ForeignWriter::CommitChain() {
   const ChainId chain{Family::kIPv4, Table::kFilter, "FOREIGN"};
   absl::StatusOr<absl::Duration> took =
-      chain_stands_ ? Commit({netlink::DeleteChain{chain}}) : Commit({netlink::CreateChain{chain}});
-  if (took.ok()) chain_stands_ = !chain_stands_;
+      chain_exists_ ? Commit({netlink::DeleteChain{chain}}) : Commit({netlink::CreateChain{chain}});
+  if (took.ok()) chain_exists_ = !chain_exists_;
   return took;
 }
 

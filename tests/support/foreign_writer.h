@@ -38,7 +38,7 @@ class ForeignWriter {
 
   std::unique_ptr<netlink::Backend> backend_;
   std::unique_ptr<netlink::Socket> socket_;
-  bool chain_stands_ = false;
+  bool chain_exists_ = false;
 };
 
 }  // namespace kipt::testing

@@ -101,15 +101,15 @@ std::vector<std::string> SavedRules::LinesMissingIn(const SavedRules& other) con
   for (const auto& [name, table] : tables_) {
     const auto found = other.tables_.find(name);
     const Table there = found == other.tables_.end() ? Table() : found->second;
-    const auto look = [&missing, &name = name](const auto& lines, const auto& in) {
+    const auto collect = [&missing, &name = name](const auto& lines, const auto& in) {
       for (const std::string& line : lines) {
         if (std::find(in.begin(), in.end(), line) == in.end()) {
           missing.push_back(absl::StrCat(name, ": ", line));
         }
       }
     };
-    look(table.chains, there.chains);
-    look(table.rules, there.rules);
+    collect(table.chains, there.chains);
+    collect(table.rules, there.rules);
   }
   return missing;
 }

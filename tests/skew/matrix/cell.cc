@@ -52,7 +52,7 @@ struct Row {
   Pair pair;
   Pair from;
   const char* about;
-  Company company = Company::kNobody;
+  Company company = Company::kNone;
   // Its own; empty: those of all rows.
   std::vector<Path> paths = {};
 };
@@ -119,7 +119,7 @@ std::vector<Row> OtherModes() {
 }
 
 // On one path, which may have come from another pair.
-Row On(Path path, const Pair& pair, const char* about, Company company = Company::kNobody) {
+Row On(Path path, const Pair& pair, const char* about, Company company = Company::kNone) {
   return {pair, pair, about, company, {path}};
 }
 
@@ -158,7 +158,7 @@ std::vector<Row> ModeRows() {
   };
   for (const Pair& pair :
        {gate_off_31, gate_off_36, Minors(31, 31), Minors(33, 33), Minors(34, 34), Minors(36, 36)}) {
-    add(Company::kNobody, pair,
+    add(Company::kNone, pair,
         CleansUp(pair.kubelet) ? "kube-proxy's rules are removed, kubelet's stay" : shared);
   }
   for (int minor = kOldest.minor; minor <= kNewestCaptured.minor; ++minor) {

@@ -73,7 +73,7 @@ std::pair<std::string, std::string> NamesOf(const Sides& sides);
 
 // What else is on the node.
 enum class Company {
-  kNobody,
+  kNone,
   // Once the node has booted: a chain that leads to KUBE-MARK-DROP, one that leads to
   // KUBE-MARK-MASQ, and a CNI configuration that names the latter.
   kThirdParties,
@@ -94,7 +94,7 @@ struct Cell {
   Pair from;
   testing::IptablesMode mode = testing::IptablesMode::kNft;
   Actor actor = Actor::kKubelet;
-  Company company = Company::kNobody;
+  Company company = Company::kNone;
   // What it is there to show, a sentence or nothing.
   std::string about = {};
   // The side of the comparison, and what its id calls it; empty: as the actor.

@@ -55,9 +55,9 @@ int QueuedError(const OwnedFd& fd) {
   header.msg_controllen = control.size();
   if (recvmsg(fd.get(), &header, MSG_ERRQUEUE) < 0) return 0;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    const bool tells = (part->cmsg_level == SOL_IP && part->cmsg_type == IP_RECVERR) ||
-                       (part->cmsg_level == SOL_IPV6 && part->cmsg_type == IPV6_RECVERR);
-    if (!tells) continue;
+    const bool is_error = (part->cmsg_level == SOL_IP && part->cmsg_type == IP_RECVERR) ||
+                          (part->cmsg_level == SOL_IPV6 && part->cmsg_type == IPV6_RECVERR);
+    if (!is_error) continue;
     sock_extended_err error = {};
     std::memcpy(&error, CMSG_DATA(part), sizeof(error));
     return static_cast<int>(error.ee_errno);

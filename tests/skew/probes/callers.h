@@ -57,7 +57,7 @@ class Listeners {
     kConnection,
     // Sees SYNs that carry a message and have come through the node's input hook: of martian
     // probes, for which no handshake can complete.
-    kSynWitness,
+    kSynObserver,
   };
   struct Socket {
     Kind kind = Kind::kDatagrams;

@@ -132,7 +132,7 @@ absl::Status Listeners::WatchSyns(const TestNode& node) {
       setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
     return absl::ErrnoToStatus(errno, "a raw socket");
   }
-  return Add(Kind::kSynWitness, Place::kNode, std::move(fd));
+  return Add(Kind::kSynObserver, Place::kNode, std::move(fd));
 }
 
 absl::Status Listeners::Add(Kind kind, Place place, OwnedFd fd) {
@@ -160,7 +160,7 @@ std::vector<Receipt> Listeners::Serve() {
         case Kind::kConnection:
           if (!ServeConnection(found->second, receipts)) sockets_.erase(found);
           break;
-        case Kind::kSynWitness:
+        case Kind::kSynObserver:
           ServeSyns(found->second, receipts);
           break;
       }

@@ -263,7 +263,7 @@ function cellPanel(data, pair, heading, close) {
   const only = there.length === 1 ? `Only the node ${withSide(there[0])} was run; checks and streams not sound: ${total(any.notSound)}.` : null;
   return element('article', {class: 'panel', id: 'panel', tabindex: -1, 'aria-label': heading},
       element('button', {type: 'button', class: 'close', onclick: close, 'aria-label': 'close this cell'}, '\u00d7'),
-      element('h3', {}, `kubelet ${grid.rows[pair.row]} beside kube-proxy ${grid.columns[pair.column]}`),
+      element('h3', {}, `kubelet ${grid.rows[pair.row]} with kube-proxy ${grid.columns[pair.column]}`),
       element('p', {class: 'where'}, `${grid.title} \u00b7 iptables ${grid.mode}`,
           any.allowed ? null : [' \u00b7 ', element('b', {}, 'the version skew policy does not allow the pair')]),
       any.about ? element('p', {class: 'about'}, 'Why this cell: ', any.about, '.') : null,

@@ -208,7 +208,7 @@ std::vector<Expected> AllOutcomes(IpFamily family) {
   };
 }
 
-TEST_P(BatteryTest, TellsEveryOutcome) {
+TEST_P(BatteryTest, ReportsEveryOutcome) {
   {
     const testing::InNetns inside(node_->At(Place::kNode));
     const char* nowhere = family() == IpFamily::kIpv6 ? "fd00:99::/64" : "10.99.0.0/16";
@@ -243,7 +243,7 @@ TEST_P(BatteryTest, TellsEveryOutcome) {
   }
 }
 
-TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
+TEST_P(BatteryTest, MakesEveryConnectionAndReportsTheReceivers) {
   for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
     LoadRules(protocol);
     Probe balanced = To(Place::kRefusedClient, protocol, ClusterIp(family()), 82);
@@ -326,7 +326,7 @@ TEST_P(StreamTest, CountsWhatBecameOfEveryPacket) {
          To(Place::kAllowedClient, Protocol::kUdp, pod, 9000, "masqueraded"),
          To(Place::kRefusedClient, Protocol::kUdp, BoundVip(family()), 9000, "host"),
          To(Place::kRefusedClient, Protocol::kUdp, RoutedVip(family()), 9000, "forwarded"),
-         To(Place::kRefusedClient, Protocol::kUdp, pod, 9999, "nobody")});
+         To(Place::kRefusedClient, Protocol::kUdp, pod, 9999, "no listener")});
   for (int i = 0; i < 2; ++i) {
     absl::SleepFor(absl::Milliseconds(400));
     const std::vector<StreamCount> counts = streams_->Take();

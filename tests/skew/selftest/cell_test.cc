@@ -115,7 +115,7 @@ const ProgramRow kPrograms[] = {
             "/usr/sbin/ipset (Debian package ipset)"),
     Missing("nft", "sbin/nft", WithProxy(ProxyMode::kNftables),
             "/usr/sbin/nft (Debian package nftables)"),
-    Missing("ipset where nobody names sets", "ipset", {}),
+    Missing("ipset where no rule names sets", "ipset", {}),
     Missing("the agent", "/opt/agent", With(Actor::kAgent),
             "/opt/agent (name it with --agent, --a or --b)"),
     Missing("the agent where kubelet runs", "/opt/agent", With(Actor::kKubelet)),

@@ -50,7 +50,7 @@ TEST(CompareChecksTest, NamesWhatFaredWorse) {
   EXPECT_EQ(result.compared.checks, 1U);
 }
 
-TEST(CompareChecksTest, SaysNothingWhereItIsAsGoodOrBetter) {
+TEST(CompareChecksTest, ReportsNothingWhereItIsAsGoodOrBetter) {
   EXPECT_THAT(OfChecks(Outcome::kReachedHost, Outcome::kDropped).worse, IsEmpty());
   EXPECT_THAT(OfChecks(Outcome::kForwarded, Outcome::kForwarded).worse, IsEmpty());
 }
@@ -174,7 +174,7 @@ const AfterRow kAfter[] = {
     {"and one more", {.sent = 100}, {.sent = 100, .reached_host = 2}, true},
 };
 
-TEST(CompareStreamsTest, ComparesSharesWhileNobodyActs) {
+TEST(CompareStreamsTest, ComparesSharesAfterTheAct) {
   for (const AfterRow& row : kAfter) {
     const Comparison result =
         Compare({{.name = "a step", .streams = {Stream(kStopped, row.kubelets, true)}}},

@@ -145,7 +145,7 @@ TEST(PageScriptTest, DrawsEveryCellAndFilters) {
 TEST(PageScriptTest, OpensTheCellOfTheAddressAndClosesIt) {
   const nlohmann::json drawn = Drawn(Sample(), kLeaks);
   const std::string panel = drawn["panel"].dump();
-  EXPECT_THAT(panel, HasSubstr("kubelet 1.27 beside kube-proxy 1.24"));
+  EXPECT_THAT(panel, HasSubstr("kubelet 1.27 with kube-proxy 1.24"));
   EXPECT_THAT(panel, HasSubstr("agent is better: with kubelet 2 not sound (1 check, 1 stream), "
                                "with agent 1 check not sound."));
   EXPECT_THAT(panel, HasSubstr("No known reason."));

@@ -268,7 +268,7 @@ const TextRow kTexts[] = {
      {"\n    and 12 more\n"}},
 };
 
-TEST(MatrixTextTest, SaysWhatWasFound) {
+TEST(MatrixTextTest, ReportsWhatWasFound) {
   for (const TextRow& row : kTexts) {
     MatrixReport report = SmallMatrix();
     row.change(report);
@@ -286,7 +286,7 @@ TEST(MatrixTextTest, HasNoControlCharacters) {
   EXPECT_THAT(MatrixText(report), Not(HasSubstr("\x1b")));
 }
 
-TEST(ProgressLineTest, SaysWhichCellIsDone) {
+TEST(ProgressLineTest, NamesTheFinishedCell) {
   const CellReport cell = SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kSound);
   EXPECT_EQ(ProgressLine(cell, 17, 120),
             "[ 17/120] sound          fresh boot  kubelet 1.24  proxy 1.27  nft  agent  1.9 s");

@@ -36,7 +36,7 @@ struct SampleRow {
 constexpr SampleRow kSample[] = {
     {"AFreshNodeOfTheNewestIsSound", "^boot/kubelet-1.27/proxy-1.27/nft/", "sound", "sound"},
     {"AndOnLegacyIptables", "^boot/kubelet-1.27/proxy-1.27/legacy/", "sound", "sound"},
-    {"Kubelet127Beside124FailsOpen", "^boot/kubelet-1.27/proxy-1.24/nft/", "known failure",
+    {"Kubelet127With124FailsOpen", "^boot/kubelet-1.27/proxy-1.24/nft/", "known failure",
      "known failure"},
     {"TheDropOfAGateOffKubeletIsWipedAndTheAgentsIsNot",
      "^boot/kubelet-1.26/proxy-1.27/third-parties/nft/", "known failure", "sound"},
@@ -148,7 +148,7 @@ TEST(SkewProgramTest, NeedsNoAgentWhereNoCellRunsIt) {
   EXPECT_THAT(result.out, HasSubstr("Nothing was compared"));
 }
 
-TEST(SkewProgramTest, SaysWhatItCannotDo) {
+TEST(SkewProgramTest, ReportsWhatItCannotDo) {
   const ProgramResult no_agent =
       testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--cells=^boot/"});
   EXPECT_EQ(no_agent.exit_code, 1) << no_agent;
@@ -162,7 +162,7 @@ TEST(SkewProgramTest, SaysWhatItCannotDo) {
 }
 
 // Before the first cell, and not once per cell.
-TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
+TEST(SkewProgramTest, NamesTheMissingProgramAndRunsNoCell) {
   const ProgramResult result = testing::RunProgram(
       {"unshare", "--mount", "sh", "-c", "mount --bind /dev/null /usr/sbin/ipset && exec \"$@\"",
        "sh", KIPT_SKEW_PROGRAM, absl::StrCat("--agent=", KIPT_AGENT_PROGRAM), "--cells=ipvs"});

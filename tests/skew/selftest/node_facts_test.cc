@@ -36,7 +36,7 @@ std::string SkewOf(const KubeletVersion& kubelet, int proxy) {
   return IsAllowed(kubelet.version, {1, proxy}) ? "ok" : "u";
 }
 
-TEST(UpgradesDocumentTest, SaysOfEachPairWhatTheFactsSay) {
+TEST(UpgradesDocumentTest, MatchesTheFactsOfEachPair) {
   std::ifstream file(KIPT_TESTS_DIR "/../deploy/upgrades.md");
   // The versions of each column; the first names kubelet's.
   std::vector<std::string> columns;

@@ -142,7 +142,7 @@ class IpvsTest : public ProxyKernelTest,
   }
 };
 
-TEST_P(IpvsTest, StandsAfterASyncAsItWasWrittenByHand) {
+TEST_P(IpvsTest, LeavesTheHandwrittenRulesAfterASync) {
   const auto& [minor, family] = GetParam();
   const testing::Iptables iptables = {.family = family};
   const ProxySettings settings = {
@@ -155,16 +155,16 @@ TEST_P(IpvsTest, StandsAfterASyncAsItWasWrittenByHand) {
   EXPECT_EQ(sets.exit_code, 0) << sets;
   Ensure(iptables, IpvsJumps(settings));
   Restore(iptables, IpvsSync(settings));
-  Lines standing = WithoutMangle(Saved(iptables));
+  Lines current = WithoutMangle(Saved(iptables));
   for (const std::string& line : minor == 28 ? MoreOf128(family) : Lines()) {
-    const auto at = std::find(standing.begin(), standing.end(), line);
-    ASSERT_NE(at, standing.end()) << line;
-    standing.erase(at);
+    const auto at = std::find(current.begin(), current.end(), line);
+    ASSERT_NE(at, current.end()) << line;
+    current.erase(at);
   }
   const std::string by_hand =
       FileText(absl::StrCat(KIPT_TESTS_DIR "/interop/testdata/kube-proxy/ipvs-1.", minor, "-",
                             FamilyName(family), ".save"));
-  EXPECT_EQ(standing, WithoutMangle(ComparableLines(by_hand)));
+  EXPECT_EQ(current, WithoutMangle(ComparableLines(by_hand)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, IpvsTest,

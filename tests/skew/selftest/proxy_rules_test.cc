@@ -118,7 +118,7 @@ using CapturedRow = std::tuple<CapturedVersion, Fixture, IpFamily>;
 class CapturedSaveTest : public ProxyKernelTest,
                          public ::testing::WithParamInterface<CapturedRow> {};
 
-TEST_P(CapturedSaveTest, IsWhatStandsAfterJumpsAndAFullSync) {
+TEST_P(CapturedSaveTest, IsTheStateAfterJumpsAndAFullSync) {
   const auto& [captured, fixture, family] = GetParam();
   const testing::Iptables iptables = {.family = family};
   // Up to 1.24 what restores jumps to it; up to 1.19 the captures too found it there.

@@ -34,7 +34,7 @@ const KubeletRow kKubelets[] = {
     {"1.24 knows no gate", {{1, 24}, true}, "1.24 gate on", false, KubeletForm::k1_24, "1.24"},
     {"1.25", {{1, 25}, {}}, "1.25", false, KubeletForm::k1_27GateOff, "1.25"},
     {"1.25 gate on", {{1, 25}, true}, "1.25 gate on", true, KubeletForm::k1_27GateOn, "1.27"},
-    {"1.25 gate off, said", {{1, 25}, false}, "1.25", false, KubeletForm::k1_27GateOff, "1.25"},
+    {"1.25 gate off, set", {{1, 25}, false}, "1.25", false, KubeletForm::k1_27GateOff, "1.25"},
     {"1.27", {{1, 27}, {}}, "1.27", true, KubeletForm::k1_27GateOn, "1.27"},
     {"1.27 gate off", {{1, 27}, false}, "1.27 gate off", false, KubeletForm::k1_27GateOff, "1.25"},
     {"1.28 is locked", {{1, 28}, false}, "1.28 gate off", true, KubeletForm::k1_27GateOn, "1.27"},

@@ -35,7 +35,7 @@ std::vector<CellReport> RunThree(const CellRunner& run, int jobs = 2) {
   return RunCells(ThreeCells(), jobs, absl::Seconds(2), run, [](const CellReport& /*cell*/) {});
 }
 
-TEST(WorkersTest, TellOfEachWhenItIsDoneAndGiveTheReportsInTheOrderOfTheCells) {
+TEST(WorkersTest, ReportEachAtItsEndAndReturnAllInTheOrderOfTheCells) {
   std::vector<std::string> done;
   const std::vector<CellReport> reports = RunCells(
       ThreeCells(), 3, absl::Seconds(5),
