@@ -76,7 +76,7 @@ TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
     std::string name;
     std::vector<std::string> damage;
     std::vector<std::string> repair;
-    std::string seen;  // in what is said
+    std::string seen;  // in the report
   };
   const std::vector<Row> rows = {
       {"a rule too much, in legacy",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whatever the kernel answers: everything that reads netlink, from the socket's walk over messages
-// to the values that come out. No answer may be misunderstood so that more is believed than was
-// said: a refused batch is not committed, no chain appears that was not asked for, and a Rule is
-// one that we could have written.
+// to the values that come out. No answer may be misread as more than it holds: a refused batch is
+// not committed, no chain appears that was not asked for, and a Rule is one that we could have
+// written.
 #include <memory>
 #include <set>
 #include <string>

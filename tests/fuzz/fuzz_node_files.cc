@@ -107,7 +107,7 @@ void CheckVersion(absl::string_view text) {
   (void)agent::RestoreWaitArguments(program->version, absl::Seconds(5));
 }
 
-// The exit code, what the program said, /proc/thread-self/status.
+// The exit code, the program's output, /proc/thread-self/status.
 void CheckFailure(absl::string_view text) {
   const int exit_code = text.empty() ? 1 : std::max(1, static_cast<int>(text[0] & 0xff));
   if (!text.empty()) text.remove_prefix(1);

@@ -94,7 +94,7 @@ void FuzzSaveParser(FuzzBytes input) {
   const auto file = agent::ParseSavedFile(text);
   if (!file.ok()) KIPT_REQUIRE_REASON(file.status());
   if (file.ok()) KIPT_REQUIRE(!file->tables.empty());
-  // A comment line in front says nothing.
+  // A leading comment line changes nothing.
   const auto tables = agent::ReadSave(text, agent::TablesMayRepeat::kYes);
   const std::string later = absl::StrCat("# now\n", text);
   const auto again = agent::ReadSave(later, agent::TablesMayRepeat::kYes);

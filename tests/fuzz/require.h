@@ -21,15 +21,15 @@ namespace kipt::testing {
 #define KIPT_REQUIRE(holds) \
   ((holds) ? void() : ::kipt::testing::EndHere(__FILE__, __LINE__, #holds))
 
-// A refusal that says why.
+// A refusal with a reason.
 #define KIPT_REQUIRE_REASON(status) KIPT_REQUIRE(!(status).ok() && !(status).message().empty())
 
 inline absl::string_view AsText(FuzzBytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The first byte says which of `count` things the rest is for: '0' the first, so that seeds can be
-// written by hand. 0 for no bytes.
+// The first byte selects which of `count` things the rest is for: '0' the first, so that seeds can
+// be written by hand. 0 for no bytes.
 inline size_t TakeSelector(FuzzBytes& input, size_t count) {
   if (input.empty()) return 0;
   const size_t selector = static_cast<uint8_t>(input[0] - '0') % count;

@@ -40,7 +40,7 @@ std::vector<Seed> SeedsOf(const FuzzTarget& target) {
 
 TEST_P(FuzzTargetTest, HoldsForEachOfItsSeeds) {
   for (const Seed& seed : SeedsOf(GetParam())) {
-    // Where the target ends the process, this is the last that is said.
+    // If the target ends the process, this is the last line printed.
     RecordProperty("seed", seed.name);
     std::printf("%s\n", seed.name.c_str());
     GetParam().run(seed.bytes);

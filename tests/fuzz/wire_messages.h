@@ -13,8 +13,8 @@
 
 namespace kipt::testing {
 
-// A frame of an input: a byte that says what it is, two of length (low first; more than there is:
-// all of it), the bytes. Aligned copies, as the kernel's buffers are.
+// A frame of an input: a byte for its kind, two of length (low first; more than there is: all of
+// it), the bytes. Aligned copies, as the kernel's buffers are.
 struct Frame {
   uint8_t kind = 0;
   std::vector<uint8_t> bytes;

@@ -71,7 +71,7 @@ Strike Restore(const std::string& table, const std::string& lines) {
   };
 }
 
-// Without --noflush: the table is what the text says.
+// Without --noflush: the table becomes what the text holds.
 Strike RestoreWhole(const std::string& table) {
   return [text = absl::StrCat("*", table, "\nCOMMIT\n")](const Iptables& iptables) {
     const std::string program =

@@ -120,7 +120,7 @@ const std::vector<Row> kReading = {
      /*reads_rules=*/true},
 };
 
-// Those that write, and what the others say afterwards, in this order.
+// Those that write, and what the others report afterwards, in this order.
 const std::vector<Row> kWriting = {
     {List("sync"), kExitOk, "ip: 3 changes made\n",
      kSubject + Below("/applied/0", kChange) +

@@ -191,7 +191,7 @@ class SavedByNftTest : public AgentTest, public ::testing::WithParamInterface<co
     return loaded.exit_code == 0;
   }
   // Of this node, after a boot: what the release's nft makes of its own listing. Where it refuses
-  // that, the audit has said so.
+  // that, the audit has reported it.
   static void SaveAndLoad() {
     const std::string saved = Nft({"list", "ruleset"}).out;
     const std::string ipv4 = Nft({"list", "ruleset", "ip"}).out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the daemon says of packets to 127.0.0.0/8 from neighbours: whether the node is open to them
-// (CVE-2020-8558), and how many it has dropped.
+// What the daemon reports about packets to 127.0.0.0/8 from neighbours: whether the node is open to
+// them (CVE-2020-8558), and how many it has dropped.
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
 #include "tests/interop/packet_world.h"

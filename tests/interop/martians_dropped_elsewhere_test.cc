@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where no rule of kubelet's drops packets from neighbours to 127.0.0.0/8, another program's may:
-// what the commands say of it, and whether such a packet arrives.
+// what the commands report then, and whether such a packet arrives.
 #include <ostream>
 
 #include "tests/interop/agent_fixture.h"

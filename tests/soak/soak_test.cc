@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random damage for as long as one likes, by several writers at once, while the daemon is reloaded,
-// stopped and killed. README.md says what is judged, and why it needs no excuses.
+// stopped and killed. README.md has the criteria, and why they need no exceptions.
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
@@ -449,7 +449,7 @@ struct MutantRow {
   const char* program;
   const char* violation;
 };
-// tests/skew/mutants says what is wrong with each.
+// tests/skew/mutants describes the defect of each.
 const MutantRow kMutants[] = {
     {"NoReturn", KIPT_MUTANT_NO_RETURN, "not in place"},
     {"InvertedMartian", KIPT_MUTANT_INVERTED_MARTIAN, "martian packets"},

@@ -47,7 +47,7 @@ class EchoCall {
     Protocol protocol = Protocol::kUdp;
     std::string address;
     uint16_t port = 0;
-    // Of the caller; empty: whichever the route says.
+    // Of the caller; empty: the route's.
     std::string source = {};
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that are never run: each answers what the test says, and every request is kept.
+// Programs that are never run: each answers what the test sets, and every request is kept.
 #ifndef KIPT_TESTS_SUPPORT_FAKE_COMMAND_RUNNER_H_
 #define KIPT_TESTS_SUPPORT_FAKE_COMMAND_RUNNER_H_
 

@@ -37,7 +37,7 @@ struct Iptables {
   ProgramResult Save(const std::string& table = "") const;
   // `iptables-MODE-restore --noflush`, with more arguments before.
   ProgramResult Restore(const std::string& text, const std::vector<std::string>& more = {}) const;
-  // `iptables-MODE-restore`: each table that `text` names has afterwards what `text` says.
+  // `iptables-MODE-restore`: replaces each table that `text` names.
   ProgramResult Replace(const std::string& text) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace kipt::testing {
 
 // "filter", "nat": of the calling thread's network namespace, by /proc/thread-self/net. A chroot
-// has no /proc: iptables-legacy-save finds no tables there, and says nothing of it.
+// has no /proc: iptables-legacy-save finds no tables there, and reports no error.
 inline std::vector<std::string> IptablesLegacyTables(IpFamily family) {
   std::ifstream names(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
                                                 : "/proc/thread-self/net/ip6_tables_names");

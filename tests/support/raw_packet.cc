@@ -53,7 +53,7 @@ void SetTransportChecksum(const AddressBytes& ends, uint8_t protocol, size_t off
   Put32(covered, protocol);
   Append(covered, segment);
   SetChecksum(segment, offset, covered);
-  // Zero would say that there is none (RFC 768); all ones is the same number.
+  // Zero would mean that there is none (RFC 768); all ones is the same number.
   if (segment[offset] == 0 && segment[offset + 1] == 0) {
     segment[offset] = segment[offset + 1] = 0xff;
   }

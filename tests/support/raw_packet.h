@@ -46,7 +46,7 @@ PacketBytes TcpPacket(const AddressBytes& ends, uint16_t id, Ports ports, uint32
                       uint32_t acknowledged, uint8_t flags, const PacketBytes& payload = {});
 PacketBytes UdpPacket(const AddressBytes& ends, uint16_t id, Ports ports,
                       const PacketBytes& payload = {});
-// Its header says that it is shorter than a header.
+// Its header's length field is shorter than a header.
 PacketBytes DamagedUdpPacket(IpEnds ends, uint16_t id, Ports ports);
 PacketBytes EchoRequest(IpEnds ends, uint16_t id, uint16_t echo_id);
 PacketBytes EchoReply(IpEnds ends, uint16_t id, uint16_t echo_id);

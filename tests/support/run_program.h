@@ -12,7 +12,7 @@ namespace kipt::testing {
 
 struct ProgramResult {
   // The program's own; 128 + signal number where a signal ended it; 127 where it could not be
-  // started (err says why); 124 where it was killed at the deadline.
+  // started (err has the reason); 124 where it was killed at the deadline.
   int exit_code = 0;
   std::string out;
   std::string err;

@@ -30,7 +30,7 @@ inline absl::StatusOr<netlink::Survey> ParseSurvey(absl::string_view mode, netli
 
 namespace kipt::testing {
 
-// What `text` says, whose words may be any. `chain`: one that it may jump to.
+// The rule in `text`, which may have any words. `chain`: one that it may jump to.
 inline netlink::SurveyRule Surveyed(const std::string& text, const std::string& chain = "",
                                     netlink::Family family = netlink::Family::kIPv4) {
   std::vector<absl::string_view> words;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The programs that write iptables rules on the test node. An actor acts on request: what a real
-// one does once a minute it does when the test says that the minute is over. All act in the calling
-// thread's network namespace, which is the node's.
+// one does once a minute it does when the test ends the minute. All act in the calling thread's
+// network namespace, which is the node's.
 #ifndef KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
 #define KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
 
@@ -115,7 +115,7 @@ Act CleanUpKubeProxy(const ProxyActorSettings& settings);
 Act RemoveIptablesRules(const ProxyActorSettings& settings);
 void RemoveNftablesTables();
 
-// Others on the node that meet kubelet's chains. All act in both families unless said.
+// Other programs on the node that meet kubelet's chains. All act in both families unless noted.
 
 // Writes a conflist whose plugin portmap has `externalSetMarkChain: KUBE-MARK-MASQ` into
 // `directory`, as an administrator has it.

@@ -62,7 +62,7 @@ bool NothingToDo(const ProgramResult& plan) {
          (plan.exit_code == 2 && absl::StrContains(plan.out, "\n0 to add, 0 to remove, "));
 }
 
-// What a log line says that a report should have: warnings and errors, and what was done. Empty:
+// The part of a log line that belongs in a report: warnings and errors, and what was done. Empty:
 // not worth it. A line is "I1121 05:14:03.568277 12650 round_log.cc:54] Made 8 changes ...".
 std::string NewsOf(const std::string& line) {
   const size_t head = line.find("] ");

@@ -42,7 +42,7 @@ using testing::IpFamily;
 using testing::ProgramResult;
 using Arguments = std::vector<std::string>;
 
-// What iptables says where there is no such rule, and where there is no such chain.
+// iptables' answers for a missing rule, and for a missing chain.
 constexpr int kNoRule = 1;
 constexpr int kNoChain = 2;
 constexpr char kNoChainMessage[] = "No chain/target/match by that name";

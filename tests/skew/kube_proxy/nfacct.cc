@@ -27,7 +27,7 @@ bool EnsureCounters() {
   bool made = true;
   for (const char* name : {kDroppedInvalid, kAcceptedLocalhost}) {
     netlink::Requests request((*socket)->ReserveSequences(1));
-    // The kernel wants the name's last byte, too.
+    // The kernel requires the name's last byte, too.
     request.Begin(NFNL_SUBSYS_ACCT << 8 | NFNL_MSG_ACCT_NEW, AF_UNSPEC, NLM_F_ACK | NLM_F_CREATE,
                   {{NFACCT_NAME, {name, std::strlen(name) + 1}}});
     const absl::Status asked = (*socket)->Ask(request, [&made](const netlink::Reply& reply) {

@@ -165,7 +165,7 @@ void WriteEndpoint(const PortText& text, const Endpoint& endpoint, TableText* na
                        "$protocol -j DNAT --to-destination ", AddressAndPort(endpoint))));
 }
 
-// Where a rule sends its packets to: 1.17 says nothing, 1.24 and later name the endpoint too. The
+// Where a rule sends its packets to: 1.17 omits it, 1.24 and later name the endpoint too. The
 // chains of local endpoints had words of their own up to 1.22. A thousand endpoints and more, of
 // all services, would have no comments on these rules.
 void WriteBalancing(const PortText& text, const std::string& word,

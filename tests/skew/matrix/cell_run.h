@@ -49,7 +49,7 @@ class CellRun {
   absl::Status ThirdPartiesAdd();
 
  private:
-  // What an act did, and whether the facts say that it must fail, and how.
+  // What an act did, and whether the facts require it to fail, and how.
   struct Done {
     StepReport& step;
     void Take(const Act& act, const KnownError& known = {});

@@ -26,9 +26,9 @@ CellReport RunCell(const Cell& cell);
 
 // What cells run: asked for before the first of them, because each would fail in a way of its own.
 
-// NotFound: which programs of those that `cells` run are not there, and which Debian packages have
-// them, or which flag names them. `can_run` says whether there is a program of this path, or in
-// PATH of this name.
+// NotFound: which programs of those that `cells` run are missing, and which Debian packages have
+// them, or which flag names them. `can_run`: whether there is a program of this path, or in PATH of
+// this name.
 absl::Status HasPrograms(const std::vector<Cell>& cells,
                          const std::function<bool(const std::string& path)>& can_run);
 // The last on this machine.

@@ -55,7 +55,7 @@ class TestNode {
   // addresses are usable at once. No iptables rules. The calling thread stays where it is. Nothing
   // has a name in the file system: all is removed with this object, or with the process.
   //
-  // PermissionDenied: CAP_SYS_ADMIN is missing. NotFound: ip(8) is missing. Internal: what it said.
+  // PermissionDenied: CAP_SYS_ADMIN is missing. NotFound: ip(8) is missing. Internal: ip's error.
   static absl::StatusOr<std::unique_ptr<TestNode>> Create();
 
   const testing::Netns& At(Place place) const;

@@ -46,8 +46,8 @@ absl::StatusOr<OwnedFd> CallingSocket(const Probe& probe) {
   return fd;
 }
 
-// What an ICMP error in the socket's queue says. TCP gets one there also where it takes no notice
-// of it: one that comes back before connect(2) has returned.
+// The error of an ICMP message in the socket's queue. TCP gets one there also where it ignores it:
+// one that comes back before connect(2) has returned.
 int QueuedError(const OwnedFd& fd) {
   alignas(cmsghdr) std::array<uint8_t, 512> control = {};
   msghdr header = {};
@@ -205,7 +205,7 @@ void Round::Hear(Caller& caller) {
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(caller.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    // No packet says that it timed out: TCP gave up, because this program was held up for seconds.
+    // No packet reports a time-out: TCP gave up, because this program was held up for seconds.
     const bool gave_up = error == ETIMEDOUT;
     if (error == 0 || gave_up) error = QueuedError(caller.fd);
     if (error == 0 && gave_up) {

@@ -31,8 +31,8 @@ struct Receipt {
   std::string source;
 };
 
-// One that says at which address a packet came, and answers from there; transparent, because
-// kBeyond has all addresses by a route only.
+// A socket that reports the address that a packet was sent to, and answers from there; transparent,
+// because kBeyond has all addresses by a route only.
 absl::StatusOr<agent::OwnedFd> BoundSocket(testing::IpFamily family, int type, int port);
 
 class Listeners {

@@ -49,7 +49,7 @@ std::string RuleThatCounted(const DropCounters& before, const DropCounters& afte
 absl::Status MakeHookCounters(const TestNode& node);
 
 // What each hook has dropped since: "hook input, nftables". iptables' filter, at the same priority,
-// may have done it where its own counters say so (ReadDropCounters()).
+// may have done it; its own counters show that (ReadDropCounters()).
 absl::StatusOr<DropCounters> ReadHookCounters(const TestNode& node, testing::IpFamily family);
 
 // Of a text as `nft list table` writes it.

@@ -23,7 +23,7 @@ enum class Outcome {
   kServedMasqueraded,
   // A rule of filter dropped it: it was neither received nor answered, and a DROP rule counted it.
   kDropped,
-  // The caller got an answer that says no: RST, or an ICMP error.
+  // The caller got a refusal: RST, or an ICMP error.
   kRejected,
   // No rule stopped it, and nothing served it: a program on the node has it, or the next hop has.
   kReachedHost,

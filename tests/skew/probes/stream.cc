@@ -125,7 +125,7 @@ class RealStreams : public Streams {
       for (const Stream& stream : streams_) ends.push_back(stream.fates.sent());
     }
     // Then the thread takes what has come: in a turn that has begun since. A barrier that does not
-    // open says that packets are late, not what became of them: they count as not received.
+    // open means that packets are late, not what became of them: they count as not received.
     barrier_.Pass().IgnoreError();
     const uint64_t turn = turns_ + 2;
     while (turns_ < turn) absl::SleepFor(absl::Milliseconds(1));

@@ -56,7 +56,7 @@ std::string NameOf(const StreamCheck& stream);
 
 struct StepReport {
   std::string name;
-  // What actors did, and said: error is what real Kubernetes would log.
+  // What actors did, and their errors as real Kubernetes would log them.
   std::vector<std::string> done = {};
   std::string error = {};
   // Whether that error is what was expected, and why.

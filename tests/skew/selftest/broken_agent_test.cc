@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The harness notices agents that are broken on purpose, and says which of two is worse.
+// The harness notices agents that are broken on purpose, and reports which of two is worse.
 
 #include <algorithm>
 #include <filesystem>
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants)
 
 // ---- a broken audit ----
 
-// What is said of an agent whose audit finds something else, once its rules are those of `report`.
+// The report on an agent whose audit finds something else, once its rules are those of `report`.
 std::string ErrorsWithAudit(const std::string& report) {
   const testing::TemporaryTree tree;
   tree.Write("agent", absl::StrCat("#!/bin/sh\n[ \"$1\" = audit ] && echo '", report,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the real kube-proxy was fed, as values, and what it wrote then: the measure of the
-// generator. tests/skew/kube_proxy/testdata/README.md says how it was captured.
+// generator. tests/skew/kube_proxy/testdata/README.md describes the capture.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
 #define KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
 
@@ -70,8 +70,8 @@ std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const st
 // rules are sorted by the service; those of one service keep their order.
 std::vector<std::string> ComparableLines(const std::string& text);
 
-// Carries out what the generator says, as a kube-proxy would, in a network namespace and with a
-// /run of the test's own.
+// Executes the generator's output, as a kube-proxy would, in a network namespace and with a /run of
+// the test's own.
 
 using Lines = std::vector<std::string>;
 

@@ -85,7 +85,7 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
 
 struct ProgramRow {
   const char* name;
-  // What is not there: all whose paths have this in them.
+  // The missing programs: all whose paths have this in them.
   const char* missing;
   Cell cell;
   // Part of the message; "": it can run.

@@ -58,7 +58,7 @@ class Matrix {
     }
     return names;
   }
-  // What actors, or judges of steps, said.
+  // Errors of actors and of the judges of steps.
   std::set<std::string> Errors() const {
     std::set<std::string> errors;
     for (const auto& step : StepsOf("")) errors.insert(step["error"]);

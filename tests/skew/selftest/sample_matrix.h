@@ -52,7 +52,7 @@ inline StreamCheck SampleStream(uint64_t bad, uint64_t allowed) {
           .allowed = allowed};
 }
 
-// One step of each kind; `id` is as of boot/kubelet-1.24/proxy-1.27/nft/agent, and says the rest.
+// One step of each kind; `id`, as of boot/kubelet-1.24/proxy-1.27/nft/agent, has the rest.
 inline CellReport SampleCell(const std::string& id, Verdict verdict) {
   const std::vector<std::string> parts = absl::StrSplit(id, '/');
   CellReport cell;
