@@ -153,7 +153,7 @@ class Steps(Base):
         say(f"  gate off again: {self.packets.judge(30)} are right; {stream.right} connections were right")
 
     def step_retire_for_good(self):
-        """The agent is to be removed, and so is kube-proxy: what may go, goes; what protects stays."""
+        """The agent is to be removed, and so is kube-proxy: what may be removed is; what protects stays."""
         self.kubelet(makeIPTablesUtilChains=False)
         self.agent()
         self.node.agent.end()

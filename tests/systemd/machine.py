@@ -82,7 +82,7 @@ class Machine:
 
 
 class Container(Machine):
-    # The kernel tells by a signal which of them it was.
+    # The kernel reports by a signal which of them it was.
     endings = {"reboot": -signal.SIGHUP, "poweroff": -signal.SIGINT}
 
     def __init__(self, work, name):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # cmake -DPATCH=FILE -DSOURCE=FILE -DRESULT=FILE -P apply_patch.cmake: SOURCE, changed by PATCH.
-# Lines may have moved; what stands around them must be as it was (fuzz 0).
+# Lines may have moved; the lines around them must be unchanged (fuzz 0).
 file(REMOVE ${RESULT})
 find_program(patch_program patch REQUIRED)
 execute_process(COMMAND ${patch_program} --fuzz=0 --reject-file=- --output=${RESULT} ${SOURCE} ${PATCH}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Sets KIPT_PAGE_PARTS to a source file that holds the page's style, script and frame as strings, so
-# that the program writes one page without anything beside it. Made again when one of them changes.
+# that the program writes one page that needs no other file. Made again when one of them changes.
 set(KIPT_PAGE_PARTS ${CMAKE_CURRENT_BINARY_DIR}/page_parts.cc)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/page.html KIPT_PAGE_HTML)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/page.css KIPT_PAGE_STYLE)

@@ -62,7 +62,7 @@ function drawPair(pair) {
   return pair.button;
 }
 
-// "1.31 nftables" with the kind below, or beside, the version.
+// "1.31 nftables" with the kind below, or next to, the version.
 function generation(name) {
   const [version, ...kind] = name.split(' ');
   return [version, kind.length > 0 ? element('small', {}, kind.join(' ')) : null];
@@ -142,7 +142,7 @@ function showPanel() {
   document.getElementById('panel')?.scrollIntoView({block: 'start'});
 }
 
-// What is open stands in the address, so that it can be sent to somebody.
+// The address names the open cell, so that a link to it can be sent.
 function select(pair) {
   const hash = '#' + encodeURI(cellsOf(pair)[0].id);
   if (location.hash === hash) open(pair);

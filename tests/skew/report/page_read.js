@@ -131,7 +131,7 @@ function rowsOf(questions) {
 }
 
 // All that failed at a step, under the reasons for it: [{reasons: {a, b}, state, rows}].
-// What failed on one side only stands under the reason of that one.
+// What failed on one side only is listed under that side's reason.
 function groupsOf(questions) {
   const groups = new Map();
   for (const question of questions.filter((one) => worst(one) > 0)) {
