@@ -44,6 +44,8 @@ class TemporaryTree {
   // Each makes the directories on the way.
   void Write(const std::string& name, absl::string_view text) const {
     MakeParent(name);
+    // A link may lead to a file of this machine.
+    ASSERT_FALSE(std::filesystem::is_symlink(Path(name))) << name;
     std::ofstream file(Path(name), std::ios::binary);
     file << text;
     file.close();
