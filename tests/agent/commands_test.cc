@@ -109,7 +109,7 @@ std::function<void(FakeBackend&)> AndThen(const netlink::ChainId& chain,
   };
 }
 
-TEST(ExitCodeTest, TellsAScriptWhatTheStateIs) {
+TEST(ExitCodeTest, ReportsTheStateToAScript) {
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   const ExitCase rows[] = {
       {"NothingStands", [](FakeBackend&) {}},
@@ -162,7 +162,7 @@ class CommandsTest : public ::testing::Test {
 using NativeTest = CommandsTest;
 using RetireTest = CommandsTest;
 
-TEST_F(CommandsTest, SyncEndsWithOneWhenTheKernelRefusesAndAFailedLookPrintsNoReport) {
+TEST_F(CommandsTest, SyncEndsWithOneWhenTheKernelRefusesAndAFailedReadPrintsNoReport) {
   for (int i = 0; i < 3; ++i) backend_.FailNextApply(absl::NotFoundError("ip nat X: no module"));
   const Outcome outcome = Run(RunSync, Mode::kLegacy);
   EXPECT_EQ(outcome.code, kExitFailed);
@@ -274,7 +274,7 @@ ExitOrError RetireNow(const CommandInput& input) {
   return RunRetire(confirmed);
 }
 
-TEST_F(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
+TEST_F(RetireTest, ReportsAFamilyThatIsNotInPlace) {
   Run(RunSync, Mode::kLegacy);
   backend_.RemoveChain(kHint);
   const Outcome outcome = Run(RetireNow, Mode::kCleanup, Retiring());
@@ -282,7 +282,7 @@ TEST_F(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
   EXPECT_THAT(outcome.out, HasSubstr("ip: the desired rules are not all in place"));
 }
 
-TEST_F(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
+TEST_F(RetireTest, PlanShowsItAmongTheChangesAndWhyTheRestStays) {
   LeaveResidue();
   const Outcome plan = Invoke(
       RunPlan, Mode::kCleanup, backend_, OutputFormat::kText,

@@ -86,7 +86,7 @@ TEST(KubeletFeaturesTest, TheDeclarationsOfTheProjectAreSound) {
       IsOk());
 }
 
-TEST(EmulatedVersionTest, TakesReleasesItKnowsAsTheyAreAndANewerOneForTheNewestAndSaysSo) {
+TEST(EmulatedVersionTest, TakesKnownReleasesAndWarnsThatANewerOneIsTakenForTheNewest) {
   for (int minor = 24; minor <= 37; ++minor) {
     const Version version{1, minor};
     EXPECT_THAT(ResolveEmulatedVersion(ToString(version)),
@@ -101,7 +101,7 @@ TEST(EmulatedVersionTest, TakesReleasesItKnowsAsTheyAreAndANewerOneForTheNewestA
   }
 }
 
-TEST(EmulatedVersionTest, RefusesWhatItCannotEmulateAndSaysTheRange) {
+TEST(EmulatedVersionTest, RefusesWhatItCannotEmulateAndNamesTheRange) {
   constexpr char kRange[] = "accepted are 1.24 to 1.37, and newer 1.x, which behave as 1.37";
   for (const char* text : {"1.23", "1.0", "0.30", "2.0", "2.27"}) {
     EXPECT_THAT(
@@ -137,7 +137,7 @@ TEST(VersionTest, ParsesMajorAndMinorWithOrWithoutTheLetterAndPrintsThem) {
   EXPECT_LT((Version{1, 99}), (Version{2, 0}));
 }
 
-TEST(VersionTest, RefusesEverythingElseAndSaysWhatToWrite) {
+TEST(VersionTest, RefusesEverythingElseAndNamesTheForm) {
   const auto refused = [](absl::string_view quoted) {
     return StatusIs(
         absl::StatusCode::kInvalidArgument,

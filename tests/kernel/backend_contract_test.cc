@@ -31,7 +31,7 @@ TEST_P(BackendContractTest, CreatesChainsInBothFamiliesAndAllTablesAtOnce) {
   EXPECT_FALSE(snapshot.Find(kUser)->hooked);
 }
 
-TEST_P(BackendContractTest, LeavesAChainThatExistsAsItIs) {
+TEST_P(BackendContractTest, LeavesAnExistingChainUnchanged) {
   ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), CreateChain{kInput}}), IsOk());
   const Snapshot before = Read();
   ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kInput}}), IsOk());
@@ -139,7 +139,7 @@ TEST_P(BackendContractTest, ReadsNoRulesWhenAskedForExistenceOnly) {
   EXPECT_EQ(snapshot->Find(kOther), nullptr);
 }
 
-TEST_P(BackendContractTest, ReadsTheSameTornWhereNobodyWrites) {
+TEST_P(BackendContractTest, ReadsTheSameTornWhereNoProgramWrites) {
   ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), CreateChain{kUser6}}), IsOk());
   const std::vector<ChainQuery> queries = {
       {.chain = kUser, .follow = true}, {.chain = kUser6}, {.chain = kOther}};
@@ -281,7 +281,7 @@ TEST_P(BackendRefusalTest, RefusesTheWholeTransactionForOneOperation) {
   EXPECT_EQ(Read(), before);
 }
 
-TEST_P(UnhookedChainTest, TellsAnUnhookedChainOfABaseChainsNameAndRefusesToMakeIt) {
+TEST_P(UnhookedChainTest, ReportsAnUnhookedChainOfABaseChainsNameAndRefusesToMakeIt) {
   world().AddUnhookedInput();
   const Snapshot snapshot = Read();
   ASSERT_NE(snapshot.Find(kInput), nullptr);

@@ -73,7 +73,7 @@ std::string TryAll(const std::vector<Attempt>& attempts) {
   return wrong;
 }
 
-TEST_F(FileWritesTest, SaysWhereTheKernelCannotForbidThem) {
+TEST_F(FileWritesTest, ReportsWhereTheKernelCannotForbidThem) {
   if (HasLandlock()) return;
   EXPECT_THAT(InChild([&] { return Forbid(""); }), StartsWith("UNIMPLEMENTED"));
 }
@@ -135,7 +135,7 @@ TEST_F(FileWritesTest, ChangeNoFileAnyMore) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "precious");
 }
 
-TEST_F(FileWritesTest, AreForbiddenToProgramsTooButForTheLockAndDevNull) {
+TEST_F(FileWritesTest, AreForbiddenToProgramsTooExceptToTheLockAndDevNull) {
   if (!HasLandlock()) return;
   const auto run = [](const std::string& script) {
     const pid_t child = fork();

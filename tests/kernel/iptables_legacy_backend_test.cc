@@ -93,7 +93,7 @@ TEST_F(LegacyBackendKernelTest, RefusesEverythingFromAThreadInAnotherNamespace) 
   EXPECT_THAT(here->Apply(transaction), IsOk()) << "nothing was done";
 }
 
-TEST_F(LegacyBackendKernelTest, SaysWhatIsWrongWithTheLockFile) {
+TEST_F(LegacyBackendKernelTest, NamesTheFaultOfTheLockFile) {
   auto backend = Open();
   const Transaction transaction = Adding(*backend, "a");
   ASSERT_EQ(mkdir(kLock, 0755), 0);
@@ -111,7 +111,7 @@ TEST_F(LegacyBackendKernelTest, SaysWhatIsWrongWithTheLockFile) {
   EXPECT_THAT(backend->Apply(Adding(*backend, "b")), IsOk());
 }
 
-TEST_F(LegacyBackendKernelTest, LetsNobodyWriteBetweenTheSecondLookAndTheWrite) {
+TEST_F(LegacyBackendKernelTest, LetsNoProgramWriteBetweenTheSecondReadAndTheWrite) {
   auto backend = Open();
   ProgramResult other;
   runner_.disturb = [&] { other = RunProgram({"iptables-legacy", "-w", "1", "-N", "FOREIGN"}); };
@@ -147,7 +147,7 @@ void ExpectWhatIptablesSaves(const Survey& survey) {
   }
 }
 
-TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfCapturedRulesets) {
+TEST_F(LegacyBackendKernelTest, SpellsCapturedRulesetsAsIptablesSave) {
   int loaded = 0;
   for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
     const std::string name = entry.path().filename();
@@ -163,7 +163,7 @@ TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfCapturedRulesets) {
   EXPECT_EQ(loaded, 10);
 }
 
-TEST_F(LegacyBackendKernelTest, SaysWhatIptablesSavePrintsOfOtherPeoplesRules) {
+TEST_F(LegacyBackendKernelTest, SpellsForeignRulesAsIptablesSave) {
   for (const Family family : netlink::kFamilies) {
     Load(family,
          "*raw\n:PREROUTING ACCEPT [1:2]\n[3:4] -A PREROUTING -i lo -j NOTRACK\nCOMMIT\n"

@@ -162,7 +162,7 @@ TEST_F(LegacyMonitorTest, SeesEachWriteOfEachFamilyOnceAndWithin50Milliseconds) 
   }
 }
 
-TEST_F(LegacyMonitorTest, SaysNothingOfReaders) {
+TEST_F(LegacyMonitorTest, IgnoresReaders) {
   auto monitor = Watch();
   for (const std::string program : {"iptables-legacy", "ip6tables-legacy"}) {
     MustRun({program + "-restore"},
@@ -180,7 +180,7 @@ TEST_F(LegacyMonitorTest, SaysNothingOfReaders) {
   }
 }
 
-TEST_F(LegacyMonitorTest, SaysNothingOfPacketsThatAreCounted) {
+TEST_F(LegacyMonitorTest, IgnoresPacketCounters) {
   MustRun({"iptables-legacy", "-A", "INPUT", "-j", "ACCEPT"});
   auto monitor = Watch();
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -197,7 +197,7 @@ TEST_F(LegacyMonitorTest, SaysNothingOfPacketsThatAreCounted) {
   EXPECT_EQ(Seen(*monitor), 0U);
 }
 
-TEST_F(LegacyMonitorTest, SaysNothingOfAnotherNamespace) {
+TEST_F(LegacyMonitorTest, IgnoresAnotherNamespace) {
   MustRun({"iptables-legacy", "-N", "USER"});
   auto monitor = Watch();
   const Netns other = NewNetns();
@@ -213,7 +213,7 @@ TEST_F(LegacyMonitorTest, SaysNothingOfAnotherNamespace) {
   EXPECT_EQ(Seen(*monitor), 1U) << "from there, too";
 }
 
-TEST_F(LegacyMonitorTest, LookingCreatesNoTable) {
+TEST_F(LegacyMonitorTest, ReadingCreatesNoTable) {
   const std::string nothing = TableNames();
   auto monitor = Watch();
   EXPECT_EQ(TableNames(), nothing);
@@ -229,7 +229,7 @@ TEST_F(LegacyMonitorTest, LookingCreatesNoTable) {
   EXPECT_EQ(TableNames(), "mangle\n/" + nothing.substr(1));
 }
 
-TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToTell) {
+TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToCompare) {
   MustRun({"iptables-legacy-restore"}, RestoreText("nat", 5000));
   auto monitor = Watch();
   MustRun({"iptables-legacy", "-t", "nat", "-R", "MANY", "250", "-s", "10.9.9.9", "-m", "comment",
@@ -240,7 +240,7 @@ TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToTell) {
   EXPECT_EQ(Seen(*monitor), 0U) << "nobody used the lock";
 }
 
-TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
+TEST_F(LegacyMonitorTest, DistinguishesAnErrorFromAMissingTable) {
   using Code = absl::StatusCode;
   MustRun({"iptables-legacy", "-N", "USER"});
   MustRun({"ip6tables-legacy", "-N", "USER"});
@@ -312,7 +312,7 @@ TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
   EXPECT_THAT(std::string(opened.status().message()), HasSubstr("only uid 0"));
 }
 
-TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {
+TEST_F(LegacyMonitorTest, NamesTheMissingCapability) {
   MustRun({"iptables-legacy", "-N", "USER"});
   auto monitor = Watch();
   MustRun({"iptables-legacy", "-N", "MORE"});
@@ -455,7 +455,7 @@ TEST_F(LegacyMonitorTest, ARemovedLockFileIsWatchedUntilItsLastProgramEnds) {
 
 // ---- the lock, whatever becomes of its file ----
 
-TEST_F(LegacyMonitorTest, SeesAWriterWhoseLockFileCameAndWent) {
+TEST_F(LegacyMonitorTest, SeesAWriterOfAShortLivedLockFile) {
   auto monitor = Watch();
   for (int i = 0; i < 50; ++i) {
     // Made, used and closed before anybody comes to watch it.
@@ -465,7 +465,7 @@ TEST_F(LegacyMonitorTest, SeesAWriterWhoseLockFileCameAndWent) {
   }
 }
 
-TEST_F(LegacyMonitorTest, SeesWritersBehindABindMount) {
+TEST_F(LegacyMonitorTest, SeesWritersThroughABindMount) {
   ASSERT_EQ(mkdir("/run/host", 0755), 0);
   std::ofstream{"/run/host/xtables.lock"};
   std::ofstream{kLock};
@@ -489,7 +489,7 @@ TEST_F(LegacyMonitorTest, FollowsADirectoryThatIsReplaced) {
   EXPECT_THAT(monitor->Drain(), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(LegacyMonitorTest, SaysWhatToDoWhereThereIsNothingToWatch) {
+TEST_F(LegacyMonitorTest, GivesTheRemedyWhereThereIsNothingToWatch) {
   std::ofstream{"/run/file"};
   for (const std::string lock : {"/run/none/xtables.lock", "/run/file/xtables.lock"}) {
     EXPECT_THAT(Open(lock), StatusIs(absl::StatusCode::kNotFound, HasSubstr("hostPath")));

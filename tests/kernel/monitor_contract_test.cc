@@ -40,7 +40,7 @@ class MonitorContractTest : public BackendContractTest {
   std::unique_ptr<Monitor> monitor_;
 };
 
-TEST_P(MonitorContractTest, IsReadableOnceSomebodyElseHasCommittedUntilItIsDrained) {
+TEST_P(MonitorContractTest, IsReadableOnceAnotherHasCommittedUntilItIsDrained) {
   world().Touch();
   EXPECT_TRUE(IsReadable());
   EXPECT_TRUE(IsReadable()) << "level-triggered";
@@ -69,7 +69,7 @@ TEST_P(OwnCommitsContractTest, AreNotCounted) {
   EXPECT_FALSE(IsReadable());
 }
 
-TEST_P(MonitorContractTest, CountsWhatSomebodyElseDidBesideUs) {
+TEST_P(MonitorContractTest, CountsOthersCommitsBetweenOurs) {
   ASSERT_THAT(Apply({CreateChain{kUser}}), IsOk());
   world().Touch();
   ASSERT_THAT(Apply({CreateChain{kOther}}), IsOk());
@@ -157,7 +157,7 @@ TEST_P(NativeContractTest, IsReadTogetherWithChainsAndOnlyIfAskedFor) {
   EXPECT_FALSE(Read({}).native.has_value());
 }
 
-TEST_P(NativeContractTest, ReplacesWhatStood) {
+TEST_P(NativeContractTest, ReplacesWhatExisted) {
   ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid, kNotDnat})}}}), IsOk());
   NativeTable table = Guard({kNotDnat});
   table.chains.erase(table.chains.begin());

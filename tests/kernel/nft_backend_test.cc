@@ -82,7 +82,7 @@ TEST_F(NftBackendTest, WakesATableThatIsDormantAndChangesNothingElseOfIt) {
   EXPECT_EQ(RunProgram({"nft", "-a", "list", "ruleset"}).out, awake);
 }
 
-TEST_F(NftBackendTest, TellsARuleOfXtablesFromOneThatNeedsNone) {
+TEST_F(NftBackendTest, DistinguishesARuleOfXtablesFromOneThatNeedsNone) {
   const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
   MustRun({"iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", "x", "-j", "ACCEPT"});
   MustRun({"nft", "add rule ip filter INPUT counter accept"});

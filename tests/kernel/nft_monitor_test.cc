@@ -104,7 +104,7 @@ TEST_F(NftMonitorTest, HearsOneEventOfATransactionOfThousandsOfRules) {
   EXPECT_EQ(changes.lost, 0) << "what the filter leaves out is not lost";
 }
 
-TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
+TEST_F(NftMonitorTest, CountsLostEventsAndContinues) {
   constexpr int kCommits = 5000;  // about twice what the buffer holds
   const std::unique_ptr<Monitor> monitor = Watch();
   CommitOtherwise(kCommits);
@@ -119,7 +119,7 @@ TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
   EXPECT_EQ(next.lost, 0);
 }
 
-TEST_F(NftMonitorTest, StaysInTheNamespaceOfItsBackendWhoeverWatches) {
+TEST_F(NftMonitorTest, StaysInTheNamespaceOfItsBackendWhereverItIsMade) {
   const Netns elsewhere = NewNetns();
   for (const WatchMode mode : {WatchMode::kEvents, WatchMode::kPoll}) {
     std::unique_ptr<Monitor> monitor;

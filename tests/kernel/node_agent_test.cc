@@ -250,7 +250,7 @@ TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
   EXPECT_THAT(notices, SizeIs(::testing::Ge(2)));
 }
 
-TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndGoesOn) {
+TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   const Netns served = NewNetns();
   NodeAgentOptions options = In(served);
   options.feature_gates = {{"NoSuchGate", true}};

@@ -116,7 +116,7 @@ class TwoNamespacesTest : public NodeAgentTest {
   }
 };
 
-TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {
+TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedWhileTheHostRuns) {
   BackgroundProgram agent(ServeAll());
   ASSERT_TRUE(AllInPlace()) << agent.Output();
   const size_t before = Housekeeping(agent.Output()).size();
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return std::string(row.param.name); });
 
 // The rows of each release are in tests/featuregates.
-TEST(GatesTest, TellsTheModeByFeatureGatesAlone) {
+TEST(GatesTest, DerivesTheModeFromFeatureGatesAlone) {
   const std::string gates = Consumer("gates/gates");
   EXPECT_EQ(RunProgram({gates, "1.25", ""}).out, "legacy\n");
   EXPECT_EQ(RunProgram({gates, "1.25", "AllAlpha=true"}).out, "cleanup\n");
@@ -186,7 +186,7 @@ TEST(GatesTest, TellsTheModeByFeatureGatesAlone) {
 
 class ReadmeProgramTest : public AgentTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(ReadmeProgramTest, DoesWhatTheReadmeSays) {
+TEST_P(ReadmeProgramTest, DoesWhatTheReadmeDescribes) {
   BackgroundProgram smallest({Consumer(GetParam())});
   ASSERT_TRUE(smallest.Prints("ip in place")) << smallest.Output();
   const Iptables iptables{.family = IpFamily::kIpv4};

@@ -66,7 +66,7 @@ TEST_P(DashboardTest, CanBeImportedTwiceAndIsThenOne) {
   EXPECT_FALSE(dashboard_.contains("__inputs")) << "the data source is a variable";
 }
 
-TEST_P(DashboardTest, EveryPanelSaysWhatItShowsAndTakesTheChosenDataSource) {
+TEST_P(DashboardTest, EveryPanelHasADescriptionAndTheChosenDataSource) {
   std::set<int> ids;
   for (const auto& panel : dashboard_.at("panels")) {
     SCOPED_TRACE(panel.value("title", "no title"));

@@ -281,7 +281,7 @@ TEST(BatchErrorsTest, NamesTheModuleOfAnExpressionOnlyWhereItIsMissing) {
               HasSubstr("committing to nf_tables"));
 }
 
-TEST(BatchErrorsTest, SaysWhatIsMissingWhereTheKernelPointed) {
+TEST(BatchErrorsTest, NamesWhatIsMissingWhereTheKernelPointed) {
   const auto explain = [](uint32_t offset, int error_number = ENOENT) {
     return Explained(kRule, "counter", error_number, offset);
   };
@@ -297,7 +297,7 @@ TEST(BatchErrorsTest, SaysWhatIsMissingWhereTheKernelPointed) {
   EXPECT_THAT(explain(0), Not(HasSubstr("there is no"))) << "the kernel did not point";
 }
 
-TEST(BatchErrorsTest, SaysWhereARuleWasToGo) {
+TEST(BatchErrorsTest, NamesThePlaceOfTheRule) {
   AddRule insert = kRule;
   insert.before = 5;
   EXPECT_THAT(ActionText(insert),
@@ -305,7 +305,7 @@ TEST(BatchErrorsTest, SaysWhereARuleWasToGo) {
   EXPECT_THAT(ActionText(kRule), HasSubstr("appending to chain ip filter USER the rule"));
 }
 
-TEST(BatchErrorsTest, SaysWhereMasqueradingIsAllowedAndBlamesAJumpOnlyWhereThereIsOne) {
+TEST(BatchErrorsTest, NamesWhereMasqueradingIsAllowedAndBlamesAJumpOnlyWhereThereIsOne) {
   AddRule masquerade = kRule;
   masquerade.rule.target = Masquerade{};
   const std::string advice = "MASQUERADE is for nat POSTROUTING only";
@@ -357,7 +357,7 @@ TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   }
 }
 
-TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {
+TEST(KernelErrorTest, NamesTheActionTheKernelsAnswerAndTheRemedy) {
   EXPECT_THAT(std::string(KernelError(EPERM, "creating chain ip filter X").message()),
               AllOf(StartsWith("creating chain ip filter X: Operation not permitted"),
                     HasSubstr("CAP_NET_ADMIN in the user namespace that owns")));

@@ -117,7 +117,7 @@ TEST(ExpressionTest, ACounterWithoutNumbersHasCountedNothing) {
   EXPECT_EQ(ParseCounter(Attributes()), RuleCounters());
 }
 
-TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingButForWhatNeverTouchesAMark) {
+TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingExceptWhatNeverTouchesAMark) {
   for (const std::string name : {"last", "bitwise", "cmp", "masq"}) {
     const OtherExpression other = DescribeOther({.name = name, .data = std::nullopt, .bytes = {}});
     EXPECT_TRUE(other.decides) << name;

@@ -110,7 +110,7 @@ void ExpectSurveys(const std::vector<Row>& rows) {
 
 // ---- chains and rules ----
 
-TEST(KernelAnswersTest, OnlyOneErrorSaysThatAChainIsNotThere) {
+TEST(KernelAnswersTest, OnlyOneErrorMeansThatAChainIsMissing) {
   ExpectSnapshots({{"missing", List(kGeneration, kMissing, kGeneration), "7: ."}}, kChainAlone);
   const std::pair<int, std::string> errors[] = {
       {EPERM, "PERMISSION_DENIED"},
@@ -308,7 +308,7 @@ std::vector<Frame> MineAnswer(uint32_t chains) {
                                Attr(NFTA_TABLE_USE, chains)})));
 }
 
-TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse) {
+TEST(KernelAnswersTest, ANativeTableIsMissingOnlyWhereTheKernelReportsIt) {
   const NativeTable table = Mine({});
   const std::vector<Frame> mine = MineAnswer(0);
   ExpectSnapshots(
@@ -378,7 +378,7 @@ TEST(KernelAnswersTest, AnotherProcessCannotAnswerOrRefuseInTheKernelsPlace) {
   EXPECT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
 }
 
-TEST(KernelAnswersTest, OnlyTheKernelTellsOfChangesAndByAnEventThatIsTooBig) {
+TEST(KernelAnswersTest, OnlyTheKernelReportsChangesEvenByAnEventThatIsTooBig) {
   const Bytes big = NftMessage(NFT_MSG_NEWGEN, 0, 0,
                                Join({Attr(NFTA_GEN_ID, 9), Attr(NFTA_GEN_MAX, Zeros(300))}));
   const std::vector<std::vector<Frame>> events = {

@@ -119,7 +119,7 @@ RulesetChanges OneBy(uint32_t pid, const std::string& command) {
           .writers = {{.generation = 8, .first_generation = 8, .pid = pid, .command = command}}};
 }
 
-TEST_F(EventMonitorTest, TellsWhoCommitted) {
+TEST_F(EventMonitorTest, NamesTheWriterOfACommit) {
   const Bytes nft = EventOf(8, 42, "nft");
   const Bytes generation = Attr(NFTA_GEN_ID, 8);
   const RulesetChanges unknown = {.count = 1, .others = 1};

@@ -181,7 +181,7 @@ TEST(RegistersTest, AnExpressionWithSomethingMissingOrTooMuchIsNamed) {
   }
 }
 
-TEST(RegistersTest, AnExpressionWhoseLengthsDoNotFitIsNamed) {
+TEST(RegistersTest, AnExpressionWithWrongLengthsIsNamed) {
   const auto bitwise = [](uint32_t length, const Bytes& mask, const Bytes& flip) {
     return ExpressionBytes("bitwise", Join({Attr(1, 1), Attr(2, 1), Attr(3, length),
                                             Attr(4, Attr(1, mask)), Attr(5, Attr(1, flip))}));

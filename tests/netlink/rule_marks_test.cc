@@ -42,7 +42,7 @@ std::string Marks(const std::vector<Bytes>& expressions) {
   return text;
 }
 
-TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
+TEST(RuleMarksTest, KnowsWhichMarksARuleTestsAndSets) {
   const Bytes mark = Meta(3);
   const Bytes store = SetMeta(3);
   const auto flip = [](uint32_t mask, uint32_t bits) { return Flip(HostU32(mask), HostU32(bits)); };

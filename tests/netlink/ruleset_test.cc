@@ -107,7 +107,7 @@ TEST(RuleTest, IsUnconditionalWithoutAnyRestrictingMatch) {
       Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = NoTarget{}}));
 }
 
-TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
+TEST(ObservedRuleTest, KnowsWhereAPacketGoes) {
   struct Row {
     std::string name;
     std::variant<Rule, OpaqueRule> content;

@@ -28,7 +28,7 @@ TEST(XtInfoTest, TakesGarbageInPadding) {
   EXPECT_EQ(DecodeXtComment(comment), "x");
 }
 
-TEST(XtInfoTest, RefusesWhatSaysMoreThanARuleCan) {
+TEST(XtInfoTest, RefusesWhatARuleCannotExpress) {
   EXPECT_EQ(DecodeXtComment(Bytes(256, 'x')), std::nullopt) << "no end";
   EXPECT_EQ(DecodeXtMark(XtMarkInfo(1, 1, 2)), std::nullopt) << "neither negated nor not";
   EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(3, 0, 2))) << "a protocol, too";

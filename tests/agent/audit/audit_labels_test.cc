@@ -75,7 +75,7 @@ TEST(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
   }
 }
 
-TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
+TEST(AuditLabelsTest, ReportsThemAsPrivateWithAnAlternative) {
   const AuditReport report = AuditOf("-A MINE -p tcp -j KUBELET-MARK-MASQ\n");
   const AuditFinding* finding = FindKind(report, AuditKind::kPrivateChainUser);
   ASSERT_NE(finding, nullptr);
@@ -95,7 +95,7 @@ TEST(AuditLabelsTest, KubeProxysRulesHaveNoBusinessThereEither) {
   EXPECT_EQ(FindKind(report, AuditKind::kPrivateChainUser)->owner, Owner::kKubeProxy);
 }
 
-TEST(AuditLabelsTest, ACniConfigurationThatNamesOneIsTold) {
+TEST(AuditLabelsTest, ACniConfigurationThatNamesOneIsReported) {
   for (const bool stands : {true, false}) {
     const std::string text = With();
     NodeView view = ViewOf(SurveyOf("nft", stands ? text : "*nat\n:MINE - [0:0]\nCOMMIT\n"));
@@ -121,7 +121,7 @@ TEST(AuditLabelsTest, ThePictureHasTheLabelLikeTheMark) {
                     Not(HasSubstr("by the mark"))));
 }
 
-TEST(ExplainLabelsTest, SaysWhatEachOfTheChainsIsFor) {
+TEST(ExplainLabelsTest, GivesThePurposeOfEachChain) {
   struct Row {
     const char* chain;
     const char* what;

@@ -73,7 +73,7 @@ struct CniRow {
   std::string consequence;
 };
 
-TEST(AuditCniTest, SaysWhetherTheNextAddFails) {
+TEST(AuditCniTest, ReportsWhetherTheNextAddFails) {
   const CniRow rows[] = {
       {"AFreshNodeInCleanupModeFailsNow", "", kCleanup, AuditSeverity::kError,
        "there is no nat/KUBE-MARK-MASQ: its next ADD will fail"},
@@ -241,7 +241,7 @@ NodeView HandWritten() {
   return ViewOf(SurveyOf("nft", ReadTestdata("audited/hand-written-v4.save")));
 }
 
-TEST(AuditTextTest, SaysWhoWhereAndWhatToDo) {
+TEST(AuditTextTest, NamesOwnerPlaceAndRemedy) {
   const std::string text = AuditText(Audit(HandWritten(), AuditOptions()));
   EXPECT_THAT(text, StartsWith("error   ChainUser  nft ip nat/KUBE-MARK-DROP\n"));
   EXPECT_THAT(text, HasSubstr("(1 rule, hit by 5\n    packets)"));

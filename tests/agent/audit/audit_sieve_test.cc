@@ -74,7 +74,7 @@ std::vector<std::pair<Family, std::string>> Rulesets() {
   return texts;
 }
 
-TEST(AuditSieveTest, AnAuditOfWhatIsKeptSaysTheSame) {
+TEST(AuditSieveTest, AnAuditOfWhatIsKeptIsEqual) {
   for (const auto& [family, text] : Rulesets()) {
     const std::string mode = family == Family::kIPv6 ? "legacy" : "nft";
     const Survey whole = SurveyOfText(mode, family, text);
@@ -104,7 +104,7 @@ std::string ExplainSifted(const Survey& whole, const std::string& chain, Family 
   return kept.ok() ? TextOf(Explain(*kept, sieve, family)) : std::string(kept.status().message());
 }
 
-TEST(AuditSieveTest, AnExplanationOfWhatIsKeptSaysTheSame) {
+TEST(AuditSieveTest, AnExplanationOfWhatIsKeptIsEqual) {
   for (const auto& [family, text] : Rulesets()) {
     const Survey whole = SurveyOfText("nft", family, text);
     std::vector<std::string> chains = {"nat/KUBE-MARK-NONE", "KUBE-SEP-AAAA", "POSTROUTING"};

@@ -76,7 +76,7 @@ TEST(AuditRulesetTest, FindsThese) {
 
 // ---- what is reported of a finding ----
 
-TEST(AuditTest, TellsWhatFollowsFromAFindingAndWhatToDo) {
+TEST(AuditTest, GivesConsequenceAndRemedyOfAFinding) {
   NodeView portmap = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));
   portmap.surveys[0].tables[{"ip", "kube-proxy"}]["masquerading"] = {};
   const std::vector<std::string> portmaps = {
@@ -131,7 +131,7 @@ TEST(AuditTest, TellsWhatFollowsFromAFindingAndWhatToDo) {
   }
 }
 
-TEST(AuditTest, TellsWhetherPacketsHitARule) {
+TEST(AuditTest, ReportsWhetherPacketsHitARule) {
   const AuditReport report = AuditFile("audited/hand-written-v4.save");
   std::vector<std::optional<uint64_t>> packets;
   for (const AuditFinding& finding : report.findings) {
@@ -340,7 +340,7 @@ TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   EXPECT_EQ(report.findings[0].family, "inet");
 }
 
-TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
+TEST(AuditTest, MarksOfOtherBitsAreNotReported) {
   netlink::Survey survey = SurveyOf("nft", "");
   const netlink::SurveyRule rule =
       Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);

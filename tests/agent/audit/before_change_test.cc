@@ -218,7 +218,7 @@ TEST(BeforeChangeHostTest, IsJudged) {
 
 // ---- what is reported of a node with kube-proxy 1.28, or with one in IPVS mode ----
 
-TEST(BeforeChangeTest, TellsWhatFollowsOnANodeWithKubeProxy) {
+TEST(BeforeChangeTest, GivesTheConsequencesWithKubeProxy) {
   const NodeView sound = ViewOf(WithKubeProxy({}));
   NodeView with_ipvs = ViewOf(WithKubeProxy({"-A CNI-DN-1 -s 10.88.0.0/16 -j KUBE-MARK-MASQ"}));
   with_ipvs.facts.has_ip_vs = true;

@@ -99,7 +99,7 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
   }
 }
 
-TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
+TEST(ChainOwnerTest, ABaseChainIsSharedWhateverItsName) {
   EXPECT_EQ(OwnerName(OwnerOfChain(kNat, "POSTROUTING", /*base=*/true)),
             "everybody (a base chain)");
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SERVICES", /*base=*/true), Owner::kBaseChain);
@@ -211,7 +211,7 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
   }
 }
 
-TEST(RuleOwnerTest, IsToldByChainCommentAndTarget) {
+TEST(RuleOwnerTest, FollowsFromChainCommentAndTarget) {
   const struct {
     std::string name;
     std::string place;

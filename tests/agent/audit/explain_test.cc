@@ -47,7 +47,7 @@ struct PurposeRow {
   std::string chain = "nat/KUBE-MARK-MASQ";
 };
 
-TEST(ExplainPurposeTest, TellsWhatEachRuleIsFor) {
+TEST(ExplainPurposeTest, GivesThePurposeOfEachRule) {
   const PurposeRow rows[] = {
       {"MarkMasqOf117", "rulesets/kube-proxy-1.17-A-v4.save",
        List("3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer", "1 NodePort",
@@ -116,7 +116,7 @@ TEST(ExplainTest, NamesServicesThatRulesOf117DoNotName) {
   EXPECT_EQ(hairpin.examples[0].sentence, "ns2/svc2:p80: the pod 10.180.1.1 calls itself");
 }
 
-TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
+TEST(ExplainTest, OtherWaysToDetectPodsAndMasqueradeAll) {
   const std::string text =
       NatText({"KUBE-MARK-MASQ", "KUBE-SVC-A", "KUBE-SVC-B"},
               {"-A KUBE-SVC-A ! -i cni0 -d 10.96.0.1/32 -p tcp -m comment --comment \"a/a cluster "
@@ -180,7 +180,7 @@ TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
   }
 }
 
-TEST(ExplainTest, TellsTheTwoKubeFirewallsApart) {
+TEST(ExplainTest, DistinguishesTheTwoKubeFirewalls) {
   const Explanation nat = ExplainFile("audited/ipvs-1.23-v4.save", "nat/KUBE-FIREWALL");
   EXPECT_EQ(nat.owner, Owner::kKubeProxyIpvs);
   EXPECT_THAT(nat.what, StartsWith("IPVS mode up to 1.24"));
@@ -294,7 +294,7 @@ struct SentenceRow {
   std::string sentence;
 };
 
-TEST(RuleSentenceTest, SaysItInPlainWords) {
+TEST(RuleSentenceTest, IsInPlainWords) {
   const SentenceRow rows[] = {
       {"OrMark", "-j MARK --set-xmark 0x4000/0x4000", "every packet gets mark bit 14 (0x4000)"},
       {"XorMark", "-j MARK --set-xmark 0x4000/0x0",

@@ -25,7 +25,7 @@ struct ReleaseRow {
   std::string release;
 };
 
-TEST(KubeProxyReleaseTest, IsToldFromItsRules) {
+TEST(KubeProxyReleaseTest, IsDerivedFromItsRules) {
   const ReleaseRow rows[] = {
       {"R1_17", "rulesets/kube-proxy-1.17-A", "1.17 or older"},
       {"R1_18", "audited/kube-proxy-1.18-A", "1.18"},
@@ -82,7 +82,7 @@ std::string With(const char* file, const std::string& line = "", const std::stri
   return text;
 }
 
-TEST(KubeProxyFactsTest, AreToldFromChainsAndTables) {
+TEST(KubeProxyFactsTest, AreDerivedFromChainsAndTables) {
   const FactsRow rows[] = {
       {"IPv4 alone cannot tell 1.25 from 1.26", With("audited/kube-proxy-1.26-A-v4.save"),
        "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
@@ -128,7 +128,7 @@ TEST(KubeProxyFactsTest, AreToldFromChainsAndTables) {
   }
 }
 
-TEST(KubeProxyFactsTest, EvidenceSaysWhatIsLeftOver) {
+TEST(KubeProxyFactsTest, EvidenceNamesWhatIsLeftOver) {
   const std::string text = With("rulesets/kube-proxy-1.28-A-v4.save",
                                 ":KUBE-XLB-GNZBNJ2PO5MGZ6GT - [0:0]\n", ":KUBE-MARK-MASQ");
   EXPECT_THAT(FindKubeProxy(SurveyOf("nft", text))[0].evidence, Contains(HasSubstr("left over")));

@@ -294,7 +294,7 @@ TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
   }
 }
 
-TEST(SharedMarksTest, WhatNothingActsOnNowIsSaidSo) {
+TEST(SharedMarksTest, ReportsAMarkThatNoRuleActsOn) {
   Survey survey = MarksItself();
   EXPECT_THAT(FindKind(Audit(ViewOf(survey), {}), AuditKind::kMarkBitSet)->consequence,
               HasSubstr("after the next reboot or flush"));

@@ -114,7 +114,7 @@ TEST(NodeAuditTest, ShowsAHundredFindingsAndHowManyMore) {
   EXPECT_EQ(json["audits"][0]["more"], 150);
 }
 
-TEST(NodeAuditTest, SaysThatThereIsNoneYet) {
+TEST(NodeAuditTest, ReportsThatThereIsNoneYet) {
   EXPECT_THAT(NodeAuditText({}), HasSubstr("none has ended yet"));
   EXPECT_TRUE(nlohmann::json::parse(NodeAuditJson({}))["time"].is_null());
 }
@@ -127,7 +127,7 @@ TEST(NodeAuditTest, LeavesLinesOfFilesOut) {
   EXPECT_THAT(audit.reports[0].findings[0].details, ElementsAre("/etc/iptables/rules.v4:12"));
 }
 
-TEST(NodeAuditTest, TellsWhatCameAndWhatIsGoneOnce) {
+TEST(NodeAuditTest, ReportsNewAndGoneFindingsOnce) {
   const AuditFinding masq = Finding(AuditSeverity::kError, "nat/KUBE-MARK-MASQ");
   const AuditFinding drop = Finding(AuditSeverity::kWarning, "nat/KUBE-MARK-DROP");
   const AuditFinding info = Finding(AuditSeverity::kInfo, "nat/KUBE-POSTROUTING");
@@ -144,7 +144,7 @@ TEST(NodeAuditTest, TellsWhatCameAndWhatIsGoneOnce) {
   EXPECT_THAT(NewsOf(Of({masq}), Of({more})), IsEmpty());
 }
 
-TEST(NodeAuditTest, TellsOneFindingBeforeSeveralChangesOnce) {
+TEST(NodeAuditTest, ReportsOneFindingBeforeSeveralChangesOnce) {
   const AuditFinding masq = Finding(AuditSeverity::kError, "nat/KUBE-MARK-MASQ");
   AuditReport first{.change = NodeChange::kOwnershipCleanup};
   AuditReport second{.change = NodeChange::kKubeProxyNftables};

@@ -83,7 +83,7 @@ TEST_F(NodeViewTest, AsksNothingThatIsNotThere) {
   EXPECT_THAT(view_.problems, IsEmpty());
 }
 
-TEST_F(NodeViewTest, LooksFiveTimesWhileOthersChangeTheRules) {
+TEST_F(NodeViewTest, ReadsFiveTimesWhileOthersChangeTheRules) {
   for (int i = 0; i < 4; ++i) nft_.FailNextSurvey(absl::AbortedError("moved"));
   EXPECT_THAT(Seen(), ElementsAre("nft", "legacy"));
   for (int i = 0; i < 5; ++i) nft_.FailNextSurvey(absl::AbortedError("moved"));
@@ -111,7 +111,7 @@ TEST_F(NodeViewTest, ReadsOneFamilyWhereTheOthersTablesCannotBeListed) {
   EXPECT_THAT(view_.problems, ElementsAre(StartsWith("iptables-legacy tables: ip6: ")));
 }
 
-TEST_F(NodeViewTest, SaysWhereNobodyKnowsWhetherNfTablesIsThere) {
+TEST_F(NodeViewTest, ReportsThatNfTablesMightBeMissing) {
   tree_.Write("modules", "ip_tables 1 - Live 0x0\n");
   EXPECT_THAT(Seen(), ElementsAre("legacy"));
   EXPECT_THAT(

@@ -87,7 +87,7 @@ constexpr char kCommands[] =
     "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, marks, "
     "detect, gates, completion, version, help";
 
-TEST(RefusedCommandLineTest, SaysWhatIsWrong) {
+TEST(RefusedCommandLineTest, NamesTheMistake) {
   const BadCase rows[] = {
       {List("explain"), "the command explain needs TABLE/CHAIN after it, as in explain nat/"},
       {List("explain", "nat/A", "nat/B"),

@@ -67,7 +67,7 @@ TEST(AgentCompletionTest, OffersOnlyWhatTheProgramAccepts) {
   EXPECT_GT(values, 30);
 }
 
-TEST(AgentCompletionTest, SaysOfEveryFlagWithNamedValuesWhichTheyAre) {
+TEST(AgentCompletionTest, EveryFlagWithNamedValuesOffersThem) {
   const CompletionSpec spec = AgentCompletion();
   for (const CompletionFlag& flag : spec.flags) {
     using Kind = CompletionValues::Kind;

@@ -177,7 +177,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
 };
 
 // Users and groups: RefusalTest, which is root.
-TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
+TEST_F(ConfigFileOnDiskTest, NamesThePathThatAnyUserCanWrite) {
   const std::string path = Write("c.yaml", Agent(""));
   const std::string directory = tree_.root();
   const struct {
@@ -200,7 +200,7 @@ TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
   }
 }
 
-TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMayBeMissing) {
+TEST_F(ConfigFileOnDiskTest, AnOptionalFileMayBeMissing) {
   const auto file = ReadConfigFile(tree_.Path("none.yaml"), /*may_be_missing=*/true);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "");

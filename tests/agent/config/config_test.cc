@@ -132,7 +132,7 @@ TEST(ConfigFamiliesTest, AutoTakesIPv6WhereTheNamespaceHasIt) {
   EXPECT_THAT(without->families, ElementsAre(Family::kIPv4));
 }
 
-TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
+TEST(ConfigFamiliesTest, AListReplacesDetectionAndIsSorted) {
   const ConfigFiles node;
   const auto both = node.Load(Flags{.ip_families = "ipv6,ipv4"});
   ASSERT_TRUE(both.ok()) << both.status();
@@ -176,7 +176,7 @@ struct BadCase {
   std::string file = {};
 };
 
-TEST(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
+TEST(RefusedConfigTest, NamesTheMistakeAndItsFix) {
   const BadCase rows[] = {
       // Bits.
       {"Bit32", Flags{.iptables_drop_bit = 32},

@@ -97,7 +97,7 @@ TEST(ConfigManualPageTest, DescribesEveryFieldOnce) {
   EXPECT_THAT(described, UnorderedElementsAreArray(Fields()));
 }
 
-TEST(ConfigManualPageTest, SaysOfThoseFieldsThatNeedARestartThatTheyDo) {
+TEST(ConfigManualPageTest, NamesTheFieldsThatNeedARestart) {
   const Words marked = Matches(ReadDebianFile("kube-iptables-agent.yaml.5.in"),
                                "\\.BR ([a-zA-Z]+) \" \\(restart\\)\"");
   Config other = Defaults();

@@ -24,7 +24,7 @@ std::vector<FamilyMode> Modes(IptablesMode ipv4, IptablesMode ipv6) {
   return {{.family = Family::kIPv4, .mode = ipv4}, {.family = Family::kIPv6, .mode = ipv6}};
 }
 
-TEST(ChooseModeTest, FamiliesThatAgreeShareOneAndAFamilyInWhichNothingTellsGoesWithTheOther) {
+TEST(ChooseModeTest, FamiliesThatAgreeShareOneAndAFamilyWithoutEvidenceFollowsTheOther) {
   EXPECT_THAT(ChooseMode(Modes(kNft, kNft)), IsOkAndHolds(kNft));
   EXPECT_THAT(ChooseMode(Modes(kLegacy, kLegacy)), IsOkAndHolds(kLegacy));
   EXPECT_THAT(ChooseMode(Modes(kNone, kLegacy)), IsOkAndHolds(kLegacy));
@@ -88,7 +88,7 @@ TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAP_NET_ADMIN")));
 }
 
-TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutALook) {
+TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutACheck) {
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose({.flag = kLegacy}), IsOkAndHolds("legacy"));
   EXPECT_EQ(opened(), 1);
@@ -96,7 +96,7 @@ TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutALook) {
   EXPECT_THAT(Choose({.flag = kLegacy}), StatusIs(absl::StatusCode::kNotFound, "not installed"));
 }
 
-TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing) {
+TEST_F(BackendChoiceTest, ReadingNftThatIsNotLoadedShowsNothingAndLoadsNothing) {
   UnloadNft();
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   const BackendOrError backend =
@@ -153,7 +153,7 @@ TEST_F(BackendChoiceTest, TheOtherModeIsNotOpenedWhereNothingCanBeInIt) {
   EXPECT_EQ(opened(), 0);
 }
 
-TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {
+TEST_F(BackendChoiceTest, TheOtherModesProblemIsReported) {
   SetLegacyTables("filter\n");
   legacy_status_ = absl::NotFoundError("iptables-legacy is not installed");
   EXPECT_EQ(Other(BackendKind::kNft).problem, "iptables-legacy is not installed");

@@ -267,7 +267,7 @@ TEST(CniConfigsTest, FollowsANodesLinksWithinItsRoot) {
                                             HasSubstr("40-d.conf: No such file")));
 }
 
-TEST(CniConfigsTest, SaysWhereANodesFilesCannotBeSeen) {
+TEST(CniConfigsTest, ReportsInaccessibleFilesOfANode) {
   const CniConfigs unseen = ReadNodeCniConfigs({"", "not on the host"});
   EXPECT_THAT(unseen.problems, ElementsAre(HasSubstr("not on the host")));
   EXPECT_THAT(ReadNodeCniConfigs({"/no/such/root", ""}).problems,

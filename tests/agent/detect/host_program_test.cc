@@ -87,7 +87,7 @@ TEST(HostProgramTest, IsRecognisedByItsLinks) {
   }
 }
 
-TEST(HostProgramTest, EachNameTellsTheMode) {
+TEST(HostProgramTest, EachNameShowsTheMode) {
   const std::pair<IptablesMode, const char*> rows[] = {
       {IptablesMode::kNft, "iptables-nft ip6tables-nft xtables-nft-multi xtables-compat-multi"},
       {IptablesMode::kLegacy,

@@ -181,7 +181,7 @@ TEST(DecideModeTextTest, EachSourceIsEvidenceForWhatItShows) {
   }
 }
 
-TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {
+TEST(DecideModeTextTest, EachEvidenceNamesWhatWasSeen) {
   const FamilyMode decided = DecideMode({.family = netlink::Family::kIPv6,
                                          .program = kNft,
                                          .program_text = "/usr/sbin/iptables -> x",

@@ -100,7 +100,7 @@ TEST_F(ModeEvidenceTest, AMissingProgramMakesATableUnreadable) {
   EXPECT_EQ(DecideMode(question).mode, IptablesMode::kUnknown);
 }
 
-TEST_F(ModeEvidenceTest, LegacyRulesAreRulesOrChainsOfSomebodys) {
+TEST_F(ModeEvidenceTest, LegacyRulesAreRulesOrUserChains) {
   tree_.Write("ip_tables_names", "nat\n");
   legacy_.AddChain(Nat("PREROUTING"));
   EXPECT_EQ(Gather().legacy.rules, false);
@@ -206,7 +206,7 @@ TEST_F(ModeEvidenceTest, AKernelThatLoadsNoModulesIsAsked) {
   EXPECT_FALSE(Gather().nft.possible);
 }
 
-TEST_F(ModeEvidenceTest, NftRulesAreRulesOrChainsOfSomebodys) {
+TEST_F(ModeEvidenceTest, NftRulesAreRulesOrUserChains) {
   const std::pair<ListedChain, bool> rows[] = {
       {{Nat("PREROUTING"), true, 0}, false},
       {{Nat("PREROUTING"), true, 1}, true},
@@ -222,7 +222,7 @@ TEST_F(ModeEvidenceTest, NftRulesAreRulesOrChainsOfSomebodys) {
   }
 }
 
-TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
+TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWithoutOtherEvidence) {
   tree_.Write("ip_tables_names", "mangle\n");
   const auto listed = [this](std::optional<IptablesMode> flag = std::nullopt) {
     nft_listed_ = legacy_listed_ = 0;

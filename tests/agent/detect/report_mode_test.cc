@@ -26,7 +26,7 @@ FamilyMode Mode(IptablesMode mode, bool contradiction = false,
           .contradiction = contradiction};
 }
 
-TEST(DetectExitCodeTest, TellsAScriptWhatWasFound) {
+TEST(DetectExitCodeTest, ReportsTheResultToAScript) {
   const FamilyMode nft = Mode(IptablesMode::kNft);
   const FamilyMode unknown = Mode(IptablesMode::kUnknown);
   const FamilyMode contradicted = Mode(IptablesMode::kNft, true, {"x"});
@@ -68,7 +68,7 @@ Subject WithOther(std::optional<OtherMode> other) {
           .other_mode = std::move(other)};
 }
 
-TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {
+TEST(OtherModeReportTest, NamesWhatMisleadsIptablesWrappers) {
   OtherMode other = {"nft", {Mangle("KUBE-KUBELET-CANARY"), Nat("KUBE-KUBELET-CANARY")}};
   constexpr char kWhy[] = "ip mangle KUBE-KUBELET-CANARY  # misleading: iptables-wrappers";
   const std::string text = StatusText(WithOther(other), {});
@@ -80,7 +80,7 @@ TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {
   EXPECT_THAT(StatusText(WithOther(other), {}), Not(HasSubstr("misleading")));
 }
 
-TEST(OtherModeReportTest, SaysWhyItCouldNotBeLookedInto) {
+TEST(OtherModeReportTest, ReportsWhyItCouldNotBeRead) {
   const Subject subject =
       WithOther(OtherMode{.iptables_mode = "legacy", .problem = "not installed"});
   EXPECT_THAT(StatusText(subject, {}), HasSubstr("could not be read: not installed"));

@@ -37,7 +37,7 @@ class SupportSourceTest : public ::testing::Test {
                        }};
 };
 
-TEST_F(SupportSourceTest, DoesNotLookForLabelsThatNobodyWants) {
+TEST_F(SupportSourceTest, DoesNotLookForUnusedLabels) {
   labels_.compat = XtCompat::kAbsent;
   EXPECT_FALSE(Read(/*labels_desired=*/false));
   EXPECT_EQ(labels_read_, 0);
@@ -46,7 +46,7 @@ TEST_F(SupportSourceTest, DoesNotLookForLabelsThatNobodyWants) {
   EXPECT_EQ(labels_read_, 1);
 }
 
-TEST_F(SupportSourceTest, TellsOnceWhatHasChanged) {
+TEST_F(SupportSourceTest, ReportsAChangeOnce) {
   const XtCompatReading present = xt_;
   EXPECT_FALSE(Read());
   EXPECT_EQ(watch_.TakeNews(), "");
@@ -66,7 +66,7 @@ TEST_F(SupportSourceTest, TellsOnceWhatHasChanged) {
   EXPECT_EQ(watch_.TakeNews(), "connection labels are available now");
 }
 
-TEST_F(SupportSourceTest, LooksOnceUntilAnotherConfigurationComes) {
+TEST_F(SupportSourceTest, ReadsOnceUntilAnotherConfigurationComes) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
   EXPECT_TRUE(watch_.ReadOnce(BackendKind::kNft, true));
   EXPECT_FALSE(support().xt);
@@ -79,7 +79,7 @@ TEST_F(SupportSourceTest, LooksOnceUntilAnotherConfigurationComes) {
   EXPECT_EQ(watch_.TakeNews(), "");
 }
 
-TEST_F(SupportSourceTest, WhatStandsDisprovesFilesThatSayThatThereAreNoMatches) {
+TEST_F(SupportSourceTest, ExistingRulesDisproveFilesThatListNoMatches) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
   Read();
   ASSERT_FALSE(support().xt);
@@ -146,7 +146,7 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutWhileTheFileOfTheirNamesHasNone) {
   EXPECT_THAT(ReadConnLabelMatch(kernel, names).reason, HasSubstr("xt_connlabel is not loaded"));
 }
 
-TEST_F(SupportSourceTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse) {
+TEST_F(SupportSourceTest, ARefusalCountsUntilTheFilesChange) {
   const XtCompatReading readings[] = {
       {.compat = XtCompat::kUnknown, .reason = "no modules.dep"},
       {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in /lib/modules/6.1/modules.dep"}};
@@ -170,7 +170,7 @@ TEST_F(SupportSourceTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingEls
 }
 
 // Where rules about labels are the only ones of a family, their match is what the kernel names.
-TEST_F(SupportSourceTest, ARefusalIsForgottenWhereLabelsWereNotWantedOrFilesTellSomethingElse) {
+TEST_F(SupportSourceTest, ARefusalIsForgottenAfterARoundWithoutLabelsOrWithOtherFiles) {
   xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
   const auto refused = [&] {
     watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match");
@@ -304,7 +304,7 @@ struct CompatRow {
   std::string reason;
 };
 
-TEST(XtCompatTest, NeedsEachMatchAndIsAsUncertainAsTheFirstThatNobodyKnows) {
+TEST(XtCompatTest, NeedsEachMatchAndIsAsUncertainAsTheFirstUnknownOne) {
   const std::vector<std::string> modules = {"nft_compat", "xt_comment", "xt_conntrack", "xt_mark"};
   constexpr auto kNobodyKnows = XtCompat::kUnknown;
   std::vector<CompatRow> rows = {
@@ -389,7 +389,7 @@ TEST(KernelListsTest, ALongLineIsFreed) {
   EXPECT_LT(used(), before + (size_t{10} << 20));
 }
 
-TEST(SystemKernelPathsTest, LooksIntoTheHostsDirectoriesFirst) {
+TEST(SystemKernelPathsTest, ReadsTheHostsDirectoriesFirst) {
   const KernelPaths own = SystemKernelPaths("/");
   utsname name = {};
   ASSERT_EQ(uname(&name), 0);

@@ -32,7 +32,7 @@ struct CountersCase {
   std::optional<ConntrackCounters> read;
 };
 
-TEST(ReadConntrackTest, ReadsWhatTheKernelTells) {
+TEST(ReadConntrackTest, ReadsWhatTheKernelReports) {
   const CountersCase rows[] = {
       {"AllCpusAreAddedUp", "241\n", "262144\n", kTwoCpus,
        ConntrackCounters{.entries = 241, .limit = 262144, .dropped = 11, .early_dropped = 256}},
@@ -104,7 +104,7 @@ TEST(MostFrequentTest, AnAddressOfOneFamilyIsNotThatOfTheOther) {
   EXPECT_EQ(netlink::ToString(v6), "0:1::");
 }
 
-TEST(ConntrackReportTest, NamesWhoHoldsMostAndSaysThatItIsALowerBound) {
+TEST(ConntrackReportTest, NamesTheHeaviestUsersWithALowerBound) {
   EXPECT_EQ(ToString(ConntrackReport{.time = absl::UnixEpoch(),
                                      .entries = 240000,
                                      .limit = 262144,

@@ -163,7 +163,7 @@ const HealthRow kHealthRows[] = {
      .silence = absl::Seconds(181)},
 };
 
-TEST_F(EndpointsTest, TellsHealth) {
+TEST_F(EndpointsTest, ReportsHealth) {
   for (const HealthRow& row : kHealthRows) {
     SCOPED_TRACE(row.name);
     time_ = Time();
@@ -331,7 +331,7 @@ Incidents: 7
   what happened last
 )";
 
-TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
+TEST_F(EndpointsTest, StatuszShowsTheCurrentState) {
   DaemonState state = Fine();
   Degrade(state.families[0]);
   Fail(state.families[1]);

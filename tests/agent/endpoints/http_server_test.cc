@@ -36,7 +36,7 @@ namespace {
 
 // ---- addresses ----
 
-TEST(HttpAddressTest, TellsThePortThatItWasGiven) {
+TEST(HttpAddressTest, ReportsThePortThatItWasGiven) {
   for (const char* host : {"127.0.0.1:", "[::1]:", "0.0.0.0:", "[::]:"}) {
     const auto server = HttpServer::Bind(absl::StrCat(host, 0));
     ASSERT_THAT(server, IsOk()) << host;
@@ -44,7 +44,7 @@ TEST(HttpAddressTest, TellsThePortThatItWasGiven) {
   }
 }
 
-TEST(HttpAddressTest, SaysWhyAnAddressCannotBeHad) {
+TEST(HttpAddressTest, ReportsWhyAnAddressCannotBeUsed) {
   const auto first = HttpServer::Bind("127.0.0.1:0");
   ASSERT_THAT(first, IsOk());
   EXPECT_THAT(HttpServer::Bind((*first)->address()),
@@ -177,7 +177,7 @@ const ExchangeRow kExchanges[] = {
     {"Garbage", std::string("\x16\x03\x01\0\xff\xfe\r\n\r\n", 10), "", ""},
     {"OnlyLineEnds", std::string(4096, '\n'), "", ""},
 };
-TEST(HttpServerTest, AnswersEachRequestAndGoesOnServing) {
+TEST(HttpServerTest, AnswersEachRequestAndKeepsServing) {
   const std::unique_ptr<HttpServer> server = Serve();
   for (const ExchangeRow& row : kExchanges) {
     SCOPED_TRACE(row.name);
@@ -246,7 +246,7 @@ TEST(HttpServerTest, HeadHasTheHeadersOfGet) {
                           HasSubstr("X-Content-Type-Options: nosniff\r\n"), EndsWith("\r\n\r\n")));
 }
 
-TEST(HttpServerTest, ARefusedMethodIsToldTheOthers) {
+TEST(HttpServerTest, ARefusedMethodGetsTheAllowedOnes) {
   EXPECT_THAT(Exchange(*Serve(), "DELETE /ok HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               HasSubstr("Allow: GET, HEAD\r\n"));
 }
@@ -317,7 +317,7 @@ TEST(HttpServerTest, AnswersWhatIsBeingAnsweredBeforeItEnds) {
 
 // ---- HttpServer among clients that mean no good. ----
 
-TEST(HttpServerAbuseTest, ClosesAConnectionWhoseRequestDoesNotEnd) {
+TEST(HttpServerAbuseTest, ClosesAConnectionWithAnEndlessRequest) {
   const std::unique_ptr<HttpServer> server = Serve();
   RawHttpClient silent(*server);
   RawHttpClient slow(*server);
@@ -336,7 +336,7 @@ TEST(HttpServerAbuseTest, ClosesAConnectionWhoseRequestDoesNotEnd) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(15));
 }
 
-TEST(HttpServerAbuseTest, WhoeverHoldsPlacesDoesNotKeepOthersOut) {
+TEST(HttpServerAbuseTest, IdleConnectionsDoNotKeepOthersOut) {
   const std::unique_ptr<HttpServer> server = Serve();
   std::vector<std::unique_ptr<RawHttpClient>> idle;
   // From one address, then from many.
@@ -359,7 +359,7 @@ TEST(HttpServerAbuseTest, WhoeverHoldsPlacesDoesNotKeepOthersOut) {
   EXPECT_GT(open, 16) << "nobody is closed without need";
 }
 
-TEST(HttpServerAbuseTest, WhoAsksStaysAndWhoIsSilentGoes) {
+TEST(HttpServerAbuseTest, OnlySilentConnectionsAreClosed) {
   const std::unique_ptr<HttpServer> server = Serve();
   RawHttpClient regular(*server);
   RawHttpClient silent(*server);

@@ -88,7 +88,7 @@ TEST_F(MetricsTest, CountsARound) {
   }
 }
 
-TEST_F(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
+TEST_F(MetricsTest, TheLastStateStaysWhereARoundCannotCheck) {
   metrics_.Record({}, StateInPlace());
   AgentState state = StateInPlace();
   state.in_place.clear();
@@ -221,7 +221,7 @@ TEST_F(MetricsTest, WhatWasNotRetiredDoesNotCountAndClaimsGoWithWhatIsClaimed) {
   EXPECT_THAT(metrics_.Serialize(), Not(HasSubstr("stale_claims{")));
 }
 
-TEST_F(MetricsTest, WhatWasJustMadeStands) {
+TEST_F(MetricsTest, WhatWasJustMadeIsInPlace) {
   const PolicyInput ruleset = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
   const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");

@@ -105,7 +105,7 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
   EXPECT_THAT(agent_->state().fights[0].by.writers, ElementsAre(Called("rival")));
 }
 
-TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
+TEST_F(AgentFightTest, OthersMayHaveDoneItWhereWatchingHadFailed) {
   kernel_.FailNextDrain(absl::InternalError("broken"));
   Undo();
   kernel_.AfterNextRead([this](auto&) { WriteAsBystander(); });

@@ -67,7 +67,7 @@ TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   EXPECT_GE(agent_->state().last_success, start);
 }
 
-TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachLook) {
+TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachCheck) {
   const absl::Time before = absl::Now();
   Start(Mode::kCleanup);
   EXPECT_GE(agent_->state().started, before);
@@ -82,7 +82,7 @@ TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachLook) {
   EXPECT_GE(agent_->state().heartbeat, changed);
 }
 
-TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
+TEST_F(AgentTest, KnowsWhatIsInPlaceAndWhatIsStale) {
   ASSERT_TRUE(Started(Mode::kLegacy));
   agent_->SetDesired(Options(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -102,7 +102,7 @@ TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
 
 // ---- what it knows of others, with --stale-chains=retire ----
 
-TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
+TEST_F(AgentTest, LeftoversOfAnotherAreRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
   ASSERT_TRUE(StartedWith(Retiring(Mode::kCleanup)));
   ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
@@ -245,7 +245,7 @@ TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {
   EXPECT_TRUE(InPlace());
 }
 
-TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
+TEST_F(AgentReloadTest, HowToWatchDoesNotChange) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   ControlLoopOptions options = Options(Mode::kCleanup);
   options.watch = netlink::WatchMode::kPoll;
@@ -257,7 +257,7 @@ TEST_F(AgentReloadTest, HowToWatchStaysAsItWas) {
   EXPECT_EQ(agent_->state().watching, "kernel events");
 }
 
-TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
+TEST_F(AgentReloadTest, AFamilyThatIsTurnedOffIsNoLongerReported) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   const absl::Time since = agent_->state().families[0].since;
   ControlLoopOptions options = Options(Mode::kCleanup);

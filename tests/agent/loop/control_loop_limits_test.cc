@@ -42,7 +42,7 @@ class AgentCpuTest : public AgentTest {
   absl::Duration used_;
 };
 
-TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsALook) {
+TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsACheck) {
   OpenLegacy();
   // A minute's share of 5 % is 3 seconds: one look takes it all, and 20 seconds give it back.
   StartWith(Costing(absl::Seconds(4)));
@@ -63,7 +63,7 @@ TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
   EXPECT_THAT(rounds_, SizeIs(3));
 }
 
-TEST_F(AgentCpuTest, OnNftAChangeIsLookedAtAtOnceWhateverLooksCost) {
+TEST_F(AgentCpuTest, OnNftAChangeIsCheckedAtOnceWhateverChecksCost) {
   ASSERT_TRUE(StartedWith(Costing(absl::Seconds(4))));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
@@ -97,7 +97,7 @@ TEST(CpuUsedTest, CountsThisThreadAndProgramsThatHaveEnded) {
 
 // ---- legacy tables tell no events ----
 
-TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
+TEST_F(AgentCpuTest, OnLegacyARepairIsRecheckedOnceOnly) {
   OpenLegacy();
   ASSERT_TRUE(Started(Mode::kCleanup, 2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
@@ -125,7 +125,7 @@ TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
   EXPECT_TRUE(InPlace());
 }
 
-TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
+TEST_F(AgentTest, TheNativeTableStaysUntilItsReplacementExists) {
   kernel_.PutNativeTable({.table = NativeMartians()});
   Refuse({.family = Family::kIPv4});
   Start(Mode::kCleanup);
@@ -158,7 +158,7 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
 }
 
 // Looks are retried with pauses of their own: those of a family would add to them.
-TEST_F(AgentTest, AfterLooksThatFailedBothFamiliesAreRepairedByTheFirstThatSucceeds) {
+TEST_F(AgentTest, AfterFailedChecksBothFamiliesAreRepairedByTheFirstThatSucceeds) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   // More than once, because the pauses are random.
   for (int i = 0; i < 4; ++i) {
@@ -203,7 +203,7 @@ class AgentStormTest : public AgentTest {
   uint64_t lost_ = 0;
 };
 
-TEST_F(AgentStormTest, WakesTheAgentOnceForEachLookAndNotForEachEvent) {
+TEST_F(AgentStormTest, WakesTheAgentOnceForEachCheckAndNotForEachEvent) {
   Storm();
   const int drained = drained_;
   const size_t rounds = rounds_.size();
@@ -215,7 +215,7 @@ TEST_F(AgentStormTest, WakesTheAgentOnceForEachLookAndNotForEachEvent) {
   EXPECT_LE(drained_ - drained, 2 * static_cast<int>(rounds_.size() - rounds) + 2);
 }
 
-TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
+TEST_F(AgentStormTest, AWriterDuringTheWaitIsIdentifiedByTheNextCheck) {
   Storm();
   kernel_.ActAs(4'194'306, "culprit");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
@@ -224,7 +224,7 @@ TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
 }
 
-TEST_F(AgentStormTest, ARoundSaysHowLongItTookAndHowLongTheDamageWasKnown) {
+TEST_F(AgentStormTest, ARoundRecordsItsDurationAndHowLongDamageWasKnown) {
   lost_ = 3;
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntilRounds(2));

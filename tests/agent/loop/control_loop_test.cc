@@ -35,7 +35,7 @@ TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
   EXPECT_EQ(agent_->state().mode, Mode::kLegacy);
 }
 
-TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
+TEST_F(AgentTest, TheTimerFindsUnreportedDamage) {
   sync_period_ = absl::Milliseconds(100);
   kernel_.FailNextWatch(absl::ResourceExhaustedError("no inotify watches left"));
   ASSERT_TRUE(Started(Mode::kCleanup));
@@ -96,7 +96,7 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
   EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
 }
 
-TEST_F(AgentTest, WhatOneThatObservesFindsDamagedIsNotMended) {
+TEST_F(AgentTest, InObserveModeDamageIsNotRepaired) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   // The martian rule as an old iptables leaves it: with its comment, without its matches.
   kernel_.AppendRule(Filter("KUBE-FIREWALL"), BareDrop("block incoming localnet connections"));

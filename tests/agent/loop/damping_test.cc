@@ -118,7 +118,7 @@ TEST_F(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
   EXPECT_THAT(Allow(fresh), ElementsAre(Add(Nat("KUBE-MARK-MASQ"), SetBit(14))));
 }
 
-TEST_F(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
+TEST_F(DampingTest, WhatAnotherAgentPutsBackIsNoFight) {
   damping_.NoteApplied(jump_missing_.diff.changes, now_);
   // Undone once within the second, put back by another agent, undone again much later: each time
   // is the first.
@@ -146,7 +146,7 @@ TEST_F(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
   EXPECT_THAT(Fights(), SizeIs(1));
 }
 
-TEST_F(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
+TEST_F(DampingTest, RemembersTheFightersWhereNoWriterIsSeenLater) {
   Contend(jump_missing_, 10);
   now_ += absl::Milliseconds(20);
   WriterAttribution suspects;
@@ -167,7 +167,7 @@ TEST_F(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
   EXPECT_EQ(Fights()[0].by.writers[0].command, "rival");
 }
 
-TEST_F(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
+TEST_F(DampingTest, AnExistingChainIsJumpedToWhileItsRulesWait) {
   Contend(Wants({DropMark()}), 15);
   EXPECT_THAT(AllowAfter(absl::Milliseconds(1), Wants({DropMark(), InputJump()})),
               ElementsAre(InputJump()));
@@ -328,7 +328,7 @@ TEST_F(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
 
 // The martian rule of the same chain must not wait for a drop-mark rule that was just refilled, or
 // that waits for its refill.
-TEST_F(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainOfARefill) {
+TEST_F(DampingTest, NothingWaitsWhereAnotherFlushesTheChainOfARefill) {
   for (const bool waits : {false, true}) {
     const Plan wiped = WipedByKubeProxy();
     damping_ = Damping(kSyncPeriod);

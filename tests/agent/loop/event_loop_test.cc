@@ -54,7 +54,7 @@ class EventLoopTest : public ::testing::Test {
   int counter_ = -1;
 };
 
-TEST_F(EventLoopTest, RunsUntilItIsToldToEndAndReturnsTheCode) {
+TEST_F(EventLoopTest, RunsUntilItIsEndedAndReturnsTheCode) {
   for (const int code : {0, 7}) {
     const auto loop = EventLoop::Create();
     ASSERT_THAT(loop, IsOk());
@@ -167,7 +167,7 @@ TEST_F(EventLoopTest, LeavesNoDescriptorOpen) {
   EXPECT_EQ(descriptors(), before);
 }
 
-TEST_F(EventLoopTest, SaysWhatTheKernelRefuses) {
+TEST_F(EventLoopTest, ReportsWhatTheKernelRefuses) {
   WithFailingCall(
       {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EMFILE}, [] {
         EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kResourceExhausted,

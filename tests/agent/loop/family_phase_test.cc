@@ -25,12 +25,12 @@ SyncReport Good() {
   return report;
 }
 
-TEST(FamilyPhaseTest, WhatStandsWithoutFindingsIsInPlace) {
+TEST(FamilyPhaseTest, WithoutFindingsWhatExistsIsInPlace) {
   EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {}),
             (FamilyState{.family = Family::kIPv4, .phase = FamilyPhase::kInPlace}));
 }
 
-TEST(FamilyPhaseTest, ALookThatFailsFailsEveryFamily) {
+TEST(FamilyPhaseTest, ACheckThatFailsFailsEveryFamily) {
   SyncReport report;
   report.status = absl::PermissionDeniedError("no CAP_NET_ADMIN");
   for (const Family family : netlink::kFamilies) {
@@ -292,7 +292,7 @@ TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
   EXPECT_EQ(jumps, DesiredRuleset(Legacy()).jumps.size());
 }
 
-TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
+TEST(IncidentTest, TheLineNamesWhatWhoHowLongAndWhatElseIsGone) {
   Incident incident = {
       .damage = {{Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"}},
       .by = {.writers = {{.pid = 4242,

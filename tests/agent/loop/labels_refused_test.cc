@@ -101,7 +101,7 @@ TEST_F(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIs
 
 // Legacy iptables commits mangle first: where that fails nobody has asked for connlabel yet, and
 // its module is not loaded.
-TEST_F(LabelsRefusedTest, WhatFailsWithoutLabelsTooIsNotForWantOfThem) {
+TEST_F(LabelsRefusedTest, AFailureWithoutLabelsTooIsNotBlamedOnThem) {
   absl::Status blamed = absl::NotFoundError("refused; connlabel is not loaded");
   netlink::SetMissingExtension(blamed, netlink::kConnLabelExtension);
   kernel_.FailNextApply(blamed);
@@ -247,7 +247,7 @@ TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAga
   for (const Round& round : rounds_) EXPECT_THAT(round.report.FirstError(), IsOk());
 }
 
-TEST_F(AgentLabelsRefusedTest, WhatFilesTellIsNotTriedAndAModuleThatComesIsFound) {
+TEST_F(AgentLabelsRefusedTest, WhatFilesRuleOutIsNotTriedAndANewModuleIsFound) {
   kernel_.LoseExtension("connlabel");
   labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
   StartNode();

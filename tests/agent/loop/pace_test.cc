@@ -24,13 +24,13 @@ Pace Settled(double cpu_share = 1) {
   return pace;
 }
 
-TEST(PaceTest, TheFirstLookIsAtOnce) { EXPECT_EQ(NewPace().Next(kStart), kStart); }
+TEST(PaceTest, TheFirstCheckIsAtOnce) { EXPECT_EQ(NewPace().Next(kStart), kStart); }
 
-TEST(PaceTest, WithoutChangesTheTimerLooks) {
+TEST(PaceTest, WithoutChangesTheTimerChecks) {
   EXPECT_EQ(Settled().Next(kStart + absl::Seconds(1)), kStart + absl::Minutes(1));
 }
 
-TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
+TEST(PaceTest, AChangeIsCheckedAtOnceAlsoRightAfterAnotherCheck) {
   Pace pace = Settled();
   for (int i = 1; i <= 8; ++i) {
     const SteadyTime now = kStart + i * absl::Milliseconds(1);
@@ -40,7 +40,7 @@ TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
   }
 }
 
-TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
+TEST(PaceTest, AStormOfChangesGetsAtMostTwentyChecksInAnySecond) {
   Pace pace = Settled();
   std::vector<SteadyTime> looks = {kStart};
   for (SteadyTime now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
@@ -55,7 +55,7 @@ TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
   EXPECT_EQ(looks.size(), 109) << "ten at once, and then ten a second";
 }
 
-TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
+TEST(PaceTest, ChecksTakeTheirShareOfTheCpuInTheLongRun) {
   Pace pace = Settled(0.05);
   absl::Duration used;
   const absl::Duration cost = absl::Milliseconds(500);
@@ -116,14 +116,14 @@ TEST(PaceTest, RetriesAreSpreadByTheJitter) {
   EXPECT_EQ(late.next(), kStart + absl::Milliseconds(120));
 }
 
-TEST(PaceTest, WhileLooksFailAChangeIsLookedAtOnceASecond) {
+TEST(PaceTest, WhileChecksFailAChangeIsCheckedOnceASecond) {
   Pace pace = NewPace();
   for (int i = 0; i < 10; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
   pace.NoteChange();
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
 }
 
-TEST(PaceTest, WhatWaitsIsLookedAtInTimeAndForgottenByTheLook) {
+TEST(PaceTest, WhatWaitsIsCheckedInTimeAndForgottenByTheCheck) {
   Pace pace = Settled();
   pace.NoteWaiting(kStart + absl::Seconds(7));
   pace.NoteWaiting(kStart + absl::Seconds(3));

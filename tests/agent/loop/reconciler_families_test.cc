@@ -114,7 +114,7 @@ TEST_F(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
-TEST_F(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
+TEST_F(ReconcilerFamiliesTest, AReadThatFailsBetweenTheFamiliesIsTheWholeReport) {
   FamilyRefusal refusal{.family = Family::kIPv6};
   RefusesFamily refusing(&kernel_, &refusal);
   kernel_.AfterNextRead([](FakeBackend& kernel) {

@@ -85,7 +85,7 @@ TEST_F(ReconcilerRetireTest, AnyOtherRefusalIsTheReport) {
   EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
 }
 
-TEST_F(ReconcilerRetireTest, NothingGoesOnTheWordOfASurveyThatFailedOrIsOfAnotherMoment) {
+TEST_F(ReconcilerRetireTest, NothingIsRemovedByAFailedOrOutdatedSurvey) {
   kernel_.FailNextSurvey(absl::UnavailableError("not now"));
   EXPECT_THAT(TryRetire(kernel_).status, StatusIs(absl::StatusCode::kUnavailable));
   kernel_.FailNextRead(absl::PermissionDeniedError("no"));

@@ -41,7 +41,7 @@ TEST_F(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   }
 }
 
-TEST_F(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
+TEST_F(ReconcilerTest, ReadsAgainWhenAnotherCommitsInBetween) {
   const netlink::ChainId input = Filter("INPUT");
   kernel_.AfterNextRead([&](FakeBackend& other) { other.AppendRule(input, ForeignAccept()); });
   const SyncReport report = Sync(Mode::kCleanup);
@@ -55,7 +55,7 @@ TEST_F(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   EXPECT_NE(chain->rules[1].opaque(), nullptr);
 }
 
-TEST_F(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
+TEST_F(ReconcilerTest, ANativeTableThatIsRemovedDuringAReadIsReadAgain) {
   const PolicyInput desired = Both(Mode::kCleanup);
   SupportSource support = NoXt();
   const std::string name(kNativeTable);
@@ -70,7 +70,7 @@ TEST_F(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
   EXPECT_TRUE(kernel_.Read({}, &NativeMartians())->native.has_value());
 }
 
-TEST_F(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
+TEST_F(ReconcilerTest, AReadThatIsTornEachTimeEndsInAnError) {
   time_ = FakeTime(absl::Seconds(1));
   ReadsBy torn(&kernel_, [](auto, auto) {
     return absl::AbortedError("the ruleset changed during each of 10 attempts to read it");
@@ -90,7 +90,7 @@ TEST_F(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
   EXPECT_EQ(kernel_.apply_count(), 0);
 }
 
-TEST_F(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
+TEST_F(ReconcilerTest, ReportsTheNativeTableRemovedWithItsReplacement) {
   kernel_.PutNativeTable({.table = NativeMartians()});
   const SyncReport report = Sync(Mode::kCleanup);
   EXPECT_THAT(report.FirstError(), IsOk());
@@ -153,7 +153,7 @@ TEST_F(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   EXPECT_EQ(kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
 
-TEST_F(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
+TEST_F(ReconcilerTest, ReportsFamiliesOfKubeProxyAndForeignJumpsFromBaseChains) {
   kernel_.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
   kernel_.AppendRule(Filter("FORWARD"), JumpTo("cali-FORWARD"));
   kernel_.AppendRule(Filter("INPUT"), JumpTo("KUBE-FIREWALL"));
@@ -200,7 +200,7 @@ class TornTest : public ::testing::Test {
   FakeTime time_{absl::Milliseconds(50)};
 };
 
-TEST_F(TornTest, WhatIsMissingIsAddedAndTheCallSaysThatTheRestIsNotKnown) {
+TEST_F(TornTest, WhatIsMissingIsAddedAndTheRestReportedAsUnknown) {
   const SyncReport report = SyncUnderway();
   EXPECT_THAT(report.FirstError(), StatusIs(kTooFast));
   EXPECT_THAT(report.applied, Not(IsEmpty()));
@@ -208,7 +208,7 @@ TEST_F(TornTest, WhatIsMissingIsAddedAndTheCallSaysThatTheRestIsNotKnown) {
   EXPECT_THAT(Reconciler(&backend_, time_.clock()).Check(Legacy())->diff.changes, IsEmpty());
 }
 
-TEST_F(TornTest, NothingIsAddedToWhatStands) {
+TEST_F(TornTest, NothingIsAddedToWhatExists) {
   MakeAllInPlace();
   const netlink::Snapshot before = backend_.state();
   EXPECT_THAT(SyncUnderway().applied, IsEmpty());

@@ -51,7 +51,7 @@ class WriterTest : public ::testing::Test {
   TemporaryTree tree_;
 };
 
-TEST_F(WriterTest, SaysAllThatProcKnows) {
+TEST_F(WriterTest, HasAllThatProcKnows) {
   const Writer writer = Identify();
   EXPECT_EQ(writer, (Writer{.pid = 4242,
                             .command = "nft",
@@ -92,7 +92,7 @@ TEST_F(WriterTest, LeavesOutWhatIsNotKnown) {
             "nft (PID 2; started by PID 1)");
 }
 
-TEST_F(WriterTest, SaysOnlyTheCommandOfWhatIsNoLongerTheWriter) {
+TEST_F(WriterTest, OfAnEndedWriterOnlyTheCommandIsKnown) {
   const Writer only_command{.pid = 4242, .command = "iptables-nft-re"};
   EXPECT_EQ(Identify("iptables-nft-re"), only_command) << "the ID is another process' by now";
   tree_.Remove("proc/4242");
@@ -101,13 +101,13 @@ TEST_F(WriterTest, SaysOnlyTheCommandOfWhatIsNoLongerTheWriter) {
   EXPECT_EQ(Identify("iptables-nft-re"), only_command) << "there is no /proc";
 }
 
-TEST_F(WriterTest, SaysUnknownWhereTheKernelSaysNothing) {
+TEST_F(WriterTest, IsUnknownWhereTheKernelReportsNothing) {
   EXPECT_EQ(Identify("", 0), Writer());
   EXPECT_EQ(Identify("nft", 0), (Writer{.command = "nft"}));
   EXPECT_EQ(Identify("", 4242), (Writer{.pid = 4242}));
 }
 
-TEST_F(WriterTest, LooksNobodyUpFromAnotherPidNamespace) {
+TEST_F(WriterTest, IsNotLookedUpFromAnotherPidNamespace) {
   for (const char* target : {"pid:[4026532198]", "pid:[402653183]", "pid:[40265318360]", ""}) {
     tree_.Remove("pid_namespace");
     if (*target != '\0') tree_.Link("pid_namespace", target);
@@ -178,7 +178,7 @@ TEST_F(WriterTest, RemembersWhatAProcessWasThatEndsMeanwhile) {
   EXPECT_EQ(writer.unit, "a.service");
 }
 
-TEST_F(WriterTest, StaysWithTheProcessWhoseIdIsGivenAgainMeanwhile) {
+TEST_F(WriterTest, StaysWithTheProcessWhenItsIdIsReused) {
   const Writer writer = IdentifyWhile(tree_, "proc/4242/cmdline", [&] {
     std::error_code error;
     std::filesystem::rename(tree_.Path("proc/4242"), tree_.Path("ended"), error);

@@ -74,7 +74,7 @@ TEST(ConnLabelsTest, AnotherLabelSupersedesTheOneBeforeInBothModes) {
   }
 }
 
-TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaidWithWhatToInstall) {
+TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndReportedWithWhatToInstall) {
   struct Row {
     RuleSupport support;
     const char* said;
@@ -108,7 +108,7 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaidWithWhatToInstall) {
 }
 
 // KUBELET-FIREWALL is passed from INPUT, FORWARD and OUTPUT: such a rule cuts the node off.
-TEST(ConnLabelsTest, SomebodysDropOfEverythingIsReportedAndStays) {
+TEST(ConnLabelsTest, AForeignDropOfEverythingIsReportedAndStays) {
   const netlink::ChainId firewall = Filter("KUBELET-FIREWALL");
   struct Row {
     const char* name;

@@ -109,7 +109,7 @@ void ExpectInPlace(const DesiredChain& desired, const FakeBackend& backend) {
   EXPECT_EQ(all.size(), wanted.size()) << netlink::ToString(desired.id) << " has extra rules";
 }
 
-TEST(ConvergenceTest, OneSyncIsEnoughAndTouchesNobodyElse) {
+TEST(ConvergenceTest, OneSyncIsEnoughAndTouchesNoForeignRule) {
   const netlink::Family ipv4[] = {netlink::Family::kIPv4};
   const PolicyInput desired = Wanting(Mode::kLegacy, ipv4, {});
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};

@@ -147,7 +147,7 @@ std::string SetIn(const Dependents& found) {
   return absl::StrJoin(all, ", ");
 }
 
-TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
+TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
   const CniConfigs unreadable = {.problems = {"unreadable"}};
   const auto named = [](const char* chain) {
     return CniConfigs{.references = {{"f", "portmap", chain}}};
@@ -187,7 +187,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt)
 }
 
 // Who comes to them is a claim by itself, and what they set is then marked.
-TEST_F(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
+TEST_F(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhateverUsesThem) {
   see_(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
   see_(kIpNat, "KUBELET-MARK-MASQ", Label(114));
   const Dependents found = collector_.Finish({.problems = {"unreadable"}}, {});

@@ -258,7 +258,7 @@ TEST(DiffTest, PutsEachChainInOrder) {
   ExpectDiffs(rows);
 }
 
-TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
+TEST(UnconditionalDropTest, IsRepairedWhereItIsOursAndReportedWhereItIsNot) {
   const ChainCase rows[] = {
       {"kubelet's drop of marked packets lost its match", Legacy(), kFirewall,
        List(DropMartians(0), DropMarked(15),
@@ -279,7 +279,7 @@ TEST(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
 
 // ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----
 
-TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndSaysSo) {
+TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndReportsIt) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20)}).Chain(Mangle("KUBE-PROXY-CANARY"));
   const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
@@ -367,7 +367,7 @@ TEST(DiffTest, KeepsTheFirstOfDuplicates) {
   EXPECT_EQ(absl::c_count(Texts(diff.in_place), "-A OUTPUT -j KUBE-FIREWALL"), 1);
 }
 
-TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
+TEST(DiffTest, TouchesNothingInATableWithAnUnhookedBaseChain) {
   Observed observed;
   observed.Chain(Filter("INPUT"), {}, /*hooked=*/false);
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
@@ -435,7 +435,7 @@ TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
 
 // ---- what a diff says of each thing, and the native table in it ----
 
-TEST(DiffReasonsTest, SaysWhyADamagedOrMisplacedRuleGoes) {
+TEST(DiffReasonsTest, ExplainsTheRemovalOfADamagedOrMisplacedRule) {
   const std::pair<const char*, std::vector<RuleContent>> rows[] = {
       {"damaged: it lost its match", {BareReturn(), kR, kX, kM}},
       {"duplicate", {kR, kR, kX, kM}},
@@ -468,7 +468,7 @@ TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
   EXPECT_GT(appended, 0);
 }
 
-TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
+TEST(DiffReasonsTest, ARemovedRuleIsNotStaleAndOneThatStaysIs) {
   Observed replaced = Made(Legacy());
   replaced.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20), SetBit(14)});
   EXPECT_THAT(ComputeDiff(Legacy(), replaced.snapshot()).stale, IsEmpty());
@@ -485,7 +485,7 @@ TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
   EXPECT_EQ(ComputeDiff(Cleanup(), stays.snapshot()).stale.size(), 1);
 }
 
-TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
+TEST(DiffReasonsTest, NamesTheOwnerOfEachItemInModeOff) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"));
   const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
@@ -518,7 +518,7 @@ std::string WhatBecomesOfNative(const Diff& diff) {
   return text;
 }
 
-TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
+TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotExist) {
   const netlink::ObservedNativeTable native = {.counters = {.packets = 7}};
   Observed unhooked = Made(Cleanup());
   unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
@@ -556,7 +556,7 @@ Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>&
   return ComputeDiff(Hinting(mode, hint), {.chains = {}, .native = native}, kNoXt);
 }
 
-TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
+TEST(DiffReasonsTest, PutsTheNativeTableUnlessItIsInPlace) {
   netlink::ObservedNativeTable native;
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "in place");
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
@@ -573,7 +573,7 @@ TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
   EXPECT_EQ(DesiredRuleset(Hinting(Mode::kLegacy, HintPolicy::kAlways), kNoXt).chains.size(), 1);
 }
 
-TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
+TEST(DiffReasonsTest, ReportsWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
   const Diff legacy = DiffWithoutXt(Mode::kLegacy);
   ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
   EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
@@ -585,7 +585,7 @@ TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
   EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made anyway"));
 }
 
-TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
+TEST(DiffReasonsTest, TheNativeTableIsInTheTransactionOfIPv4) {
   const Family six[] = {Family::kIPv6};
   const Diff diff = DiffWithoutXt(Mode::kCleanup);
   const auto operations = ToTransaction(diff.changes, 1, kIPv4Only).operations;

@@ -98,7 +98,7 @@ std::vector<Golden> AllGolden() {
   return all;
 }
 
-TEST(GoldenTest, EveryStepPlansWhatItsFileSays) {
+TEST(GoldenTest, EveryStepPlansWhatItsFileLists) {
   const std::filesystem::path root = KIPT_GOLDEN_DIR;
   const bool update = std::getenv("KIPT_UPDATE_GOLDEN") != nullptr;
   for (const Golden& golden : AllGolden()) {

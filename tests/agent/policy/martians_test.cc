@@ -99,7 +99,7 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
   EXPECT_FALSE(FindMartianProtection(snapshot).in_place);
 }
 
-TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
+TEST(MartianProtectionTest, ExistsOnceASyncHasMadeIt) {
   SyncReport report;
   EXPECT_FALSE(MartianProtectionExists(report.plan.martians, report.applied));
   report.applied = ComputeDiff(Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
@@ -119,7 +119,7 @@ TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   EXPECT_TRUE(MartianProtectionExists(report.plan.martians, report.applied));
 }
 
-TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
+TEST(MartianProtectionTest, NeedsTheRuleAndTheWayToIt) {
   const auto add = [](const char* chain, const netlink::Rule& rule) {
     return Change{netlink::AddRule{.chain = Filter(chain), .rule = rule}, "why"};
   };
@@ -163,7 +163,7 @@ TEST(ComputeDiffTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefu
   EXPECT_FALSE(disproved({}));
 }
 
-TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenLooks) {
+TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenChecks) {
   std::optional<uint64_t> seen;
   EXPECT_EQ(CountedSince(seen, 100), 0U) << "dropped before anybody looked";
   EXPECT_EQ(CountedSince(seen, 100), 0U);

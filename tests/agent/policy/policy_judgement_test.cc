@@ -57,7 +57,7 @@ netlink::Rule WithMark(netlink::Rule rule) {
   return rule;
 }
 
-TEST(KubeletFormTest, IsToldFromSomebodyElses) {
+TEST(KubeletFormTest, IsDistinguishedFromForeignForms) {
   const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
   const netlink::ChainId six_postrouting = Nat("KUBE-POSTROUTING", Family::kIPv6);
   const std::string single = "the single masquerade rule of kubelet before 1.19";
@@ -156,7 +156,7 @@ TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
 
 // ---- damage ----
 
-TEST(DamageTest, IsLookedForWhereKubeletsRulesStand) {
+TEST(DamageTest, IsFoundOnlyInKubeletsChains) {
   const std::vector<ObservedRule> drop = Rules({BareDrop(kDropComment)});
   EXPECT_EQ(FindDamage(Filter("KUBE-FIREWALL"), drop).size(), 1);
   EXPECT_THAT(FindDamage(Filter("OTHER"), drop), IsEmpty());
@@ -171,7 +171,7 @@ TEST(DamageTest, IsLookedForWhereKubeletsRulesStand) {
 }
 
 // KUBELET-FIREWALL had no rule with a comment, so what drops everything there was never kubelet's.
-TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysSomebodyElses) {
+TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysForeign) {
   for (const Family family : netlink::kFamilies) {
     const netlink::ChainId chain = Filter("KUBELET-FIREWALL", family);
     for (const char* comment : {"", "lockdown", kDropComment}) {

@@ -109,7 +109,7 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
                           "ip6 filter OUTPUT"));
 }
 
-TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
+TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatMustBeEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
          ChainsToRead(DesiredRuleset(Wanting(mode, netlink::kFamilies, {})))) {

@@ -250,7 +250,7 @@ TEST(ClaimTest, NamesTheLabelsThatOthersSetUpToBothEnds) {
                          "acts on label 127, which ip mangle MINE may set: -A MINE -j MARK"));
 }
 
-TEST(ClaimTest, WhatIsStaleSaysThatTheGateIsOffOrThatTheNodeHasNoLabels) {
+TEST(ClaimTest, AStaleItemNamesTheGateOrTheMissingLabels) {
   const PolicyInput with = Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   Observed observed = Made(with);
   observed.Chain(Nat("KUBE-SERVICES"));
@@ -275,7 +275,7 @@ TEST(RetirementTest, AMarkingChainClaimsTheBitsThatItSetsOnly) {
             "nat/KUBE-MARK-MASQ foreignRule, nat/KUBE-POSTROUTING markedPackets");
 }
 
-TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
+TEST(RetirementTest, TakesAChainWithoutItsBaseChain) {
   netlink::Snapshot snapshot = Residue().snapshot();
   snapshot.chains.erase(Nat("POSTROUTING"));
   const Diff diff = ComputeDiff(Cleanup(), snapshot);
@@ -334,7 +334,7 @@ TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
                                        "filter/KUBE-KUBELET-CANARY"}));
 }
 
-TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
+TEST(RetirementTest, LeavesAFamilyAloneThatIsNotInPlace) {
   Observed observed = Residue();
   observed.Chain(Filter("INPUT"), {});  // the jump is missing
   const Retirement retirement = PlanFor(Cleanup(), observed);
@@ -354,7 +354,7 @@ TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
   }
 }
 
-TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
+TEST(RetirementTest, KeepsTheHintsAsLongAsAnotherUsesTheMode) {
   const PolicyInput off = Wanting(Mode::kOff, netlink::kFamilies, {});
   const Observed observed = Made(Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   Dependents others;
@@ -376,7 +376,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
   EXPECT_THAT(PlanFor(off, observed, others, {.when_off = true, .hints = true}).kept, IsEmpty());
 }
 
-TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldToAndSaysWhy) {
+TEST(RetirementTest, OfModeOffTakesNothingUnlessRequestedAndGivesTheReason) {
   const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_EQ(PlanFor(off, Residue()), Retirement{});
   const Retirement all = PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true});
@@ -399,7 +399,7 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
             Gone(PlanFor(off, Residue(), {}, {.when_off = true})).size() - 4);
 }
 
-TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
+TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheUnusedRule) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
   Observed observed = Made(Wanting(Mode::kLegacy, six, {}));
@@ -423,7 +423,7 @@ TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
   EXPECT_EQ(numbers, (std::vector<int>{2, 3}));
 }
 
-TEST(RetirementTest, SaysOfWhatStaysWhetherKubeProxyKeepsItToo) {
+TEST(RetirementTest, ReportsWhetherKubeProxyKeepsWhatStays) {
   Observed observed = Residue();
   Serving(observed);
   for (const Claimed& one : PlanFor(Cleanup(), observed).kept) {
@@ -454,7 +454,7 @@ TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
             std::vector<Family>{Family::kIPv4});
 }
 
-TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
+TEST(RetirementReasonsTest, OnlyWhatIsRemovedIsNotListedAsStale) {
   const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
   Retirement retirement;
   retirement.changes = {{netlink::DeleteChain{masq}, "why"}};
@@ -472,7 +472,7 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
   EXPECT_EQ(reasons, (std::vector<std::string>{"b", "c", "stale, kept: claim", "e", "f"}));
 }
 
-TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
+TEST(RetirementReasonsTest, TheRemovedNativeTableIsOursAndOfModeOff) {
   const PolicyInput off = Wanting(Mode::kOff, kIPv4Only, {});
   const Diff diff = ComputeDiff(off, Observed().Native().snapshot());
   ASSERT_EQ(diff.stale.size(), 1);

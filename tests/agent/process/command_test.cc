@@ -51,7 +51,7 @@ bool IsAlive(const std::string& pid) {
   return !state.empty() && state != "Z";
 }
 
-TEST(CommandTest, TellsTheTwoOutputsAndTheExitCode) {
+TEST(CommandTest, ReturnsTheTwoOutputsAndTheExitCode) {
   const std::pair<std::string, CommandResult> rows[] = {
       {"echo out; echo err >&2", {.exit_code = 0, .output = "out\n", .errors = "err\n"}},
       {"echo out; exit 4", {.exit_code = 4, .output = "out\n", .errors = ""}},

@@ -30,7 +30,7 @@ const std::string kNextConfigMap =
 const std::string kTwoDirectories =
     "mkdir a b; echo old > a/config.yaml; echo new > b/config.yaml; ";
 
-TEST(ConfigChange, IsSaidOnceAndTheNextOneToo) {
+TEST(ConfigChange, IsReportedOnceAndTheNextOneToo) {
   const Case rows[] = {
       {"WrittenOver", kFile, "echo new > etc/config.yaml"},
       {"Mv", kFile, "echo new > etc/.new; mv etc/.new etc/config.yaml"},

@@ -26,7 +26,7 @@ namespace {
 
 using agent::ConfigWatch;
 
-TEST(ConfigWriting, IsNotSaidBeforeItsEnd) {
+TEST(ConfigWriting, IsNotReportedBeforeItsEnd) {
   const std::pair<std::string, int> rows[] = {
       {":", O_TRUNC},
       {":", O_APPEND},
@@ -109,7 +109,7 @@ void Overflow(const TemporaryTree& tree) {
   ASSERT_TRUE(renamed);
 }
 
-TEST_F(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+TEST_F(ConfigWatchTest, ReportsAPossibleChangeWhereEventsWereLost) {
   MakeFile(tree_);
   Settle();
   auto watch = Watch(tree_, "etc/config.yaml");
@@ -175,7 +175,7 @@ class Unlistable {
   std::string path_;
 };
 
-TEST(ConfigUnlistable, IsSaidOnce) {
+TEST(ConfigUnlistable, IsReportedOnce) {
   const struct {
     std::string unlistable;
     std::string before;

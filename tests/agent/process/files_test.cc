@@ -137,7 +137,7 @@ TEST(InotifyTest, NamesTheLimitThatIsReached) {
   EXPECT_THAT(status.message(), Not(hint));
 }
 
-TEST(InotifyTest, SaysThatItsEventsCannotBeRead) {
+TEST(InotifyTest, ReportsThatItsEventsCannotBeRead) {
   auto inotify = Inotify::Create();
   ASSERT_THAT(inotify, IsOk());
   for (const int error : {EIO, EINTR}) {
@@ -207,7 +207,7 @@ TEST(PathWalkTest, FollowsAnAbsolutePathFromADirectoryThatMayNotBeSearched) {
   std::filesystem::current_path(before);
 }
 
-TEST(PathWalkTest, EndsWhereItIsToldTo) {
+TEST(PathWalkTest, EndsWhereTheCallbackStopsIt) {
   const TemporaryTree tree;
   tree.Write("d/f", "text");
   std::vector<std::string> asked;
@@ -233,7 +233,7 @@ TEST(PathWalkTest, FollowsAsManyLinksAsTheKernelDoes) {
 }
 
 // The program of a process that has ended is such a link.
-TEST(PathWalkTest, SaysWhyALinkCannotBeRead) {
+TEST(PathWalkTest, ReportsWhyALinkCannotBeRead) {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   siginfo_t ended;

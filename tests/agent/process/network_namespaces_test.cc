@@ -68,7 +68,7 @@ TEST_F(NetworkNamespacesTest, LeavesOutProcessesThatEnd) {
   EXPECT_THAT(List().problems, IsEmpty());
 }
 
-TEST_F(NetworkNamespacesTest, ReportsWhatItCannotLookAt) {
+TEST_F(NetworkNamespacesTest, ReportsWhatItCannotRead) {
   Process("10", "init", "own");
   tree_.Link("proc/11/ns/net", "net");
   tree_.Link("proc/12/ns/net", "net");

@@ -262,7 +262,7 @@ std::string WhatComes(int reader, int writer, LossyOutput& output) {
   return read_all.substr(read_all.find_last_of('.') + 1);
 }
 
-TEST(LossyOutputTest, DropsWhatNobodyReadsAndGoesOnAtALineOfItsOwn) {
+TEST(LossyOutputTest, DropsUnreadOutputAndContinuesOnANewLine) {
   std::array<int, 2> pipe_ends = {};
   ASSERT_EQ(pipe2(pipe_ends.data(), O_CLOEXEC), 0);
   LossyOutput pipe_output(pipe_ends[1]);

@@ -53,7 +53,7 @@ class ServiceManagerTest : public ::testing::Test {
   int socket_ = -1;
 };
 
-TEST_F(ServiceManagerTest, IsToldOfStartAndEnd) {
+TEST_F(ServiceManagerTest, IsNotifiedOfStartAndEnd) {
   manager_.Ready();
   EXPECT_EQ(Told(), "READY=1");
   manager_.Stopping();
@@ -61,7 +61,7 @@ TEST_F(ServiceManagerTest, IsToldOfStartAndEnd) {
   EXPECT_EQ(Told(), "");
 }
 
-TEST_F(ServiceManagerTest, IsToldWhenAReloadBegan) {
+TEST_F(ServiceManagerTest, IsNotifiedWhenAReloadBegan) {
   const auto microseconds = [] {
     timespec now = {};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -79,14 +79,14 @@ TEST_F(ServiceManagerTest, IsToldWhenAReloadBegan) {
   EXPECT_LE(then, after);
 }
 
-TEST_F(ServiceManagerTest, IsToldAStatusOfOneLineWhateverIsInIt) {
+TEST_F(ServiceManagerTest, GetsAStatusOfOneLineWhateverIsInIt) {
   manager_.Status("ip6 failed: caf\u00e9\nREADY=1\x7f\t!");
   EXPECT_EQ(Told(), "STATUS=ip6 failed: caf\u00e9\\nREADY=1\\x7f\\t!");
   manager_.Status(std::string(1023, 'x') + "\u00e9 and more");
   EXPECT_EQ(Told(), "STATUS=" + std::string(1023, 'x')) << "its beginning, and no half character";
 }
 
-TEST_F(ServiceManagerTest, IsToldTheNewestOfEachKindOnceItReadsAgain) {
+TEST_F(ServiceManagerTest, GetsTheNewestOfEachKindOnceItReadsAgain) {
   while (NotifyServiceManager("X=1")) {
   }
   manager_.Ready();
@@ -112,7 +112,7 @@ TEST_F(ServiceManagerTest, CanBeTalkedToTwiceButNotByThePrograms) {
   EXPECT_THAT(result->output, Not(HasSubstr("NOTIFY_SOCKET")));
 }
 
-TEST(NoServiceManagerTest, IsToldNothing) {
+TEST(NoServiceManagerTest, GetsNothing) {
   unsetenv("NOTIFY_SOCKET");
   ServiceManager manager;
   manager.Ready();

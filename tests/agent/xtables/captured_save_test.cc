@@ -75,7 +75,7 @@ absl::StatusOr<Survey> Sift(Family family, const std::string& text, size_t piece
   return survey;
 }
 
-TEST(SaveSifterTest, KeepsEverythingAsItIsReadWhole) {
+TEST(SaveSifterTest, ReadsTheSameInPiecesAsWhole) {
   const auto check = [](Family family, const std::string& text) {
     const auto whole = ParseSurvey("legacy", family, text, {});
     ASSERT_THAT(whole, IsOk());

@@ -35,7 +35,7 @@ TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
   }
 }
 
-TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorThatSaysWhatToDo) {
+TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorWithARemedy) {
   const TemporaryTree tree;
   const std::string path = tree.Path("connlabel.conf");
   const auto fails = [&](const std::string& why, const std::string& advice) {
@@ -107,7 +107,7 @@ TEST(ConnLabelNamesTest, LeavesBrokenTextsAsTheyAre) {
       << "a quote in a comment opens nothing";
 }
 
-TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
+TEST(ConnLabelNamesTest, DistinguishesANameFromWhatIsPrintedWithoutOne) {
   struct Row {
     std::string rule;
     bool named;

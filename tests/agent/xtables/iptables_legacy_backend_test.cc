@@ -261,14 +261,14 @@ TEST_F(LegacyBackendTest, AbortsWhereTheRulesMovedBetweenReadAndWrite) {
   }
 }
 
-TEST_F(LegacyBackendTest, SaysAloudWhereAnOldProgramLeavesAWindow) {
+TEST_F(LegacyBackendTest, WarnsWhereAnOldProgramLeavesAWindow) {
   EXPECT_THAT(Open("1.8.6")->caveat(), HasSubstr("older than 1.8.7"));
   EXPECT_THAT(Open("1.6.2")->caveat(), HasSubstr("older than 1.8.7"));
   EXPECT_EQ(Open("1.8.7")->caveat(), "");
   EXPECT_EQ(Open("1.8.9")->caveat(), "");
 }
 
-TEST_F(LegacyBackendTest, AsksForTheVersionOnlyWhereNoSaveHasTold) {
+TEST_F(LegacyBackendTest, AsksForTheVersionOnlyWhereNoSaveNamesIt) {
   const auto asked = [&] {
     return std::ranges::count_if(runner_.requests(), [](const CommandRequest& request) {
       return request.arguments == std::vector<std::string>{"--version"};
@@ -341,7 +341,7 @@ TEST_F(LegacyBackendTest, WorksForIPv4WhereIPv6HasNoPrograms) {
   EXPECT_THAT((*only_ipv4)->Read({{.chain = kUser6}}), missing);
 }
 
-TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
+TEST_F(LegacyBackendTest, JudgesByExitCodesAndNeverByWords) {
   struct Row {
     std::string name;
     int exit_code;
@@ -402,7 +402,7 @@ TEST_F(LegacyBackendTest, DoesNotTryAgainWhereAPartIsDone) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(LegacyBackendTest, SaysOfEachFamilyThatFailsWhatAndOfTheOthersThatTheyAreDone) {
+TEST_F(LegacyBackendTest, NamesTheErrorOfEachFailedFamilyAndTheFamiliesThatAreDone) {
   const ChainId mangle6{Family::kIPv6, Table::kMangle, "A"};
   const ChainId nat{Family::kIPv4, Table::kNat, "D"};
   const auto message = [&](bool ipv4_fails, bool ipv6_fails) {
@@ -462,7 +462,7 @@ TEST_F(LegacyBackendTest, NamesAMissingCapability) {
   }
 }
 
-TEST_F(LegacyBackendTest, ShowsTheFirstLinesOfWhatAProgramSaid) {
+TEST_F(LegacyBackendTest, ShowsTheFirstLinesOfAProgramsOutput) {
   const std::pair<std::string, std::string> rows[] = {
       {"1\n2\n3\n4\n5\n6\n7\n8\n9\n", "(it printed: 1; 2; 3; 4; 5; 6; 7; 8)"},
       {std::string(500, 'x'), absl::StrCat("(it printed: ", std::string(400, 'x'), ")")}};
@@ -517,7 +517,7 @@ TEST_F(LegacyBackendTest, RefusesRandomFullyWhereTheProgramCannot) {
   EXPECT_THAT(apply(false), IsOk());
 }
 
-TEST_F(LegacyBackendTest, TellsHowLongItWaitedForTheLockWhetherItGotItOrNot) {
+TEST_F(LegacyBackendTest, ReportsHowLongItWaitedForTheLockWhetherItGotItOrNot) {
   Open("1.8.9");
   std::vector<absl::Duration> waits;
   agent::IptablesLegacyOptions options = Options(absl::Seconds(1));

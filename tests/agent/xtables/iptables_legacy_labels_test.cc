@@ -88,7 +88,7 @@ constexpr char kNoModule[] =
     "iptables-restore: line 4 failed\n";
 constexpr char kLineFailed[] = "iptables-restore: line 4 failed\n";
 
-TEST_F(LegacyLabelsTest, AMissingMatchIsToldFromOtherFailures) {
+TEST_F(LegacyLabelsTest, OnlyAMissingMatchIsReportedAsMissing) {
   const std::string no_names = absl::StrCat(kNoNames, kNoNames);
   const std::string no_comment = "Couldn't load match `comment':No such file or directory\n";
   const struct {

@@ -128,7 +128,7 @@ TEST_F(FindLegacyProgramsTest, AsksIptablesWhereItsRestoreKnowsNoVersion) {
   EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 1}));
 }
 
-TEST_F(FindLegacyProgramsTest, SaysWhereItLookedAndWhatItFoundInstead) {
+TEST_F(FindLegacyProgramsTest, ReportsWhereItSearchedAndWhatItFoundInstead) {
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound,
                                AllOf(HasSubstr(directory_ + "/none"), HasSubstr("install"))));
   InstallStem("iptables", "iptables-restore v1.8.9 (nf_tables)\n", "");

@@ -48,7 +48,7 @@ void Expect(const std::vector<Row>& rows) {
   }
 }
 
-TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
+TEST(SaveMarksTest, ReadsWhichBitsAreTested) {
   Expect({
       {"-p tcp -m tcp --dport 22 -j ACCEPT", {}},
       {"-m mark --mark 0x4000/0x4000 -j ACCEPT", {.tested = 0x4000}},

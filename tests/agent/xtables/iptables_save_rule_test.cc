@@ -127,7 +127,7 @@ TEST(SaveRuleTest, KnowsWhatForeignTargetsDo) {
   ExpectOpaque(kVerdictForSome, {"-i lo -g OTHER"}, "OTHER");
 }
 
-TEST(SaveRuleTest, FindsTheTargetAfterMatchesThatNobodyKnows) {
+TEST(SaveRuleTest, FindsTheTargetAfterUnknownMatches) {
   ExpectOpaque(kPerhapsForSome,
                {"-m recent --rcheck --reap --rsource -j OTHER",
                 // Arguments that look like an option of a target.

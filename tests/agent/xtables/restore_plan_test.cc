@@ -201,7 +201,7 @@ TEST(RestorePlanTest, SearchesEachChainForACircleOnce) {
   EXPECT_EQ(Plan(observed.Chain(Filter("C40")), {jump}), "*filter\n-A FROM -j C0\nCOMMIT\n");
 }
 
-TEST(RestorePlanTest, TakesWhatOnlyLooksLikeOneOfThese) {
+TEST(RestorePlanTest, TakesWhatOnlyResemblesOneOfThese) {
   const struct {
     std::string name;
     Observed observed;
@@ -249,7 +249,7 @@ TEST(RestorePlanTest, KeepsTheGenerationThatItWasPlannedFor) {
 }
 
 // The order of tables where rules only go: nat first. A chain that exists already is no addition.
-TEST(RestorePlanTest, OnlyRemovingIsToldFromWritingByWhatChanges) {
+TEST(RestorePlanTest, ATableThatLosesChainsOnlyIsCommittedFirst) {
   const Observed observed = Observed().Chain(Filter("F")).Chain(Nat("N"));
   EXPECT_EQ(
       Plan(observed, {CreateChain{Filter("F")}, DeleteChain{Filter("F")}, DeleteChain{Nat("N")}}),

@@ -148,7 +148,7 @@ TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
   EXPECT_EQ(found, 1);
 }
 
-TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
+TEST_F(XtablesLockTest, ReportsAnInvisibleHolder) {
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
   tree_.Write("xtables.lock", "");
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
