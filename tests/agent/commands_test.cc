@@ -112,8 +112,8 @@ std::function<void(FakeBackend&)> AndThen(const netlink::ChainId& chain,
 TEST(ExitCodeTest, ReportsTheStateToAScript) {
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
   const ExitCase rows[] = {
-      {"NothingStands", [](FakeBackend&) {}},
-      {"EverythingStands", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
+      {"NothingExists", [](FakeBackend&) {}},
+      {"EverythingIsInPlace", InPlace, kExitOk, kExitOk, kExitOk, kExitOk},
       {"StaleChainsAreNoFinding", AndThen(Nat("KUBE-MARK-DROP"), SetBit(15)), kExitOk, kExitOk,
        kExitOk, kExitOk},
       {"AnAdminsDropAll", AndThen(firewall, BareDrop()), kExitDifferences},

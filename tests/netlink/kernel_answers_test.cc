@@ -412,7 +412,7 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
       {"cut off", List(CutOff(whole))},
       {"to what was not asked", Says(Generation(7, 1))},
       {"with bytes after it", Says(Join({whole, {1}}))},
-      {"shorter than it says", Says(Bytes(whole.begin(), whole.end() - 4))},
+      {"shorter than its length", Says(Bytes(whole.begin(), whole.end() - 4))},
       {"lost", List(Fails(ENOBUFS), FromKernel(whole)), Code::kResourceExhausted},
       {"of another kind", Says(ChainMessage("7"))},
       {"refused", Says(Refusal(EPERM)), Code::kPermissionDenied},

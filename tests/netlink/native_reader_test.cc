@@ -106,7 +106,7 @@ TEST(NativeRuleTest, IsTheOneThatWeWriteOrMakesTheTableAltered) {
       {"APrefixOfBits",
        List(Payload(1, 12, 4), Mask(FromHex("fe000000")), Compare(FromHex("7e000000")), kEnd),
        kFrom126, true},
-      {"WithTheOperationThatNewerKernelsTell",
+      {"WithTheOperationThatNewerKernelsReport",
        List(Payload(1, 12, 4), MaskWithOp(FromHex("fe000000")), Compare(FromHex("7e000000")), kEnd),
        kFrom126, true},
       {"AnAddress", List(Payload(1, 12, 4), Compare(FromHex("01020304")), kEnd),

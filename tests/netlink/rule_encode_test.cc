@@ -90,7 +90,7 @@ TEST(EncodeRuleTest, WritesTheOneFormThatEveryIptablesReads) {
        List(Load(24, 16), Mask(Join({FromHex("fff0"), Zeros(14)})),
             Compare(Join({FromHex("fd00"), Zeros(14)}), 1), Counter(), Verdict(-3, "OTHER")),
        kFilter6},
-      {"a label, behind all other matches",
+      {"a label, after all other matches",
        Rule{.comment = "c",
             .mark = MarkMatch{.value = 1, .mask = 3, .negated = true},
             .ct_state = CtStateMatch{0x08},

@@ -115,7 +115,7 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
             "-A KUBE-EVIL " + lie + " -j KUBE-SVC-GNZBNJ2PO5MGZ6GT"),
        "warning CleanupBlocked nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT, warning CleanupBlocked "
        "nat/KUBE-SERVICES, warning CleanupBlocked nat/KUBE-NODEPORTS"},
-      {"a chain that imitates kube-proxy's goes with them", kNftables,
+      {"a chain that imitates kube-proxy's is removed with them", kNftables,
        List("-A KUBE-SVC-EVIL -j KUBE-MARK-MASQ"), ""},
       {"a chain that does not stays", kNftables, List("-A KUBE-EVIL -j KUBE-MARK-MASQ"),
        "error ChainUser " + masq + ", warning CleanupBlocked " + masq},
@@ -144,7 +144,7 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
       {"kube-proxy's sets go with IPVS mode", kIpvs,
        List("-A OWN -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN"), "warning IpsetUser", "",
        List(), "legacy"},
-      {"of iptables-nft no rule stays behind", kToNft, List(), "", "",
+      {"no rule of iptables-nft remains", kToNft, List(), "", "",
        List("-A INPUT -s 192.0.2.0/24 -j DROP")},
   };
   for (const RulesRow& row : rows) {

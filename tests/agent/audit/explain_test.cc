@@ -325,7 +325,7 @@ TEST(RuleSentenceTest, IsInPlainWords) {
        "applies to it"},
       {"LabelsThatAreNoLabels", "-m connlabel --set -j DROP", "a packet (--set) is dropped"},
       {"NoTarget", "-p udp", "every udp packet is counted"},
-      {"WhatIsNotUnderstoodStaysAsItIs",
+      {"WhatIsNotUnderstoodIsQuoted",
        "-m physdev --physdev-in veth0 ! --physdev-is-bridged -s 10.0.0.1/32 [xt foo rev 1] -m mark "
        "--mark 0x1 -m connmark --mark 0x2 -g OTHER",
        "a packet from 10.0.0.1 with mark 0x1 (-m physdev --physdev-in veth0 ! "

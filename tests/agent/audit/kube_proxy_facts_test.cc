@@ -86,7 +86,7 @@ TEST(KubeProxyFactsTest, AreDerivedFromChainsAndTables) {
   const FactsRow rows[] = {
       {"IPv4 alone cannot tell 1.25 from 1.26", With("audited/kube-proxy-1.26-A-v4.save"),
        "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
-      {"a file without table filter tells nothing of it", With("audited/question-v4.save"),
+      {"a file without table filter shows nothing of it", With("audited/question-v4.save"),
        "iptables 1.18 to 1.21, keeps KUBE-MARK-MASQ, may use KUBE-MARK-DROP, perhaps kpng"},
       // Where a kubelet makes the same chain, its presence proves nothing.
       {"kubelet's firewall is not taken for kube-proxy's",

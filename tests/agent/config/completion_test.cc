@@ -121,7 +121,7 @@ const Case kCases[] = {
     {"NoCommandTwice", "kube-iptables-agent plan sy", List(), List()},
     {"AFlag", "kube-iptables-agent plan --ou", List("--output="), List("--output")},
     {"NoFlagOfAnotherCommand", "kube-iptables-agent status --al", List(), List()},
-    {"AValueBehindAnEqualsSign", "kube-iptables-agent --stale-chains=", List("keep", "retire"),
+    {"AValueAfterAnEqualsSign", "kube-iptables-agent --stale-chains=", List("keep", "retire"),
      List("keep", "retire")},
     {"AValueInTheNextWord", "kube-iptables-agent plan --iptables-mode le", List("legacy"),
      List("legacy")},

@@ -72,8 +72,9 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
       {"FlagsWinOverTheFile", WithBits(At("1.27", {kOff}), 5, 6),
        Agent("emulatedVersion: '1.30'\niptablesMasqueradeBit: 1\niptablesDropBit: 2\n"), List(),
        Mode::kLegacy, MarkBits{5, 6}},
-      {"AFlagCanMendAWrongValueOfTheFile", Flags{.feature_gates = {kOff}, .iptables_drop_bit = 6},
-       Agent("iptablesDropBit: 32\n"), List(), Mode::kLegacy, MarkBits{14, 6}},
+      {"AFlagCanReplaceAWrongValueOfTheFile",
+       Flags{.feature_gates = {kOff}, .iptables_drop_bit = 6}, Agent("iptablesDropBit: 32\n"),
+       List(), Mode::kLegacy, MarkBits{14, 6}},
       {"OurOwnKindCanSwitchTheAgentOff", Flags(), Agent("makeIPTablesUtilChains: false\n"), List(),
        Mode::kOff},
       {"AKubeletConfigurationCannotSwitchTheAgentOff", Flags(),
@@ -84,7 +85,7 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
        List("PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 has "
             "no such gate, and the agent is in cleanup mode" +
             no_such_gate)},
-      {"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent", At("1.31"), Kubelet(gate_on)},
+      {"In130AGateOfAKubeletConfigurationWithItsFixedValueIsSilent", At("1.31"), Kubelet(gate_on)},
       {"In124AGateOfAKubeletConfigurationThatWouldHaveBeenOnWarns", At("1.24"), Kubelet(gate_on),
        List("PATH: featureGates.IPTablesOwnershipCleanup true has no effect: Kubernetes 1.24 has "
             "no such gate, and the agent is in legacy mode" +
@@ -93,10 +94,9 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
       {"IgnoredFieldsWithOtherValuesWarn", At("1.28"),
        Kubelet("iptablesMasqueradeBit: 14\niptablesDropBit: 16\n"),
        List("PATH:4: iptablesDropBit 16" + no_effect), Mode::kCleanup, MarkBits{14, 16}},
-      {"In131FieldsAreStillAcceptedAndNotLookedAt", At("1.31"),
-       Kubelet("iptablesMasqueradeBit: 99\n"),
+      {"In131FieldsAreStillAcceptedAndNotRead", At("1.31"), Kubelet("iptablesMasqueradeBit: 99\n"),
        List("PATH:3: iptablesMasqueradeBit 99" + no_effect)},
-      {"WarningsStandInTheOrderOfReleaseGatesFlagsFile",
+      {"WarningsAreInTheOrderOfReleaseGatesFlagsFile",
        Flags{.feature_gates = {kOn}, .iptables_drop_bit = 3, .emulated_version = "1.28"},
        Kubelet("iptablesMasqueradeBit: 20\n"),
        List(kGaGate, kDeprecatedDrop, "PATH:3: iptablesMasqueradeBit 20" + no_effect),

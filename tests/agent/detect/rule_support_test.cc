@@ -236,18 +236,18 @@ TEST(ModuleTest, IsFoundInTheKernelsOwnLists) {
   using enum ModuleState;
   constexpr auto kYes = XtCompat::kPresent;
   constexpr auto kNo = XtCompat::kAbsent;
-  constexpr auto kNobodyKnows = XtCompat::kUnknown;
+  constexpr auto kNotKnown = XtCompat::kUnknown;
   const ModuleRow rows[] = {
       {Files{{"modules", "x 1 - Live 0x0\nxt_connlabel 2 - Live 0x0\n"}}, kPresent, kYes, loaded},
       {Files{{"modules", kOther}, {"sys/xt_connlabel/refcnt", "1"}}, kPresent, kYes, loaded},
       {Files{{"modules", kOther}, {"own/modules.builtin", kLine}}, kPresent, kYes, built_in},
       {Files{{"modules", kOther}, {"own/modules.builtin", ""}, {"kallsyms", kSymbol}}, kLoadable,
-       kNobodyKnows, no_lists},
+       kNotKnown, no_lists},
       {Files{{"modules", kOther}, {"kallsyms", kSymbol}}, kPresent, kYes, built_in},
       {Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt.llvm.17\n"}}, kNothingToLoad, kYes,
        built_in},
       {Files{{"modules", kOther}, {"kallsyms", "ff t connlabel_mt\t[xt_connlabel]\n"}}, kLoadable,
-       kNobodyKnows, no_lists},
+       kNotKnown, no_lists},
       {Files{{"version", "L"}, {"kallsyms", "ff t connlabel_mt_x\nff t xconnlabel_mt\n"}},
        kNothingToLoad, kNo, none},
       {Files{{"modules", kOther},
@@ -259,21 +259,21 @@ TEST(ModuleTest, IsFoundInTheKernelsOwnLists) {
              {"own/modules.builtin", ""},
              {"own/modules.dep", "kernel/net/xt_connlabel2.ko: kernel/net/xt_connlabel.ko\n"}},
        kMissing, kNo, missing},
-      {Files{{"modules", kOther}, {"own/modules.builtin", ""}}, kLoadable, kNobodyKnows, no_lists},
+      {Files{{"modules", kOther}, {"own/modules.builtin", ""}}, kLoadable, kNotKnown, no_lists},
       {Files{{"modules", kOther},
              {"host/modules.builtin", ""},
              {"host/modules.dep", ""},
              {"own/modules.builtin", kLine},
              {"own/modules.dep", kLine}},
        kMissing, kNo, "/host/modules.dep"},
-      {Files{{"modules", kOther}}, kUnknown, kNobodyKnows, no_lists},
-      {Files{{"modules", kOther}, {"own/modules.dep", ""}}, kUnknown, kNobodyKnows,
+      {Files{{"modules", kOther}}, kUnknown, kNotKnown, no_lists},
+      {Files{{"modules", kOther}, {"own/modules.dep", ""}}, kUnknown, kNotKnown,
        "whether it is built in cannot be read"},
-      {Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, kLoadable, kNobodyKnows,
+      {Files{{"own/modules.builtin", ""}, {"own/modules.dep", ""}}, kLoadable, kNotKnown,
        "whether it is loaded cannot be read"},
-      {Files{{"version", "L"}}, kNothingToLoad, kNobodyKnows, hidden},
-      {no_more, kNothingToLoad, kNobodyKnows, hidden},
-      {Files(), kUnknown, kNobodyKnows, no_lists},
+      {Files{{"version", "L"}}, kNothingToLoad, kNotKnown, hidden},
+      {no_more, kNothingToLoad, kNotKnown, hidden},
+      {Files(), kUnknown, kNotKnown, no_lists},
   };
   for (const ModuleRow& row : rows) {
     SCOPED_TRACE(::testing::PrintToString(row.files));
@@ -306,22 +306,22 @@ struct CompatRow {
 
 TEST(XtCompatTest, NeedsEachMatchAndIsAsUncertainAsTheFirstUnknownOne) {
   const std::vector<std::string> modules = {"nft_compat", "xt_comment", "xt_conntrack", "xt_mark"};
-  constexpr auto kNobodyKnows = XtCompat::kUnknown;
+  constexpr auto kNotKnown = XtCompat::kUnknown;
   std::vector<CompatRow> rows = {
       {"built in by symbols", Files{{"version", "L"}, {"kallsyms", kSymbols}}, XtCompat::kPresent,
        ""},
       {"some loaded, some loadable",
        Files{{"modules", "nft_compat 1 1 - Live\n"}, {"own/modules.dep", ListOf(modules)}},
        XtCompat::kPresent, "loadable"},
-      {"one that is absent after one that nobody knows",
+      {"one that is absent after an unknown one",
        Files{{"modules", kOther},
              {"sys/kernel/modules_disabled", "1\n"},
              {"own/modules.dep", ListOf({"nft_compat"})},
              {"kallsyms", "ff t comment_mt\nff t conntrack_mt_v3\n"}},
        XtCompat::kAbsent, "xt_mark is not built in, and this kernel loads no modules"},
-      {"the first that nobody knows",
+      {"the first unknown one",
        Files{{"modules", "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n"}},
-       kNobodyKnows, "nft_compat is not known to be loaded"},
+       kNotKnown, "nft_compat is not known to be loaded"},
   };
   for (const std::string& missing : modules) {
     std::vector<std::string> others = modules;

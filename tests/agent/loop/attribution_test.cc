@@ -82,7 +82,7 @@ TEST(AttributedWritersTest, AreThoseThatCommittedBetweenTwoChecks) {
     const char* suspects;
     const char* of = "I";
   } rows[] = {
-      {"and nobody else", "early@9 check@10 rival@11 check@11:I late@12", "rival"},
+      {"and no other writer", "early@9 check@10 rival@11 check@11:I late@12", "rival"},
       {"however often it is found missing",
        "check@10 rival@11 check@11:I bystander@12 check@12:I bystander@13 check@13:I", "rival"},
       {"not reported yet", "check@10 check@11:I", "?"},
@@ -100,7 +100,7 @@ TEST(AttributedWritersTest, AreThoseThatCommittedBetweenTwoChecks) {
       // Families are read one by one where they cannot be read together.
       {"of one family back to its own last check",
        "check@10 rival@11 check6@11 bystander@12 check4@12:I", "rival bystander"},
-      {"still missing, whatever the other family's check says",
+      {"still missing, whatever the other family's check reports",
        "check@10 rival@11 check6@11 bystander@12 check4@12:I check6@12", "rival bystander"},
       {"of one family unknown though the other was checked",
        "check@10 others check6@11 rival@12 check4@12:I", "rival ?"},

@@ -41,7 +41,7 @@ TEST(ConfigChange, IsReportedOnceAndTheNextOneToo) {
       {"LnSfn", kTwoDirectories + "mkdir etc; ln -s ../a/config.yaml etc/config.yaml",
        "ln -sfn ../b/config.yaml etc/config.yaml"},
       {"LinkReplacedByAFile", kConfigMap, "rm etc/config.yaml; echo new > etc/config.yaml"},
-      {"WrittenBehindALink", kTwoDirectories + "mkdir etc; ln -s ../a/config.yaml etc/config.yaml",
+      {"WrittenThroughALink", kTwoDirectories + "mkdir etc; ln -s ../a/config.yaml etc/config.yaml",
        "echo new > a/config.yaml"},
       {"LinkToADirectoryLeadsElsewhere", kTwoDirectories + "ln -s a etc", "ln -sfn b etc"},
       {"ConfigMapUpdated", kConfigMap,
