@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Subject Wanted(Mode mode) {
+Subject SubjectOf(Mode mode) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
           .input = Wanting(mode, netlink::kFamilies, {})};
@@ -37,7 +37,7 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   std::ostringstream out;
   std::ostringstream err;
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
-  Subject subject = Wanted(mode);
+  Subject subject = SubjectOf(mode);
   subject.input.hint = hint;
   subject.show_all = true;
   const ExitOrError ended = command({.subject = subject,
@@ -174,13 +174,13 @@ TEST_F(CommandsTest, SyncEndsWithOneWhenTheKernelRefusesAndAFailedReadPrintsNoRe
   EXPECT_EQ(plan.err, "Error: CAP_NET_ADMIN is missing\n");
 }
 
-// ---- what the reports say ----
+// ---- the reports' contents ----
 
 TEST_F(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
   PutInPlace();
   backend_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
   backend_.AddChain(Nat("KUBE-MARK-DROP"));
-  Subject subject = Wanted(Mode::kCleanup);
+  Subject subject = SubjectOf(Mode::kCleanup);
   const absl::StatusOr<Plan> plan = Reconciler(&backend_, SteadyClock()).Check(subject.input);
   ASSERT_TRUE(plan.ok());
   constexpr char kChange[] = ", generation 4\n\nip6 mangle\n  + :KUBE-IPTABLES-HINT";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What audit and explain say of the chains of ConnLabelMarking, which are this agent's alone.
+// Audit and explain for the chains of ConnLabelMarking, which only this agent uses.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -96,16 +96,16 @@ TEST(AuditLabelsTest, KubeProxysRulesHaveNoBusinessThereEither) {
 }
 
 TEST(AuditLabelsTest, ACniConfigurationThatNamesOneIsReported) {
-  for (const bool stands : {true, false}) {
+  for (const bool exists : {true, false}) {
     const std::string text = With();
-    NodeView view = ViewOf(SurveyOf("nft", stands ? text : "*nat\n:MINE - [0:0]\nCOMMIT\n"));
+    NodeView view = ViewOf(SurveyOf("nft", exists ? text : "*nat\n:MINE - [0:0]\nCOMMIT\n"));
     view.cni.references = {{"/net.conflist", "portmap", "KUBELET-MARK-MASQ"}};
     const AuditReport report = Audit(view, AuditOptions());
     const AuditFinding* finding = FindKind(report, AuditKind::kCniConfig);
     ASSERT_NE(finding, nullptr);
-    EXPECT_EQ(finding->severity, stands ? AuditSeverity::kWarning : AuditSeverity::kError);
+    EXPECT_EQ(finding->severity, exists ? AuditSeverity::kWarning : AuditSeverity::kError);
     EXPECT_THAT(finding->consequence, HasSubstr("is private"));
-    EXPECT_EQ(finding->consequence.find("next ADD fails") == std::string::npos, stands);
+    EXPECT_EQ(finding->consequence.find("next ADD fails") == std::string::npos, exists);
     EXPECT_THAT(finding->remedy, HasSubstr("externalSetMarkChain"));
   }
 }

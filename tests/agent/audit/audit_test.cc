@@ -96,7 +96,7 @@ TEST(AuditTest, GivesConsequenceAndRemedyOfAFinding) {
     const char* name;
     AuditReport report;
     AuditKind kind;
-    std::vector<std::string> told;
+    std::vector<std::string> parts;
   } rows[] = {
       {"what a kube-proxy keeps works on", Audit(ViewOf(WithKubeProxy(portmaps)), kLegacy),
        AuditKind::kChainUser,
@@ -126,8 +126,8 @@ TEST(AuditTest, GivesConsequenceAndRemedyOfAFinding) {
        AuditKind::kKubeProxyUsesMarkMasq, List(", 9: ")},
   };
   for (const auto& row : rows) {
-    const std::string told = Told(row.report, row.kind);
-    for (const std::string& part : row.told) EXPECT_THAT(told, HasSubstr(part)) << row.name;
+    const std::string text = Described(row.report, row.kind);
+    for (const std::string& part : row.parts) EXPECT_THAT(text, HasSubstr(part)) << row.name;
   }
 }
 
@@ -188,7 +188,7 @@ TEST(AuditChainFutureTest, DecidesTheSeverity) {
   }
 }
 
-// ---- chains that look in place and do nothing ----
+// ---- chains that exist but have no effect ----
 
 TEST(AuditTest, AMarkThatNothingMasqueradesIsAnError) {
   const std::vector<std::string> rules = {
@@ -214,7 +214,7 @@ struct ActorRow {
   std::optional<uint32_t> hook;
   std::vector<std::string> base;
   std::vector<std::string> acts;
-  // Whether the marks of KUBE-MARK-MASQ and KUBE-MARK-DROP are heard.
+  // Whether a rule acts on the marks of KUBE-MARK-MASQ and KUBE-MARK-DROP.
   bool masquerades = false;
   bool drops = false;
   int32_t priority = 0;
@@ -273,7 +273,7 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
                                        {"-A MINE -j KUBE-MARK-MASQ", "-A MINE -j KUBE-MARK-DROP",
                                         "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
                                         "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"})));
-    // Legacy tables tell no hook.
+    // iptables-legacy does not report hooks.
     if (!row.hook) view.surveys.push_back(SurveyOf("legacy", ""));
     auto& chains = view.surveys.back().tables[row.table];
     netlink::SurveyChain& base = chains[row.hook ? "base" : "POSTROUTING"];
@@ -419,7 +419,7 @@ TEST(ModeMeetingsTest, AreWhatTwoIptablesModesDoToEachOther) {
        NatText({}, {"-A POSTROUTING -j MASQUERADE"}),
        shadows + "nat/POSTROUTING: -j MASQUERADE, next to the jump to KUBE-POSTROUTING in nft "
                  "nat/POSTROUTING"},
-      // It ends one hook, and the other mode's still comes.
+      // It ends one hook; the other mode's hook still sees the packet.
       {"an accept of everything does not", services, FilterText("-A INPUT -j ACCEPT"), in_use},
       {"nor does one in nat", services, NatText({}, {"-A POSTROUTING -j ACCEPT"}), in_use},
       {"a drop of something does not", services, FilterText("-A INPUT -s 10.0.0.1/32 -j DROP"),

@@ -133,8 +133,8 @@ inline const AuditFinding* FindKind(const AuditReport& report, AuditKind kind) {
   return nullptr;
 }
 
-// All that is reported of the first of `kind`, its Line first; empty where there is none.
-inline std::string Told(const AuditReport& report, AuditKind kind) {
+// All that is reported about the first of `kind`, its Line first; empty if there is none.
+inline std::string Described(const AuditReport& report, AuditKind kind) {
   const AuditFinding* finding = FindKind(report, kind);
   if (finding == nullptr) return "";
   return absl::StrCat(Line(*finding), "\n", finding->family, ", ", OwnerName(finding->owner), ", ",

@@ -258,7 +258,7 @@ TEST(BeforeChangeTest, GivesTheConsequencesWithKubeProxy) {
     NodeView view;
     AuditOptions options;
     AuditKind kind;
-    std::vector<std::string> told;  // empty: nothing is found
+    std::vector<std::string> parts;  // empty: nothing is found
   } rows[] = {
       {"cleanup empties chains of who has IPVS", with_ipvs, kNftables, AuditKind::kCleanupBlocked,
        List("empties KUBE-MARK-MASQ")},
@@ -292,9 +292,9 @@ TEST(BeforeChangeTest, GivesTheConsequencesWithKubeProxy) {
       {"targets that nft lacks", legacy, kToNft, AuditKind::kNotInNft, List("error NotInNft")},
   };
   for (const auto& row : rows) {
-    const std::string told = Told(Audit(row.view, row.options), row.kind);
-    EXPECT_EQ(told.empty(), row.told.empty()) << row.name << ": " << told;
-    for (const std::string& part : row.told) EXPECT_THAT(told, HasSubstr(part)) << row.name;
+    const std::string text = Described(Audit(row.view, row.options), row.kind);
+    EXPECT_EQ(text.empty(), row.parts.empty()) << row.name << ": " << text;
+    for (const std::string& part : row.parts) EXPECT_THAT(text, HasSubstr(part)) << row.name;
   }
   const AuditReport stay = Audit(legacy, kToNft);
   ASSERT_THAT(Bad(stay),
@@ -480,7 +480,7 @@ TEST_F(ChangeFactsTest, KeepLittleOfAnEndlessLineAndNameWhatCannotBeRead) {
   EXPECT_THAT(view.problems, ElementsAre(HasSubstr("etc/nftables.conf is no regular file")));
 }
 
-// A change may look harmless because of nothing that was not read.
+// A change must not seem harmless because a source could not be read.
 TEST_F(ChangeFactsTest, NameEachSourceThatIsHidden) {
   tree_.Link("host/etc/nftables.d", "nftables.d");
   tree_.Link("host/etc/iptables/ipsets", "ipsets");

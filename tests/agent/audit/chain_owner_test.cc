@@ -175,7 +175,7 @@ TEST(ChainOwnerTest, PrivateAreTheChainsOfLabelsInTheirTables) {
   EXPECT_FALSE(IsPrivateChain("KUBELET-MARK-MASQ"));
 }
 
-// Whose a chain is and what policy makes of it are two tables.
+// The owner of a chain and the policy are separate tables, which must agree.
 TEST(ChainOwnerTest, CallsOursWhatPolicyMakesForTheGate) {
   for (const netlink::Family family : netlink::kFamilies) {
     for (const DesiredChain& chain : EveryKubeletChain(family)) {

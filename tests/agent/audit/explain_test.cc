@@ -31,7 +31,7 @@ Explanation ExplainFile(const std::string& file, const std::string& chain) {
   return explanation.ok() ? *explanation : Explanation();
 }
 
-// "2 Hairpin", in the order in which they are told.
+// "2 Hairpin", in the order of the explanation.
 std::vector<std::string> Purposes(const Explanation& explanation) {
   std::vector<std::string> purposes;
   for (const PurposeGroup& group : explanation.purposes) {
@@ -128,7 +128,6 @@ TEST(ExplainTest, OtherWaysToDetectPodsAndMasqueradeAll) {
   ASSERT_TRUE(explanation.ok());
   EXPECT_THAT(Purposes(*explanation), ElementsAre("1 OutsidePodRange", "1 MasqueradeAll"));
   EXPECT_THAT(explanation->purposes[0].title, HasSubstr("interface cni0"));
-  // Nothing leads on from here, and that is said.
   EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("no rule acts on the mark")));
 }
 

@@ -135,7 +135,7 @@ TEST(MarkMapTest, WireguardsDefaultMarkIsDroppedByKubeFirewall) {
             "the WireGuard interface wg0 marks 0xca6c: KUBE-FIREWALL drops it");
   EXPECT_TRUE(MarksNeedAttention(map));
   EXPECT_THAT(MarkMapText(map), HasSubstr("bit 15 (0x00008000), drop: error"));
-  // The same in audit, whose exit code it decides.
+  // Audit reports it too, because its exit code depends on it.
   const AuditReport report = Audit(view, {});
   const AuditFinding* finding = FindKind(report, AuditKind::kDeviceMark);
   ASSERT_NE(finding, nullptr);
@@ -161,7 +161,7 @@ TEST(MarkMapTest, WhatKubeletsChainsDoToAMarkDecides) {
   ipv6.ipv4 = false;
   DeviceMark leaving = Wireguard(0xc000);
   leaving.egress = true;
-  // It leaves bit 15 as it was.
+  // It leaves bit 15 unchanged.
   const DeviceMark partly = {.place = "tc", .text = "x", .marks = {.set = 0x4000, .cleared = 0x1}};
   const DeviceMark any = {.place = "tc", .text = "x", .marks = {.tested = kAll, .set = kAll}};
   const DeviceMark tests = {
@@ -241,7 +241,7 @@ TEST(MarkMapTest, AFreeBitIsCalledSoAndNeedsNoAttention) {
   EXPECT_THAT(MarkMapText(MapOf(unread)), HasSubstr("not seen: tc: refused"));
 }
 
-// ---- the forms, beside names made to deceive ----
+// ---- the output formats, with deceptive names ----
 
 NodeView Hostile() {
   NodeView view = Kubelet();

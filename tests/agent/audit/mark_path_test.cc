@@ -117,7 +117,7 @@ TEST(ClearedMarksTest, AreThoseThatPacketsLoseOnTheWay) {
        "outer packets of a tunnel"},
       {"filter-first", "OUTPUT -p udp -m udp --dport 60810 -j MARK --set-xmark 0x0/0xffffffff",
        "masquerade drop", "packets to another port"},
-      // By what becomes of the packets all the same.
+      // By what happens to the packets nevertheless.
       {"nat-first",
        "POSTROUTING -m mark --mark 0x4000/0x4000 -j OTHER-NAT\nOTHER-NAT -j MARK --set-xmark "
        "0x0/0xffffffff\nOTHER-NAT -j MASQUERADE",

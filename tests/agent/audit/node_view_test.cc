@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an audit is given, gathered from backends that answer what the test says: which of them are
-// asked, and that one that fails keeps none of the others from being read.
+// The input of an audit, gathered from scripted backends: which of them are read, and that one that
+// fails does not keep the others from being read.
 // BeforeChangeTest and EveryCommandTest have the real ones.
 #include "agent/audit/node_view.h"
 

@@ -44,7 +44,7 @@ TEST(AgentCompletionTest, HasEveryCommandAndEveryFlag) {
   }
 }
 
-// So that a value which was renamed, or a flag which was, is not offered any longer.
+// Renamed flags and values must no longer be offered.
 TEST(AgentCompletionTest, OffersOnlyWhatTheProgramAccepts) {
   int values = 0;
   for (const CompletionFlag& flag : AgentCompletion().flags) {
@@ -105,7 +105,7 @@ TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   EXPECT_THAT(page, Not(HasSubstr("%")));
 }
 
-// ---- What bash and zsh themselves make of the completions, as when somebody presses Tab. ----
+// ---- what bash and zsh offer when the user presses Tab ----
 
 struct Case {
   std::string name;

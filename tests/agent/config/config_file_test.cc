@@ -183,7 +183,7 @@ TEST_F(ConfigFileOnDiskTest, NamesThePathThatAnyUserCanWrite) {
   const struct {
     mode_t file;
     mode_t directory;
-    std::string says;
+    std::string warning;
   } rows[] = {
       {0644, 0755, ""},
       {0646, 0755, path + " can be written by every user"},
@@ -195,8 +195,8 @@ TEST_F(ConfigFileOnDiskTest, NamesThePathThatAnyUserCanWrite) {
     ASSERT_EQ(chmod(directory.c_str(), row.directory), 0);
     const auto file = ReadConfigFile(path);
     ASSERT_TRUE(file.ok()) << file.status();
-    EXPECT_THAT(file->warnings, row.says.empty() ? Matcher<std::vector<std::string>>(IsEmpty())
-                                                 : ElementsAre(StartsWith(row.says)));
+    EXPECT_THAT(file->warnings, row.warning.empty() ? Matcher<std::vector<std::string>>(IsEmpty())
+                                                    : ElementsAre(StartsWith(row.warning)));
   }
 }
 
@@ -221,7 +221,7 @@ TEST_F(ConfigFileOnDiskTest, WhatIsNoReadableFileIsNamedWithWhatToDo) {
       // Address 0 of this process: an I/O error, for root too.
       {"/proc/self/mem", ": Input/output error; give the path of a readable file in --config"},
   };
-  for (const auto& [path, said] : rows) EXPECT_THAT(ErrorOf(path), HasSubstr(said));
+  for (const auto& [path, message] : rows) EXPECT_THAT(ErrorOf(path), HasSubstr(message));
   EXPECT_FALSE(ReadConfigFile(directory, /*may_be_missing=*/true).ok());
 }
 

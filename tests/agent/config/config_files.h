@@ -30,7 +30,7 @@ inline std::string Kubelet(const std::string& fields) {
   return "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + fields;
 }
 
-// A directory that holds what LoadConfig reads; gone with the object.
+// A directory that holds what LoadConfig reads; removed by the destructor.
 class ConfigFiles {
  public:
   ConfigFiles() {

@@ -34,7 +34,7 @@ struct GoodCase {
   std::string name;
   Flags flags = {};
   std::string file = {};  // what --config names; none where empty
-  // "PATH" stands for the file's path.
+  // "PATH" is replaced by the file's path.
   std::vector<std::string> warnings = {};
   Mode mode = Mode::kCleanup;
   MarkBits bits = {14, 15};
@@ -167,7 +167,7 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
 
 // ---- as a value ----
 
-// ---- Every wrong flag and file that LoadConfig refuses, and the words it refuses it with ----
+// ---- every wrong flag and file that LoadConfig refuses, and its message ----
 
 struct BadCase {
   std::string name;

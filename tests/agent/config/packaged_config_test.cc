@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file of the Debian package and its manual page say what the program does.
+// The configuration file of the Debian package and its manual page agree with the program.
 #include <regex>
 #include <string>
 #include <vector>
@@ -35,11 +35,11 @@ Words Fields() {
   return absl::StrSplit(message.substr(at + before.size()), ", ");
 }
 
-// The lines of `text` that are fields, or are when their comment sign goes.
+// The fields in `text`, including those that are commented out.
 std::string Uncommented(const std::string& text) {
   std::string out;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    // Prose has a blank behind the sign, and a gate has two.
+    // Prose has one blank after the sign, and a gate has two.
     if (std::regex_search(std::string(line),
                           std::regex("^#([a-zA-Z]+:|  [A-Za-z]+: (true|false)$)"))) {
       absl::ConsumePrefix(&line, "#");

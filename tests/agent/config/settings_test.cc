@@ -122,17 +122,17 @@ TEST(SettingsTest, ComeFromTheAgentsOwnFileAndFlagsWinOverIt) {
   }
 }
 
-// ---- what a running daemon takes over ----
+// ---- what a running daemon adopts ----
 
 TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
   const ConfigFiles node;
   const Config running = *node.Load(Flags{});
-  const Config wanted = *node.Load(Flags{.iptables_mode = "legacy",
-                                         .host_root = "/",
-                                         .watch = "poll",
-                                         .healthz_bind_address = "",
-                                         .metrics_bind_address = "[::]:1"});
-  EXPECT_THAT(WhatNeedsARestart(running, wanted),
+  const Config desired = *node.Load(Flags{.iptables_mode = "legacy",
+                                          .host_root = "/",
+                                          .watch = "poll",
+                                          .healthz_bind_address = "",
+                                          .metrics_bind_address = "[::]:1"});
+  EXPECT_THAT(WhatNeedsARestart(running, desired),
               ElementsAre("iptablesMode: auto now, legacy desired",
                           "hostRoot: (own) now, / desired", "watch: events now, poll desired",
                           "healthzBindAddress: 127.0.0.1:10270 now, (none) desired",

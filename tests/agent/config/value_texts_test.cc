@@ -14,7 +14,7 @@
 namespace kipt::agent::value_texts_test {
 namespace {
 
-// What Go 1.22 makes of the text, and prints of the result.
+// How Go 1.22 parses the text, and how it prints the result.
 TEST(GoDurationTest, IsReadAndPrintedAsInGo) {
   struct Row {
     std::string text;

@@ -3,7 +3,7 @@
 #
 # Usage: zsh -f tests/agent/config/zsh_candidates.zsh COMPLETION-FILE LINE
 #
-# What zsh offers when somebody has typed LINE and presses Tab, one candidate a line: a real line
+# What zsh offers when the user has typed LINE and presses Tab, one candidate a line: a real line
 # editor, on a pseudo-terminal, with COMPLETION-FILE sourced. Ends with 1 where nothing came.
 zmodload zsh/zpty zsh/zselect
 export COMPLETION_FILE=$1 OFFERED=$(mktemp)

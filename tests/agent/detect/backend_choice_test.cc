@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What --iptables-mode=auto leads to, and the look at the other mode.
+// What --iptables-mode=auto chooses, and the check of the other mode.
 #include <string>
 #include <vector>
 
@@ -82,7 +82,7 @@ TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
   EXPECT_EQ(nft_listed_ + legacy_listed_, 0) << "rules may be tens of thousands";
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("both")));
-  EXPECT_THAT(Choose({.off = true}), IsOkAndHolds("nft")) << "nothing is wanted";
+  EXPECT_THAT(Choose({.off = true}), IsOkAndHolds("nft")) << "nothing is desired";
   nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
   EXPECT_THAT(Choose(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAP_NET_ADMIN")));
@@ -168,7 +168,7 @@ TEST_F(BackendChoiceTest, TheOtherModesProblemIsReported) {
   EXPECT_EQ(Other(BackendKind::kNft).problem, "needs CAP_NET_ADMIN");
 }
 
-// A program that dies (out of memory) is no sign that nothing is there: who knows who sets marks.
+// A program that is killed (out of memory) does not show that no rule exists that sets marks.
 TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannotBeRead) {
   SetLegacyTables("filter\n");
   const auto mark_setters = [this](BackendKind managed) {

@@ -223,7 +223,7 @@ TEST(CapabilityTest, XtablesListsShowWhatIsRegisteredAndNothingMore) {
   for (const char* unknown : {"target MARK", "target REJECT, IPv6", "match recent"}) {
     EXPECT_EQ(state(unknown), "unknown") << unknown;
   }
-  // A namespace in which nobody has used iptables-legacy yet.
+  // A namespace in which iptables-legacy has not been used yet.
   for (auto& [name, text] : files) {
     if (absl::StrContains(name, "_tables_")) text = "";
   }
@@ -247,7 +247,7 @@ std::set<std::string> FeaturesOf(const std::string& path, bool ipv6) {
   std::ifstream file(path);
   std::set<std::string> features;
   for (std::string line; std::getline(file, line);) {
-    // Comments are others' words.
+    // Comments are text of other programs.
     line = std::regex_replace(line, std::regex(R"("[^"]*")"), "text");
     for (std::sregex_iterator it(line.begin(), line.end(), kWord), end; it != end; ++it) {
       const std::string name = (*it)[2] == "udp" ? "tcp" : (*it)[2].str();

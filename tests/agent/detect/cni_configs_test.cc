@@ -37,7 +37,7 @@ CniConfigs ReadCniConfigs(const std::vector<std::string>& directories) {
 TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
   struct Row {
     std::string text;
-    std::vector<CniReference> wanted = {};
+    std::vector<CniReference> expected = {};
   };
   const Row rows[] = {
       {kPortmap, {Portmap("f")}},
@@ -58,7 +58,7 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
       {R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})"},
   };
   for (const Row& row : rows) {
-    EXPECT_THAT(ParseCniConfig("f", row.text), IsOkAndHolds(row.wanted)) << row.text;
+    EXPECT_THAT(ParseCniConfig("f", row.text), IsOkAndHolds(row.expected)) << row.text;
   }
 }
 
@@ -80,7 +80,7 @@ TEST(CniConfigTest, RefusesWhatItCannotUnderstand) {
   }
 }
 
-// On an 8 MiB stack, recursion over half a million of anything ends badly.
+// On an 8 MiB stack, half a million levels of recursion would overflow.
 TEST(CniConfigTest, SurvivesDeepNesting) {
   const std::string open(500'000, '[');
   const std::string close(500'000, ']');
@@ -230,7 +230,7 @@ TEST(CniConfigsTest, ReportsASubFolderThatItCannotRead) {
 
 TEST(CniConfigsTest, ReadsTheKnownDirectoriesOfANode) {
   const TemporaryTree tree;
-  CniConfigs wanted;
+  CniConfigs expected;
   for (const char* const directory :
        {"etc/cni/net.d", "var/lib/rancher/k3s/agent/etc/cni/net.d",
         "var/lib/rancher/rke2/agent/etc/cni/net.d", "var/snap/microk8s/current/args/cni-network",
@@ -238,15 +238,15 @@ TEST(CniConfigsTest, ReadsTheKnownDirectoriesOfANode) {
         "etc/cni/net.mk"}) {
     const std::string file = absl::StrCat(directory, "/10-a.conflist");
     tree.Write(file, kPortmap);
-    wanted.directories.push_back(tree.Path(directory));
-    wanted.references.push_back(Portmap(tree.Path(file)));
+    expected.directories.push_back(tree.Path(directory));
+    expected.references.push_back(Portmap(tree.Path(file)));
   }
   const CniConfigs configs = ReadNodeCniConfigs({tree.root(), ""});
-  EXPECT_EQ(configs, wanted);
+  EXPECT_EQ(configs, expected);
   EXPECT_EQ(ReadNodeCniConfigs({tree.root() + "/", ""}), configs);
 }
 
-// A container sees the node's files under a directory; the node's links know nothing of that.
+// A container sees the node's files under a directory, so absolute links must be resolved below it.
 TEST(CniConfigsTest, FollowsANodesLinksWithinItsRoot) {
   const TemporaryTree tree;
   tree.Write("host/opt/net/10-a.conflist", kPortmap);

@@ -191,7 +191,7 @@ TEST(DeviceMarksTest, WhatChangedMeanwhileIsReadAgainAndWhatVanishedIsNothing) {
 
 TEST(DeviceMarksTest, AKernelWithoutTrafficControlHasNoFilters) {
   EXPECT_EQ(Read({Dumped({kEth0}), Refused(EOPNOTSUPP)}), DeviceMarks{});
-  // Nor has one whose filters are not there (CONFIG_NET_CLS).
+  // Nor has one without CONFIG_NET_CLS.
   EXPECT_EQ(Read({Dumped({kEth0}), Dumped({kClsact}), Refused(EOPNOTSUPP), Refused(EOPNOTSUPP)}),
             DeviceMarks{});
 }

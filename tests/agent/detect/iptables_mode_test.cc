@@ -153,7 +153,7 @@ TEST(DecideModeTest, WeighsTheEvidenceAndFavoursNeitherMode) {
   }
 }
 
-// It looks for hint or canary, in nft first.
+// The wrapper searches for hint or canary, in nft first.
 TEST(DecideModeTest, ACanaryInNftMisleadsIptablesWrappersWhereTheHintIsLegacys) {
   const FamilyMode misled = DecideMode({.nft = TracesOf("canary"), .legacy = TracesOf("hint")});
   EXPECT_EQ(misled.mode, kLegacy);

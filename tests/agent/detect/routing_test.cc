@@ -204,13 +204,13 @@ TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
       {{{"all", "0\n"}, {"eth1", "1\n"}, {"eth0", "1\n"}, {"eth2", "0\n"}}, {"eth0", "eth1"}},
       {{{"all", "1\n"}, {"eth0", "0\n"}, {"eth1", "1\n"}}, {"all"}},
       {{{"all", "0\n"}, {"default", "1\n"}}, {"default"}},        // interfaces to come inherit
-      {{{"all", "0\n"}, {"default", "0\n"}, {"lo", "1\n"}}, {}},  // lo is no way in
+      {{{"all", "0\n"}, {"default", "0\n"}, {"lo", "1\n"}}, {}},  // packets do not enter by lo
       {{{"all", "0\n"}, {"eth0", "2\n"}}, {"eth0"}},
   };
-  for (const auto& [settings, wanted] : rows) {
+  for (const auto& [settings, expected] : rows) {
     Sysctls sysctls;
     for (const auto& [interface, value] : settings) sysctls.Set(interface, value);
-    EXPECT_EQ(sysctls.Read(), RouteLocalnet{.interfaces = wanted});
+    EXPECT_EQ(sysctls.Read(), RouteLocalnet{.interfaces = expected});
   }
 }
 

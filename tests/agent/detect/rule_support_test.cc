@@ -19,7 +19,7 @@ namespace {
 
 using netlink::BackendKind;
 
-// A node, of which files say what a test sets.
+// A node whose files show what a test sets.
 class SupportSourceTest : public ::testing::Test {
  protected:
   bool Read(bool labels_desired = true, BackendKind mode = BackendKind::kNft) {
@@ -193,7 +193,7 @@ TEST_F(SupportSourceTest, ARefusalIsForgottenAfterARoundWithoutLabelsOrWithOther
   EXPECT_TRUE(support().conn_labels);
 }
 
-// ---- what the kernel's own lists say of a module ----
+// ---- modules in the kernel's own lists ----
 
 using Files = std::map<std::string, std::string>;
 
@@ -352,7 +352,7 @@ TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
       {{{"modules", ""}, {"own/modules.dep", ""}}, 1},
       {{{"modules", ""}}, 1},
   };
-  for (const auto& [given, wanted] : rows) {
+  for (const auto& [given, expected] : rows) {
     SCOPED_TRACE(::testing::PrintToString(given));
     const KernelFiles files(given);
     files.tree().Write("kallsyms", kSymbols);
@@ -362,7 +362,7 @@ TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
     ReadConnLabelMatch(files.paths(), "/none");
     int reads = 0;
     EXPECT_TRUE(inotify->Take([&](const inotify_event& /*event*/) { ++reads; }).ok());
-    EXPECT_EQ(reads, wanted);
+    EXPECT_EQ(reads, expected);
   }
 }
 

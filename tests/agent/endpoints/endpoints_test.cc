@@ -78,7 +78,7 @@ class EndpointsTest : public ::testing::Test {
     return std::make_unique<Endpoints>(std::move(setup), std::move(state));
   }
 
-  // What /proc tells; nothing where nothing is tracked.
+  // What /proc reports; empty without connection tracking.
   std::optional<ConntrackCounters> conntrack_;
 
   Time time_;
@@ -424,19 +424,19 @@ TEST(FlagzTest, ShowsWhatWasGivenElseTheDefault) {
   }
 }
 
-// The help says defaults in words; both must say the same.
+// The help has the defaults as text, so both must agree.
 TEST(FlagzTest, ItsDefaultsAreThoseOfTheHelp) {
   const std::string text = FlagzText({});
   for (const Setting& row : kSettings) {
     const std::string help = HelpWithDefault(row);
     const size_t from = help.rfind("(default ");
     if (from == std::string::npos) continue;
-    absl::string_view said = absl::string_view(help).substr(from + 9);
-    said = said.substr(0, said.find_first_of(",)"));
+    absl::string_view value = absl::string_view(help).substr(from + 9);
+    value = value.substr(0, value.find_first_of(",)"));
     // A default that words describe ("the current one") is an empty value.
-    const bool described = said == "/ outside containers" || said == "the current one" ||
-                           absl::StartsWith(said, "/etc/cni/net.d and");
-    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.flag, "=", described ? "" : said, "\n")));
+    const bool described = value == "/ outside containers" || value == "the current one" ||
+                           absl::StartsWith(value, "/etc/cni/net.d and");
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.flag, "=", described ? "" : value, "\n")));
   }
 }
 

@@ -190,7 +190,7 @@ TEST(HttpServerTest, AnswersEachRequestAndKeepsServing) {
   }
 }
 
-// DNS rebinding: a web page's own name leads to 127.0.0.1, and its script asks there.
+// DNS rebinding: a web page's own name resolves to 127.0.0.1, and its script sends requests there.
 TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
   for (const char* listens_on : {"127.0.0.1:0", "0.0.0.0:0", "[::]:0"}) {
     const auto server = HttpServer::Bind(listens_on);
@@ -315,7 +315,7 @@ TEST(HttpServerTest, AnswersWhatIsBeingAnsweredBeforeItEnds) {
   EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nafter all"));
 }
 
-// ---- HttpServer among clients that mean no good. ----
+// ---- malicious clients ----
 
 TEST(HttpServerAbuseTest, ClosesAConnectionWithAnEndlessRequest) {
   const std::unique_ptr<HttpServer> server = Serve();
@@ -356,7 +356,7 @@ TEST(HttpServerAbuseTest, IdleConnectionsDoNotKeepOthersOut) {
     open += client->closed() ? 0 : 1;
   }
   EXPECT_LE(open, 32);
-  EXPECT_GT(open, 16) << "nobody is closed without need";
+  EXPECT_GT(open, 16) << "no connection is closed without need";
 }
 
 TEST(HttpServerAbuseTest, OnlySilentConnectionsAreClosed) {
@@ -364,7 +364,7 @@ TEST(HttpServerAbuseTest, OnlySilentConnectionsAreClosed) {
   RawHttpClient regular(*server);
   RawHttpClient silent(*server);
   for (int i = 0; i < 3; ++i) {
-    // A whole request makes it the last to go, although it came first.
+    // A whole request makes it the last one to be closed, although it came first.
     regular.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(regular.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   }
@@ -377,7 +377,7 @@ TEST(HttpServerAbuseTest, OnlySilentConnectionsAreClosed) {
   EXPECT_THAT(regular.Receive(), EndsWith("\r\n\r\nok"));
 }
 
-// Whose connection cannot be accepted stays in the kernel's queue, and keeps it readable.
+// A connection that cannot be accepted stays in the kernel's queue and keeps it readable.
 TEST(HttpServerAbuseTest, SleepsUntilThereIsADescriptorAgain) {
   const std::unique_ptr<HttpServer> server = Serve();
   std::vector<OwnedFd> all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounds, states and configurations for tests of what is counted, and what Metrics says of them.
+// Rounds, states and configurations for tests of metrics, and what Metrics reports for them.
 #ifndef KIPT_TESTS_AGENT_ENDPOINTS_METRICS_ROUNDS_H_
 #define KIPT_TESTS_AGENT_ENDPOINTS_METRICS_ROUNDS_H_
 

@@ -109,8 +109,8 @@ TEST_F(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
   // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
   // nat.
   const PolicyInput left = Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
-  const PolicyInput wanted = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
-  state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
+  const PolicyInput policy = Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  state.stale = ComputeDiff(policy, Made(left).snapshot()).stale;
   state.of_kube_proxy = {{Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "why"},
                          {Nat("KUBE-MARK-MASQ"), "-A KUBE-MARK-MASQ -j MARK", "why"}};
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
@@ -230,7 +230,7 @@ TEST_F(MetricsTest, WhatWasJustMadeIsInPlace) {
   Round round;
   metrics_.Record(round, state);
   EXPECT_EQ(Value(metrics_, hint), 0);
-  // The state tells what a look found before anything was done.
+  // The state is that of the check, before the changes were made.
   round.report.applied = ComputeDiff(ruleset, {}).changes;
   metrics_.Record(round, state);
   EXPECT_EQ(Value(metrics_, hint), 1);
@@ -343,7 +343,7 @@ TEST(MetricsSeriesTest, ANodeAtEveryBoundHasAtMostFourHundred) {
   }
   metrics.Record(round, state);
   const std::vector<std::string> series = Series(metrics);
-  // What the kernel of this machine may not have is counted, too.
+  // Metrics that this machine's kernel might lack are counted, too.
   size_t missing = 0;
   for (const char* name : {"conntrack_entries", "conntrack_limit", "conntrack_dropped_total",
                            "conntrack_early_dropped_total"}) {

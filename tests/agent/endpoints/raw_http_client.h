@@ -51,7 +51,7 @@ class RawHttpClient {
     size_t sent = 0;
     while (sent < text.size()) {
       const ssize_t now = send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-      if (now <= 0) return;  // the server has had enough: what it answers is read all the same
+      if (now <= 0) return;  // the server has closed: its answer is read nevertheless
       sent += static_cast<size_t>(now);
     }
   }
