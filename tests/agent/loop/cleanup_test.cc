@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent next to `kube-proxy --cleanup`, and next to those that imitate it.
+// The agent next to `kube-proxy --cleanup`, and next to programs that imitate it.
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,7 +43,7 @@ std::vector<Change> AllowIf(Damping& damping, const Plan& plan, SteadyTime now,
   return damping.Allow(plan, now, [&](const Item& /*jump*/) { return kube_proxy_lives; });
 }
 
-// It deletes the jump as soon as it is back, and leads nobody to a KUBE-SERVICES of its own.
+// It deletes the jump as soon as it is back, and its own KUBE-SERVICES has no users.
 TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
   for (const std::optional<bool> lives : {std::optional<bool>(), std::optional<bool>(true)}) {
     Damping damping(kSyncPeriod);
@@ -153,7 +153,7 @@ TEST(CleanupTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
   // Another cleanup later has its own time.
   plan.in_cleanup = {Family::kIPv4};
   EXPECT_THAT(Allow(damping, plan, kStart + absl::Hours(1)), IsEmpty());
-  // A look at the other family says nothing of this one.
+  // A check of the other family shows nothing about this one.
   Plan other = Wants({});
   other.families = {Family::kIPv6};
   EXPECT_THAT(Allow(damping, other, kStart + absl::Hours(1) + absl::Seconds(1)), IsEmpty());
@@ -222,10 +222,10 @@ TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKube
        List(Family::kIPv4, Family::kIPv6)},
   };
   const PolicyInput input = Wanting(Mode::kLegacy, netlink::kFamilies, {});
-  Observed standing = Made(input);
-  standing.Chain(services);
+  Observed existing = Made(input);
+  existing.Chain(services);
   for (const Row& row : rows) {
-    Observed node = standing;
+    Observed node = existing;
     for (const netlink::ChainId& id : row.emptied) node.Chain(id);
     for (const netlink::ChainId& id : row.removed) node.Remove(id);
     const Plan plan = Compare(input, {}, node.snapshot());
@@ -233,10 +233,10 @@ TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKube
     EXPECT_THAT(plan.with_services, SizeIs(node.snapshot().Find(services) == nullptr ? 0 : 1))
         << row.name;
   }
-  Observed duplicate = standing;
+  Observed duplicate = existing;
   duplicate.Chain(drop, {SetBit(15), SetBit(15)});
   EXPECT_THAT(Compare(input, {}, duplicate.snapshot()).in_cleanup, IsEmpty());
-  Observed stays = standing;
+  Observed stays = existing;
   stays.Chain(jump).Chain(Nat("PREROUTING"), {JumpTo("KUBE-SERVICES")});
   EXPECT_THAT(Compare(input, {}, stays.snapshot()).in_cleanup, IsEmpty());
 }

@@ -53,7 +53,7 @@ class AgentFightTest : public AgentTest {
 
 // ---- readiness ----
 
-// No packet comes to the rules of a dormant table: it is as if they were missing.
+// No packet reaches the rules of a dormant table, so they count as missing.
 TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
   ASSERT_TRUE(TurnUntil([&] {
     if (kernel_.state().dormant.empty()) {
@@ -163,8 +163,8 @@ TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedTooAndCheckedAgain) 
   EXPECT_THAT(LastIncident().by.writers,
               UnorderedElementsAre(Called("bystander"), Called("rival")));
   EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
-  // The start, the repair, and once more: what was reported with the repair may be younger than the
-  // check, and as it has been read it wakes nobody.
+  // The start, the repair, and a third round: a change that is reported with the repair may be
+  // newer than the check, and no other event follows.
   ASSERT_TRUE(TurnUntilRounds(3));
   EXPECT_TRUE(rounds_[1].incident.has_value());
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);

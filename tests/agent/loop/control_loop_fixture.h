@@ -20,7 +20,7 @@
 
 namespace kipt::agent {
 
-// A kernel whose monitors report what `filter` leaves of the changes.
+// A kernel whose monitors report the changes that `filter` keeps.
 class FiltersChanges : public BorrowedBackend {
  public:
   using Filter = std::function<void(netlink::RulesetChanges&)>;
@@ -85,7 +85,7 @@ class AgentTest : public ::testing::Test {
     StartWith(std::move(options));
     return TurnUntilRounds(rounds);
   }
-  // The kernel refuses what `refusal` says, which tests may change.
+  // The kernel refuses as `refusal` describes; tests may change that later.
   void Refuse(FamilyRefusal refusal) {
     refusal_ = refusal;
     door_ = [this] { return std::make_unique<RefusesFamily>(&kernel_, &refusal_); };
@@ -134,12 +134,12 @@ class AgentTest : public ::testing::Test {
                          absl::Duration wait = absl::Milliseconds(200)) {
     return TurnUntil([&] {
       const netlink::ObservedChain* found = kernel_.state().Find(chain);
-      const bool stands = found != nullptr && !found->rules.empty();
-      if (stands) {
+      const bool exists = found != nullptr && !found->rules.empty();
+      if (exists) {
         kernel_.ActAs(4'194'306, "rival");
         kernel_.RemoveRule(chain, found->rules[0].handle);
       }
-      return !stands && !agent_->state().fights.empty() && agent_->state().fights[0].wait >= wait;
+      return !exists && !agent_->state().fights.empty() && agent_->state().fights[0].wait >= wait;
     });
   }
 

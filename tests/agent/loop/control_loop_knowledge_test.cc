@@ -53,7 +53,7 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
               ElementsAre(Field(&DamagedItem::kind, DamageKind::kRuleUnwanted)));
 }
 
-// ---- what it says of itself ----
+// ---- the state that it reports ----
 
 TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   Refuse({.family = Family::kIPv6});
@@ -74,7 +74,7 @@ TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachCheck) {
   EXPECT_GE(agent_->state().heartbeat, before);
   EXPECT_EQ(agent_->state().emulated_version, featuregates::Version({1, 27}));
   ASSERT_TRUE(TurnUntilRounds(1));
-  // A look for a change's sake: while there are enough of those, the timer never fires.
+  // A check because of a change. While changes are frequent, the timer never fires.
   const absl::Time changed = absl::Now();
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(2));
@@ -90,7 +90,7 @@ TEST_F(AgentTest, KnowsWhatIsInPlaceAndWhatIsStale) {
   EXPECT_THAT(before.in_place, Contains(Field(&ExistingItem::chain, Mangle("KUBE-IPTABLES-HINT"))));
   EXPECT_THAT(before.stale, Contains(Field(&ExistingItem::chain, Nat("KUBE-MARK-DROP"))));
   EXPECT_TRUE(before.martian_protection);
-  // A look that fails says nothing about that.
+  // A failed check shows nothing about that.
   for (int i = 0; i < 3; ++i) kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(3));
@@ -198,7 +198,7 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
   EXPECT_EQ(agent_->state().watching, "kernel events");
 }
 
-// ---- What a reload changes in an agent that runs, and what it leaves unchanged. ----
+// ---- what a reload changes in a running agent, and what not ----
 
 using AgentReloadTest = AgentTest;
 

@@ -44,9 +44,9 @@ class AgentCpuTest : public AgentTest {
 
 TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsACheck) {
   OpenLegacy();
-  // A minute's share of 5 % is 3 seconds: one look takes it all, and 20 seconds give it back.
+  // A minute's share of 5 % is 3 seconds. One check takes 4, so the next waits for 20 seconds.
   StartWith(Costing(absl::Seconds(4)));
-  // The repair at the start is looked after once.
+  // The repair at the start is re-checked once.
   ASSERT_TRUE(TurnUntilRounds(2));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   TurnFor(absl::Milliseconds(100));
@@ -95,7 +95,7 @@ TEST(CpuUsedTest, CountsThisThreadAndProgramsThatHaveEnded) {
   EXPECT_GE(CpuUsed() - before, 2 * kWork);
 }
 
-// ---- legacy tables tell no events ----
+// ---- iptables-legacy reports no events ----
 
 TEST_F(AgentCpuTest, OnLegacyARepairIsRecheckedOnceOnly) {
   OpenLegacy();
@@ -139,7 +139,7 @@ TEST_F(AgentTest, TheNativeTableStaysUntilItsReplacementExists) {
   }
   refusal_.refusing = false;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
-  EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
+  EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL exists";
 }
 
 TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
@@ -157,13 +157,13 @@ TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   EXPECT_TRUE(PutsNative(rounds_[2].report.applied));
 }
 
-// Looks are retried with pauses of their own: those of a family would add to them.
+// Failed checks are retried with their own pauses; those of a family would add to them.
 TEST_F(AgentTest, AfterFailedChecksBothFamiliesAreRepairedByTheFirstThatSucceeds) {
   ASSERT_TRUE(Started(Mode::kCleanup));
   // More than once, because the pauses are random.
   for (int i = 0; i < 4; ++i) {
     const size_t rounds = rounds_.size();
-    // Both families together, and each by itself.
+    // Both families together, and each alone.
     for (int read = 0; read < 3; ++read) kernel_.FailNextRead(absl::UnavailableError("not now"));
     kernel_.Clear();
     ASSERT_TRUE(TurnUntilRounds(rounds + 2));
@@ -187,7 +187,7 @@ class AgentStormTest : public AgentTest {
     Start(Mode::kCleanup);
     ASSERT_TRUE(TurnUntilRounds(1));
   }
-  // Until the agent has looked as often as it may at once, and waits.
+  // Makes changes until the agent has used up its burst of checks and waits.
   void Storm() {
     // Bounded: on a machine that hardly runs the agent never waits.
     size_t rounds = 0;
@@ -211,7 +211,7 @@ TEST_F(AgentStormTest, WakesTheAgentOnceForEachCheckAndNotForEachEvent) {
     kernel_.Touch();
     ASSERT_TRUE(loop_->Dispatch().ok());
   }
-  // One that tells of the change, and one at the look.
+  // One Drain for the event, and one for the check.
   EXPECT_LE(drained_ - drained, 2 * static_cast<int>(rounds_.size() - rounds) + 2);
 }
 

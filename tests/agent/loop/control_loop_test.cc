@@ -16,13 +16,13 @@ TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   EXPECT_EQ(kernel_.apply_count(), 0);
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(rounds_[0].trigger, Trigger::kStart);
-  EXPECT_FALSE(rounds_[0].incident.has_value()) << "nobody damaged what never was";
+  EXPECT_FALSE(rounds_[0].incident.has_value()) << "what never existed was not damaged";
   EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
   EXPECT_TRUE(InPlace());
   EXPECT_EQ(agent_->state().iptables_mode, "nft");
   EXPECT_EQ(agent_->state().watching, "kernel events");
   TurnFor(absl::Milliseconds(300));
-  EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to look";
+  EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to check";
 }
 
 TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
@@ -45,7 +45,7 @@ TEST_F(AgentTest, TheTimerFindsUnreportedDamage) {
   EXPECT_EQ(rounds_[1].trigger, Trigger::kTimer);
   ASSERT_TRUE(rounds_[1].incident.has_value());
   EXPECT_THAT(rounds_[1].incident->by.writers, IsEmpty());
-  EXPECT_EQ(agent_->state().watching, "kernel events") << "tried again with every look";
+  EXPECT_EQ(agent_->state().watching, "kernel events") << "tried again with every check";
 }
 
 TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
@@ -108,7 +108,7 @@ TEST_F(AgentTest, InObserveModeDamageIsNotRepaired) {
   ASSERT_THAT(state.findings, SizeIs(1));
   EXPECT_EQ(state.findings[0].condition, Condition::kDamagedRule);
   EXPECT_FALSE(state.findings[0].repaired);
-  EXPECT_FALSE(IsReady(state)) << "a rule that drops everything stands";
+  EXPECT_FALSE(IsReady(state)) << "a rule drops everything";
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST_F(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
   const Plan plan = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(), InputJump()});
   Contend(plan, 15);
   now_ += absl::Milliseconds(1);
-  // The jump by itself was never undone: another plan, in which it is all that is missing.
+  // The jump alone was never undone: another plan, in which only it is missing.
   const Plan fresh = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(),
                             Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL", "other")),
                             Add(Nat("KUBE-MARK-MASQ"), SetBit(14))});
@@ -200,8 +200,8 @@ TEST_F(DampingTest, AFightOverWhatIsDeletedLeavesNothingMissing) {
   EXPECT_FALSE(Fights()[0].missing);
 }
 
-// Families are read one by one where they cannot be read together. What one of them shows says
-// nothing about the other: a repair must not wait anew with each of its checks.
+// Families are read one by one where they cannot be read together. A check of one shows nothing
+// about the other, so it must not restart the other's waits.
 TEST_F(DampingTest, ACheckOfOneFamilyLeavesTheWaitsOfTheOther) {
   Contend(jump_missing_, 11);
   ASSERT_THAT(AllowAfter(absl::Milliseconds(20), jump_missing_), IsEmpty());
@@ -224,7 +224,7 @@ TEST_F(DampingTest, AShorterSyncPeriodBoundsTheWaitsToo) {
   EXPECT_EQ(waits.back(), absl::Seconds(1));
 }
 
-// The same rule is missing, whoever inserts and deletes rules above its place.
+// It is the same missing rule even if others insert and delete rules above its place.
 TEST_F(DampingTest, AFightIsTheSameFightWhereverTheRuleIsToBeInserted) {
   std::vector<absl::Duration> waits;
   for (int i = 0; i < 15; ++i) {
@@ -249,7 +249,7 @@ TEST_F(DampingTest, WhatIsAddedAndWhatIsDeletedAreTwoItems) {
       "duplicate"};
   Contend(Wants({deleted}), 10);
   Contend(Wants({added}), 1);
-  EXPECT_THAT(Fights(), IsEmpty()) << "each was undone less than ten times";
+  EXPECT_THAT(Fights(), IsEmpty()) << "each was undone fewer than ten times";
 }
 
 TEST_F(DampingTest, RemembersABoundedNumberOfRepairs) {
@@ -285,7 +285,7 @@ Plan WipedByKubeProxy() {
 }
 
 // And kube-proxy has not been back yet.
-Plan FlushedBySomebody() {
+Plan FlushedByAnother() {
   Plan plan = WipedByKubeProxy();
   plan.diff.changes.push_back(Add(Filter("KUBE-FIREWALL"), DropMartians(0)));
   return plan;
@@ -319,11 +319,11 @@ TEST_F(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   Plan gone = wiped;
   gone.diff.changes.insert(gone.diff.changes.begin(), Create(Filter("KUBE-FIREWALL")));
   EXPECT_FALSE(IsRefill(DropMark(), gone)) << "kube-proxy empties the chain, it does not delete it";
-  EXPECT_FALSE(IsRefill(DropMark(), FlushedBySomebody())) << "kube-proxy puts back its own rule";
+  EXPECT_FALSE(IsRefill(DropMark(), FlushedByAnother())) << "kube-proxy puts back its own rule";
   Plan elsewhere = wiped;
   elsewhere.diff.changes.push_back(Add(Nat("KUBE-MARK-MASQ"), SetBit(14)));
   elsewhere.diff.changes.push_back(Add(Filter("INPUT"), DropMartians(0)));
-  EXPECT_TRUE(IsRefill(DropMark(), elsewhere)) << "what is missing elsewhere says nothing";
+  EXPECT_TRUE(IsRefill(DropMark(), elsewhere)) << "what is missing elsewhere does not count";
 }
 
 // The martian rule of the same chain must not wait for a drop-mark rule that was just refilled, or
@@ -334,7 +334,7 @@ TEST_F(DampingTest, NothingWaitsWhereAnotherFlushesTheChainOfARefill) {
     damping_ = Damping(kSyncPeriod);
     damping_.NoteApplied(Allow(wiped), now_);
     if (waits) EXPECT_THAT(AllowAfter(absl::Milliseconds(300), wiped), IsEmpty());
-    EXPECT_THAT(AllowAfter(absl::Milliseconds(100), FlushedBySomebody()), SizeIs(2));
+    EXPECT_THAT(AllowAfter(absl::Milliseconds(100), FlushedByAnother()), SizeIs(2));
   }
 }
 

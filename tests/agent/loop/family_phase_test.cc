@@ -47,7 +47,7 @@ TEST(FamilyPhaseTest, OneFamilysRefusalIsNotTheOthers) {
   EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kFailed);
 }
 
-// What one condition is called everywhere: in /readyz, in the log, and by `check`, whose exit code
+// The name of one condition in /readyz, in the log, and in `check`. The exit code of `check`
 // follows IsReady.
 struct OneStateRow {
   Condition condition;
@@ -98,7 +98,7 @@ TEST(FamilyPhaseTest, EachConditionHasOnePhaseReadinessAndSeverity) {
       }
       EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, observe).phase, FamilyPhase::kInPlace);
     }
-    // What a critical finding says counts above what is pending; nothing else does.
+    // Only a critical finding outranks pending changes.
     report.plan.diff.changes = {
         {netlink::AddRule{.chain = Filter("INPUT"), .rule = DropMarked(15)}, "why"}};
     const bool failed = row.phase == FamilyPhase::kFailed;

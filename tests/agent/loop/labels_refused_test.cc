@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConnLabelMarking where the match connlabel is missing and nothing else: the rules of the marks
-// stand, whether that was known or found out by a refusal.
+// ConnLabelMarking where only the match connlabel is missing: the rules of the packet marks are
+// made, whether that was known before or learnt from a refusal.
 #include <memory>
 #include <sstream>
 #include <string>
@@ -39,7 +39,7 @@ std::vector<std::string> Conditions(const Diff& diff) {
   return names;
 }
 
-// What stands where the gate is off.
+// The ruleset where the gate is off.
 std::string WithoutTheGate(Mode mode) {
   FakeBackend backend;
   const PolicyInput input = Wanting(mode, netlink::kFamilies, {});
@@ -99,7 +99,7 @@ TEST_F(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIs
   EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
 }
 
-// Legacy iptables commits mangle first: where that fails nobody has asked for connlabel yet, and
+// iptables-legacy commits mangle first. If that fails, connlabel has not been requested yet, and
 // its module is not loaded.
 TEST_F(LabelsRefusedTest, AFailureWithoutLabelsTooIsNotBlamedOnThem) {
   absl::Status blamed = absl::NotFoundError("refused; connlabel is not loaded");
@@ -149,7 +149,7 @@ TEST_F(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
     EXPECT_EQ(sync.code, kExitDifferences);
     EXPECT_THAT(sync.out, HasSubstr("ConnLabelsImpossible (warning)"));
     EXPECT_THAT(sync.out, Not(AnyOf(HasSubstr("+ :KUBELET-"), HasSubstr("+ -A KUBELET-"))));
-    // What was refused, in the words of who refused it.
+    // The refusal, in the kernel's or the program's words.
     EXPECT_EQ(absl::StrContains(sync.out, "no xtables connlabel"),
               known.compat != XtCompat::kAbsent);
     EXPECT_EQ(backend.apply_count(), known.compat != XtCompat::kAbsent ? 2 : 1)
@@ -163,9 +163,9 @@ TEST_F(LabelsRefusedTest, PlanAndStatusKnowItFromFiles) {
   EXPECT_THAT(Invoke(RunPlan, kernel_, kMissing).out, Not(HasSubstr("KUBELET-MARK-DROP")));
   Invoke(RunSync, kernel_, kMissing);
   for (const auto command : {RunPlan, RunStatus}) {
-    const Outcome look = Invoke(command, kernel_, kMissing);
-    EXPECT_EQ(look.code, kExitDifferences) << "it needs attention";
-    EXPECT_THAT(look.out, HasSubstr("xt_connlabel: none"));
+    const Outcome check = Invoke(command, kernel_, kMissing);
+    EXPECT_EQ(check.code, kExitDifferences) << "it needs attention";
+    EXPECT_THAT(check.out, HasSubstr("xt_connlabel: none"));
   }
   EXPECT_EQ(kernel_.apply_count(), 1);
 }
@@ -178,7 +178,7 @@ TEST_F(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
   EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
 }
 
-// ---- the loop: what a round found out becomes what the next ones want ----
+// ---- the loop: what a round learns changes what the next ones desire ----
 
 class AgentLabelsRefusedTest : public AgentTest {
  protected:
@@ -199,7 +199,7 @@ class AgentLabelsRefusedTest : public AgentTest {
     door_ = [this] { return *node_->Open(/*read_only=*/false); };
     at_round_ = [this] {
       const std::string news = node_->support().TakeNews();
-      if (!news.empty()) told_.push_back(news);
+      if (!news.empty()) notices_.push_back(news);
     };
   }
 
@@ -211,11 +211,11 @@ class AgentLabelsRefusedTest : public AgentTest {
     StartWith(std::move(options));
   }
 
-  bool Stands(const netlink::ChainId& chain) const {
+  bool Exists(const netlink::ChainId& chain) const {
     const netlink::ObservedChain* found = kernel_.state().Find(chain);
     return found != nullptr && !found->rules.empty();
   }
-  bool SaysThatLabelsAreMissing() const {
+  bool ReportsMissingLabels() const {
     const auto& findings = agent_->state().findings;
     return findings.size() == 1 && findings[0].condition == Condition::kConnLabelsImpossible;
   }
@@ -226,7 +226,7 @@ class AgentLabelsRefusedTest : public AgentTest {
       .emulated_version = {1, 27},
       .gates = ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", true}}}}).value()};
   std::unique_ptr<Node> node_;
-  std::vector<std::string> told_;
+  std::vector<std::string> notices_;
 };
 
 TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAgain) {
@@ -234,16 +234,16 @@ TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAga
   StartNode();
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_THAT(rounds_[0].report.FirstError(), IsOk());
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
-  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(ReportsMissingLabels());
   EXPECT_EQ(kernel_.apply_count(), 2) << "with labels, and without";
-  ASSERT_THAT(told_, SizeIs(1));
-  EXPECT_THAT(told_[0], HasSubstr("connection labels are not available here"));
-  EXPECT_THAT(told_[0], HasSubstr("no xtables connlabel")) << "what the kernel said";
+  ASSERT_THAT(notices_, SizeIs(1));
+  EXPECT_THAT(notices_[0], HasSubstr("connection labels are not available here"));
+  EXPECT_THAT(notices_[0], HasSubstr("no xtables connlabel")) << "what the kernel reported";
   ASSERT_TRUE(TurnUntilRounds(5));
   EXPECT_EQ(kernel_.apply_count(), 2);
-  EXPECT_THAT(told_, SizeIs(1));
-  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  EXPECT_THAT(notices_, SizeIs(1));
+  EXPECT_TRUE(ReportsMissingLabels());
   for (const Round& round : rounds_) EXPECT_THAT(round.report.FirstError(), IsOk());
 }
 
@@ -253,13 +253,13 @@ TEST_F(AgentLabelsRefusedTest, WhatFilesRuleOutIsNotTriedAndANewModuleIsFound) {
   StartNode();
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_EQ(kernel_.apply_count(), 1);
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(Stands(Nat("KUBELET-MARK-MASQ")));
-  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Exists(Nat("KUBELET-MARK-MASQ")));
+  EXPECT_TRUE(ReportsMissingLabels());
   kernel_.GainExtension("connlabel");
   labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in modules.dep"};
-  ASSERT_TRUE(TurnUntil([&] { return Stands(Nat("KUBELET-MARK-MASQ")); }));
-  EXPECT_THAT(told_, ElementsAre("connection labels are available now"));
+  ASSERT_TRUE(TurnUntil([&] { return Exists(Nat("KUBELET-MARK-MASQ")); }));
+  EXPECT_THAT(notices_, ElementsAre("connection labels are available now"));
   EXPECT_THAT(agent_->state().findings, IsEmpty());
   EXPECT_EQ(agent_->state().incidents, 0U) << "what could not be made was not damaged";
 }

@@ -17,7 +17,7 @@ Pace NewPace(double cpu_share = 1) {
       absl::Minutes(1), [] { return 1.0; }, cpu_share);
 }
 
-// A pace after its first look, at kStart, which took no time.
+// A pace after its first check, at kStart, which took no time.
 Pace Settled(double cpu_share = 1) {
   Pace pace = NewPace(cpu_share);
   pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), false);
@@ -42,17 +42,17 @@ TEST(PaceTest, AChangeIsCheckedAtOnceAlsoRightAfterAnotherCheck) {
 
 TEST(PaceTest, AStormOfChangesGetsAtMostTwentyChecksInAnySecond) {
   Pace pace = Settled();
-  std::vector<SteadyTime> looks = {kStart};
+  std::vector<SteadyTime> checks = {kStart};
   for (SteadyTime now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
     pace.NoteChange();
     if (pace.Next(now) > now) continue;
     pace.NoteCheck(now, now, absl::ZeroDuration(), false);
-    looks.push_back(now);
+    checks.push_back(now);
   }
-  for (size_t i = 20; i < looks.size(); ++i) {
-    EXPECT_GE(looks[i] - looks[i - 20], absl::Seconds(1)) << "look " << i;
+  for (size_t i = 20; i < checks.size(); ++i) {
+    EXPECT_GE(checks[i] - checks[i - 20], absl::Seconds(1)) << "check " << i;
   }
-  EXPECT_EQ(looks.size(), 109) << "ten at once, and then ten a second";
+  EXPECT_EQ(checks.size(), 109) << "ten at once, and then ten a second";
 }
 
 TEST(PaceTest, ChecksTakeTheirShareOfTheCpuInTheLongRun) {

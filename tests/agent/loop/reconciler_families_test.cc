@@ -108,7 +108,7 @@ TEST_F(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
   // Both families, IPv4 alone, the native table, the hint.
   for (int i = 0; i < 4; ++i) kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
   const SyncReport report = SyncNative(kernel_, time_);
-  EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
+  EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not reported as done";
   EXPECT_FALSE(NativeExists(kernel_));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
   EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
@@ -138,14 +138,14 @@ TEST_F(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther)
     ASSERT_THAT(report.families, SizeIs(2));
     EXPECT_THAT(report.ResultOf(other[0]).status, IsOk());
     EXPECT_THAT(report.ResultOf(refused).status, StatusIs(absl::StatusCode::kNotFound));
-    // Of IPv4 two tables are missing, which are tried apart.
+    // Two tables of IPv4 are missing and are tried separately.
     EXPECT_EQ(refusal.count, refused == Family::kIPv4 ? 3 : 1)
-        << "there is no other family for whose sake to try again";
+        << "no other family would gain from another try";
   }
 }
 
-// As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
-// once are not to be had, each alone is.
+// As iptables-legacy-save while a table is being replaced: both families cannot be read at once,
+// but each alone can.
 ReadsBy::ReadFunction ReadsFamiliesApart(FakeBackend& backend) {
   return [&backend](ReadsBy::Queries queries, const netlink::NativeTable* native) {
     for (const netlink::ChainQuery& query : queries) {

@@ -16,12 +16,12 @@
 
 namespace kipt::agent {
 
-// Time that only passes when somebody sleeps, or by `per_look` at each question.
+// Time that passes only when the code sleeps, or by `per_read` whenever the clock is read.
 class FakeTime {
  public:
-  explicit FakeTime(absl::Duration per_look = absl::ZeroDuration()) : per_look_(per_look) {}
+  explicit FakeTime(absl::Duration per_read = absl::ZeroDuration()) : per_read_(per_read) {}
   Clock clock() {
-    return {.now = [this] { return now_ += per_look_; },
+    return {.now = [this] { return now_ += per_read_; },
             .sleep =
                 [this](absl::Duration duration) {
                   now_ += duration;
@@ -31,7 +31,7 @@ class FakeTime {
   absl::Duration slept() const { return slept_; }
 
  private:
-  absl::Duration per_look_;
+  absl::Duration per_read_;
   SteadyTime now_;
   absl::Duration slept_ = absl::ZeroDuration();
 };

@@ -15,7 +15,7 @@
 namespace kipt::agent::reconciler_retire_test {
 namespace {
 
-RetirementSources Nobody() {
+RetirementSources NoUsers() {
   return {.cni = [] { return CniConfigs(); },
           .route_localnet = [] { return agent::RouteLocalnet(); },
           .other_mode = [](DependentsCollector&) {}};
@@ -23,7 +23,7 @@ RetirementSources Nobody() {
 
 class ReconcilerRetireTest : public ReconcilerFixture {
  protected:
-  // What legacy mode left behind, and what cleanup mode wants.
+  // Leftovers of legacy mode, and what cleanup mode requires.
   void SetUp() override {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       ASSERT_THAT(Sync(mode).FirstError(), IsOk());
@@ -33,9 +33,9 @@ class ReconcilerRetireTest : public ReconcilerFixture {
     return kipt::agent::TryRetire(backend, Request(Mode::kCleanup, apply));
   }
   static RetireRequest Request(Mode mode, bool apply = true) {
-    return {.input = Both(mode), .sources = Nobody(), .apply = apply};
+    return {.input = Both(mode), .sources = NoUsers(), .apply = apply};
   }
-  bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
+  bool Exists(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
 };
 
 // A verdict map may use a chain, which no rule shows.
@@ -65,8 +65,8 @@ TEST_F(ReconcilerRetireTest, AChainInUseStaysAndAnotherThanThoseThatGoIsNoReason
   EXPECT_THAT(report.status, IsOk());
   EXPECT_THAT(report.dependents.references,
               ElementsAre(Field(&Reference::from, "a use that no rule shows")));
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Exists(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
 }
 
 TEST_F(ReconcilerRetireTest, TheNativeTableIsRemovedInModeOff) {
@@ -82,7 +82,7 @@ TEST_F(ReconcilerRetireTest, AnyOtherRefusalIsTheReport) {
   const RetireReport report = TryRetire(kernel_);
   EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_FALSE(report.applied);
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ")));
 }
 
 TEST_F(ReconcilerRetireTest, NothingIsRemovedByAFailedOrOutdatedSurvey) {
@@ -93,7 +93,7 @@ TEST_F(ReconcilerRetireTest, NothingIsRemovedByAFailedOrOutdatedSurvey) {
   kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
   EXPECT_THAT(TryRetire(kernel_, /*apply=*/false).status,
               StatusIs(absl::StatusCode::kAborted, HasSubstr("while it was surveyed")));
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ")));
 }
 
 TEST_F(ReconcilerRetireTest, RulesAreSurveyedOnlyWhereSomethingMayGo) {
@@ -113,7 +113,7 @@ TEST_F(ReconcilerRetireTest, AnAttemptThatOthersWroteIntoIsMadeAgainFromTheStart
   EXPECT_THAT(report.status, IsOk());
   EXPECT_TRUE(report.applied);
   EXPECT_EQ(report.generation + 1, kernel_.state().generation);
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Exists(Nat("KUBE-MARK-MASQ")));
 }
 
 // What a running agent does at its quiet moments.
@@ -121,9 +121,9 @@ class RetirerTest : public ReconcilerRetireTest {
  protected:
   void SetUp() override {
     ReconcilerRetireTest::SetUp();
-    retirer_ = Retirer(Nobody());
+    retirer_ = Retirer(NoUsers());
   }
-  // Whether there was an attempt; what came of it is in report_.
+  // Whether there was an attempt; its result is in report_.
   bool Tries() {
     std::optional<RetireReport> report =
         retirer_.Run(kernel_, time_.clock(), Both(Mode::kCleanup), {}, /*quiet=*/true);
@@ -163,8 +163,8 @@ TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
   ASSERT_THAT(Sync(Mode::kCleanup).FirstError(), IsOk());
   EXPECT_TRUE(Tries());
   EXPECT_TRUE(report_.applied);
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
-  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
+  EXPECT_FALSE(Exists(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(Exists(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
 }
 
 TEST_F(RetirerTest, AnAttemptThatOthersWroteIntoIsMadeAgainWhetherItIsQuietOrNot) {
@@ -179,7 +179,7 @@ TEST_F(RetirerTest, AnAttemptThatOthersWroteIntoIsMadeAgainWhetherItIsQuietOrNot
   EXPECT_EQ(retirer_.next(), time_.clock().now() + absl::Milliseconds(50));
   time_.clock().sleep(absl::Milliseconds(50));
   EXPECT_TRUE(tries_in_noise());
-  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Exists(Nat("KUBE-MARK-MASQ")));
   EXPECT_EQ(retirer_.next(), SteadyTime::InfiniteFuture());
   EXPECT_FALSE(tries_in_noise());
 }

@@ -126,7 +126,7 @@ TEST_F(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
 }
 
 TEST_F(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
-  // Together, and each family by itself.
+  // Together, and each family alone.
   for (int i = 0; i < 3; ++i) {
     kernel_.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
   }
@@ -217,7 +217,7 @@ TEST_F(TornTest, NothingIsAddedToWhatExists) {
 
 TEST_F(TornTest, NothingIsRemovedAndNothingMoves) {
   MakeAllInPlace();
-  // A second jump is one too many, and a RETURN that stood first does nothing at the end.
+  // A second jump is a duplicate, and the RETURN that was first has no effect at the end.
   backend_.AppendRule(Filter("INPUT"), *RulesOf(Filter("INPUT")).at(0).rule());
   const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
   const netlink::ObservedRule first = RulesOf(postrouting).at(0);

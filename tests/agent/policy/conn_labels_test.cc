@@ -59,7 +59,7 @@ TEST(ConnLabelsTest, NothingIsMadeWhereTheAgentIsOff) {
   EXPECT_FALSE(LabelsFor(*ResolveFeatureGates({1, 27}, {}), Mode::kCleanup, {}).has_value());
 }
 
-// Nobody else writes these chains, so what an earlier label left in them is nobody's.
+// No other program writes these chains, so rules with an earlier label are leftovers of ours.
 TEST(ConnLabelsTest, AnotherLabelSupersedesTheOneBeforeInBothModes) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     const Observed before = Made(Labelled(mode, {.masquerade = 7, .drop = 115}));
@@ -77,9 +77,9 @@ TEST(ConnLabelsTest, AnotherLabelSupersedesTheOneBeforeInBothModes) {
 TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndReportedWithWhatToInstall) {
   struct Row {
     RuleSupport support;
-    const char* said;
+    const char* reported;
     const char* advice;
-    const char* not_said;
+    const char* not_reported;
   };
   const Row rows[] = {
       {{.conn_labels = false, .conn_labels_reason = "not in modules.dep"},
@@ -92,7 +92,7 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndReportedWithWhatToInstall) {
        "xt_connlabel"},
   };
   for (const Row& row : rows) {
-    SCOPED_TRACE(row.said);
+    SCOPED_TRACE(row.reported);
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       EXPECT_EQ(DesiredRuleset(Labelled(mode), row.support).chains,
                 DesiredRuleset(Wanting(mode, kIPv4Only), row.support).chains);
@@ -101,13 +101,13 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndReportedWithWhatToInstall) {
       EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
       EXPECT_EQ(diff.findings[0].chain, Nat("KUBELET-MARK-MASQ"));
       EXPECT_TRUE(NeedsAttention(diff.findings[0]));
-      EXPECT_THAT(diff.findings[0].message,
-                  AllOf(HasSubstr(row.said), EndsWith(row.advice), Not(HasSubstr(row.not_said))));
+      EXPECT_THAT(diff.findings[0].message, AllOf(HasSubstr(row.reported), EndsWith(row.advice),
+                                                  Not(HasSubstr(row.not_reported))));
     }
   }
 }
 
-// KUBELET-FIREWALL is passed from INPUT, FORWARD and OUTPUT: such a rule cuts the node off.
+// INPUT, FORWARD and OUTPUT jump to KUBELET-FIREWALL, so such a rule cuts the node off.
 TEST(ConnLabelsTest, AForeignDropOfEverythingIsReportedAndStays) {
   const netlink::ChainId firewall = Filter("KUBELET-FIREWALL");
   struct Row {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever stands in kubelet's chains, one sync makes it right, a second changes nothing, and
-// nobody else's rule is touched: tried on random states.
+// On random states of kubelet's chains, one sync repairs them, a second changes nothing, and no
+// foreign rule is touched.
 #include <random>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ class RandomState {
  public:
   explicit RandomState(uint32_t seed) : random_(seed) {}
 
-  // Rules of all kinds that can stand in `chain`, in any number and order.
+  // Adds rules of all kinds that `chain` can have, in any number and order.
   void Fill(const ChainId& chain, const std::vector<FakeBackend::Content>& kinds,
             FakeBackend& backend) {
     if (Below(8) == 0) return;  // the chain is missing
@@ -97,16 +97,16 @@ void ExpectInPlace(const DesiredChain& desired, const FakeBackend& backend) {
     all.push_back(netlink::ToString(desired.id.family, rule));
     if (!foreign) before_foreign.push_back(all.back());
   }
-  std::vector<std::string> wanted;
+  std::vector<std::string> expected;
   for (const DesiredRule& rule : desired.rules) {
-    wanted.push_back(netlink::ToString(desired.id.family, rule.rule));
+    expected.push_back(netlink::ToString(desired.id.family, rule.rule));
   }
   if (desired.ordered) {
-    EXPECT_EQ(before_foreign, wanted) << netlink::ToString(desired.id);
+    EXPECT_EQ(before_foreign, expected) << netlink::ToString(desired.id);
   } else {
-    EXPECT_THAT(before_foreign, UnorderedElementsAreArray(wanted));
+    EXPECT_THAT(before_foreign, UnorderedElementsAreArray(expected));
   }
-  EXPECT_EQ(all.size(), wanted.size()) << netlink::ToString(desired.id) << " has extra rules";
+  EXPECT_EQ(all.size(), expected.size()) << netlink::ToString(desired.id) << " has extra rules";
 }
 
 TEST(ConvergenceTest, OneSyncIsEnoughAndTouchesNoForeignRule) {

@@ -70,7 +70,7 @@ TEST_F(DependentsTest, AreNotKubeletsOwnJumps) {
        Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
   EXPECT_EQ(Found(), Dependents{});
   see_(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));  // IPVS mode's own, of nat
-  // From another chain, or with a match of somebody's, they are somebody's.
+  // Jumps from another chain, or with another match, are foreign.
   see_(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
   see_(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
   see_(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
@@ -90,7 +90,7 @@ TEST_F(DependentsTest, CountAllAndKeepAFew) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
-// Another example of bits or labels that are known, for packets that are known, says nothing new.
+// Another setter of known bits or labels, for known packets, adds no information.
 TEST_F(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
   const TableId ip = {"ip", "mangle"};
   const TableId ip6 = {"ip6", "mangle"};
@@ -161,7 +161,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     TableId table = kIpNat;
   };
   const Row rows[] = {
-      {"nobody"},
+      {"no user"},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
       {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
       {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
@@ -186,7 +186,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
   }
 }
 
-// Who comes to them is a claim by itself, and what they set is then marked.
+// A jump to them is a claim already.
 TEST_F(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhateverUsesThem) {
   see_(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
   see_(kIpNat, "KUBELET-MARK-MASQ", Label(114));
@@ -308,7 +308,7 @@ TEST_F(DependentsTest, CountRulesThatSetMarksAndLabelsOutsideOfTheChainsThatAreF
       DependentsCollector collector;
       const netlink::SurveyFilter see =
           other_mode ? collector.OtherMode() : collector.ManagedMode();
-      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for anybody else";
+      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for another reason";
       const Dependents found = collector.Finish({}, {});
       std::vector<Marking> setters = found.mark_setters;
       setters.insert(setters.end(), found.label_setters.begin(), found.label_setters.end());

@@ -28,13 +28,13 @@ std::vector<std::string> Conditions(const Diff& diff) {
   return names;
 }
 
-std::vector<std::string> Texts(const std::vector<ExistingItem>& standing) {
+std::vector<std::string> Texts(const std::vector<ExistingItem>& existing) {
   std::vector<std::string> lines;
-  for (const ExistingItem& one : standing) lines.push_back(one.text);
+  for (const ExistingItem& one : existing) lines.push_back(one.text);
   return lines;
 }
 
-// ---- one chain of ours: what stands in KUBE-POSTROUTING, and what must be done ----
+// ---- one chain of ours: the observed rules of KUBE-POSTROUTING, and the changes ----
 
 struct PostroutingCase {
   std::string name;
@@ -69,7 +69,7 @@ netlink::Rule Mark(uint32_t value, uint32_t mask) {
 TEST(PostroutingTest, IsPutInOrder) {
   const PostroutingCase rows[] = {
       {"Empty", List(), List(Append(kReturn), Append(kXor), Append(kMasquerade))},
-      // "Append if missing", as kubelet does, would put RETURN behind MASQUERADE.
+      // "Append if missing", as kubelet does, would put RETURN after MASQUERADE.
       {"TheReturnIsLost", List(kX, kM), List(Insert(1, kReturn)), List("DamagedRule repaired")},
       {"TheMiddleIsLost", List(kR, kM), List(Insert(2, kXor))},
       {"TheEndIsLost", List(kR, kX), List(Append(kMasquerade))},
@@ -132,7 +132,7 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignRuleThatAcceptsAllAboveAnotherBit",
        List(ForeignAcceptAll(), ReturnUnmarked(20), ClearBit(20), kM), List(),
        List("BitConflict", "ShadowedRules"), true},
-      // What a kubelet with bit 14 leaves behind a kube-proxy with bit 20.
+      // Leftovers of a kubelet with bit 14, after the rules of a kube-proxy with bit 20.
       {"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",
        List(ReturnUnmarked(20), ClearBit(20), kM, kR, kX), List(), List("BitConflict"), true},
       // Not a working set: kube-proxy's next sync will rewrite it, ours works until then.
@@ -196,7 +196,7 @@ void ExpectDiffs(absl::Span<const ChainCase> rows) {
     const Diff diff = ComputeDiff(row.desired, observed.snapshot());
     EXPECT_EQ(Operations(diff), row.operations);
     EXPECT_EQ(Conditions(diff), row.conditions);
-    // What stays as it is needs an administrator.
+    // What is not repaired needs an administrator.
     for (const Finding& finding : diff.findings) {
       EXPECT_EQ(NeedsAttention(finding), !finding.repaired);
     }
@@ -433,7 +433,7 @@ TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
   }
 }
 
-// ---- what a diff says of each thing, and the native table in it ----
+// ---- the reasons in a diff, and the native table in it ----
 
 TEST(DiffReasonsTest, ExplainsTheRemovalOfADamagedOrMisplacedRule) {
   const std::pair<const char*, std::vector<RuleContent>> rows[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of the policy want of IPv4, and what they find to do.
+// Policies and plans for IPv4 that the tests share.
 #ifndef KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_
 #define KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_
 
@@ -22,7 +22,7 @@ inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
 inline PolicyInput Legacy(MarkBits bits = {}) { return Wanting(Mode::kLegacy, kIPv4Only, bits); }
 inline PolicyInput Cleanup() { return Wanting(Mode::kCleanup, kIPv4Only, {}); }
 
-// Of a node on which iptables can hold no rule, as files tell.
+// For a node on which, according to files, iptables can hold no rule.
 inline SupportSource NoXt() {
   SupportSource support(
       [] { return XtCompatReading{.compat = XtCompat::kAbsent, .reason = "no xt"}; });
@@ -50,7 +50,7 @@ inline Retirement PlanFor(const PolicyInput& desired, const Observed& observed,
                         dependents, options);
 }
 
-// What kubelet of legacy mode leaves on a node that nobody else uses.
+// Leftovers of a kubelet in legacy mode on a node without other users.
 inline Observed Residue() { return Made(Legacy()); }
 
 }  // namespace kipt::agent

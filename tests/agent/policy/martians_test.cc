@@ -19,7 +19,7 @@ using netlink::OpaqueRule;
 
 Observed InPlace(Mode mode) { return Made(Wanting(mode, netlink::kFamilies, {})); }
 
-// Chains of table filter in IPv4, and what is in them instead of what was made.
+// Chains of table filter in IPv4, and their contents instead of the rules that were made.
 using Chains = std::map<std::string, std::vector<RuleContent>>;
 
 TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
@@ -165,7 +165,7 @@ TEST(ComputeDiffTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefu
 
 TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenChecks) {
   std::optional<uint64_t> seen;
-  EXPECT_EQ(CountedSince(seen, 100), 0U) << "dropped before anybody looked";
+  EXPECT_EQ(CountedSince(seen, 100), 0U) << "dropped before the first check";
   EXPECT_EQ(CountedSince(seen, 100), 0U);
   EXPECT_EQ(CountedSince(seen, 130), 30U);
   EXPECT_EQ(CountedSince(seen, 7), 7U) << "the rule was made anew";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The single judgements of policy, each with what is just beside it: tests/mutants says which of
-// them nothing else would miss.
+// The single decisions of policy, each with its nearest counterexample: tests/mutants shows which
+// of them no other test covers.
 #include <set>
 #include <string>
 #include <utility>
@@ -33,10 +33,10 @@ std::vector<ObservedRule> Rules(const std::vector<RuleContent>& contents) {
 
 // ---- forms ----
 
-// "mark bit 14, bit 14, shared with kube-proxy"; "somebody else's".
+// "mark bit 14, bit 14, shared with kube-proxy"; "foreign".
 std::string FormOf(const netlink::ChainId& chain, const netlink::Rule& rule) {
   const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, rule);
-  if (!form) return "somebody else's";
+  if (!form) return "foreign";
   std::string text = form->description;
   if (form->bit) absl::StrAppend(&text, ", bit ", *form->bit);
   if (form->label) absl::StrAppend(&text, ", label ", *form->label);
@@ -63,7 +63,7 @@ TEST(KubeletFormTest, IsDistinguishedFromForeignForms) {
   const std::string single = "the single masquerade rule of kubelet before 1.19";
   const std::string plain = "masquerade without --random-fully (iptables before 1.6.2)";
   const std::string shared = ", shared with kube-proxy";
-  const std::string other = "somebody else's";
+  const std::string other = "foreign";
   const struct {
     const char* name;
     netlink::ChainId chain;
@@ -269,7 +269,7 @@ TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
   EXPECT_FALSE(is(Nat("KUBE-POSTROUTING"), JumpTo("OTHER")));
   EXPECT_TRUE(is(firewall, BareDrop(kDropComment)));
   EXPECT_FALSE(is(firewall, BareDrop("an admin's")));
-  // It is judged by itself, whatever stands behind it.
+  // It is judged alone, whatever rule follows it.
   const std::vector<ObservedRule> rules = Rules({JumpTo("OTHER"), BareDrop(kDropComment)});
   EXPECT_FALSE(IsKubeletRule(firewall, rules[0]));
 }
@@ -377,14 +377,14 @@ TEST(KubeProxyChainsTest, AreTheOnesThatKubeProxyMakesInTheTablesWhereItDoes) {
         "KUBE-KUBELET-CANARY", "KUBE-ROUTER-INPUT", "KUBE-SERVICES-2", "KUBE-SV",
         "cali-KUBE-SVC-X"}},
   };
-  for (const auto& [wanted, names] : rows) {
+  for (const auto& [expected, names] : rows) {
     for (const std::string& name : names) {
       for (const Family family : netlink::kFamilies) {
         Tables tables;
         for (const Table table : netlink::kTables) {
           if (IsKubeProxyChain({family, table, name})) tables.insert(table);
         }
-        EXPECT_EQ(tables, wanted) << name;
+        EXPECT_EQ(tables, expected) << name;
       }
     }
   }

@@ -113,9 +113,9 @@ TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatMustBeEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
          ChainsToRead(DesiredRuleset(Wanting(mode, netlink::kFamilies, {})))) {
-      const bool wanted_empty = query.chain.name == kHintChain ||
-                                (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
-      EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))
+      const bool must_be_empty = query.chain.name == kHintChain ||
+                                 (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
+      EXPECT_EQ(query.with_rules, !must_be_empty && !IsKubeProxyChain(query.chain))
           << ModeName(mode) << " " << netlink::ToString(query.chain);
     }
   }

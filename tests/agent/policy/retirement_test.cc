@@ -33,7 +33,7 @@ std::string PlaceOf(const netlink::ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }
 
-// The chains that go, "nat/KUBE-MARK-MASQ".
+// The chains that are removed, "nat/KUBE-MARK-MASQ".
 std::set<std::string> ChainsGone(const Retirement& retirement) {
   std::set<std::string> gone;
   for (const Change& change : retirement.changes) {
@@ -54,7 +54,7 @@ std::string KeptBy(const Retirement& retirement) {
     std::set<std::string> texts;
     for (const Claim& claim : one.claims) {
       EXPECT_NE(claim.text, "");
-      EXPECT_TRUE(texts.insert(claim.text).second) << "said twice: " << claim.text;
+      EXPECT_TRUE(texts.insert(claim.text).second) << "listed twice: " << claim.text;
       claims.insert(std::string(ClaimKindName(claim.kind)));
     }
   }
@@ -136,7 +136,7 @@ TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
       "filter/KUBE-FIREWALL rule kubeProxy markedPackets, nat/KUBE-MARK-DROP kubeProxy, " +
       of_kube_proxy;
   const ClaimCase rows[] = {
-      {"nobody uses anything", [](Observed&, Dependents&) {}},
+      {"no other users", [](Observed&, Dependents&) {}},
       // Marks.
       {"a rule jumps to the masquerade mark", JumpedTo(Nat("KUBE-MARK-MASQ")),
        "nat/KUBE-MARK-MASQ foreignJump" + masquerades},
@@ -155,7 +155,7 @@ TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
            masquerades + ", nat/KUBELET-MARK-DROP cniConfig, nat/KUBELET-MARK-MASQ cniConfig, " +
            masquerades_label},
       {"kube-proxy before 1.25 needs the drop mark", Serves, of_old_kube_proxy},
-      {"kube-proxy since 1.25 drops by itself", Both(Serves, Holds(Filter("KUBE-PROXY-FIREWALL"))),
+      {"kube-proxy since 1.25 drops without it", Both(Serves, Holds(Filter("KUBE-PROXY-FIREWALL"))),
        of_kube_proxy},
       {"kube-proxy of IPVS mode before 1.25",
        Both(Serves, Both(Holds(Nat("KUBE-LOAD-BALANCER")),
@@ -320,7 +320,7 @@ TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
   }
 }
 
-TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
+TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsRequest) {
   const std::vector<Claimed> kept = PlanFor(Cleanup(), Residue()).kept;
   ASSERT_THAT(kept, SizeIs(3));
   for (const Claimed& canary : kept) {
@@ -364,7 +364,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnotherUsesTheMode) {
   ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
   EXPECT_EQ(KeptBy(kept), "mangle/KUBE-IPTABLES-HINT hintReaders");
   EXPECT_THAT(ToString(kept.kept[0].claims), HasSubstr("-A MINE -j DROP"));
-  // What of kubelet's stays is such a user, too.
+  // A chain of kubelet's that stays is such a user, too.
   Dependents martians;
   martians.route_localnet.interfaces = {"all"};
   EXPECT_EQ(KeptBy(PlanFor(off, observed, martians, {.when_off = true})),
@@ -372,7 +372,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnotherUsesTheMode) {
   EXPECT_EQ(
       ChainsGone(PlanFor(off, observed, {}, {.when_off = true})).count("mangle/KUBE-IPTABLES-HINT"),
       1U);
-  // Of a mode that is not managed it misleads.
+  // A hint of a mode that is not managed is misleading.
   EXPECT_THAT(PlanFor(off, observed, others, {.when_off = true, .hints = true}).kept, IsEmpty());
 }
 
@@ -394,7 +394,7 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
   dependents.route_localnet.interfaces = {"all"};
   const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
   EXPECT_THAT(KeptBy(retirement), StartsWith("filter/KUBE-FIREWALL martians"));
-  // Those of its rules that nobody needs go all the same.
+  // Its unused rules are removed nevertheless.
   EXPECT_EQ(Gone(retirement).size(),
             Gone(PlanFor(off, Residue(), {}, {.when_off = true})).size() - 4);
 }
@@ -444,7 +444,7 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   EXPECT_FALSE(may(Legacy(), Residue()));
 }
 
-// ---- What is said of what goes and of what stays; the native table. ----
+// ---- the reasons for what is removed and what is kept; the native table ----
 
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
   Diff diff;
@@ -490,7 +490,7 @@ TEST(RetirementReasonsTest, TheRemovedNativeTableIsOursAndOfModeOff) {
   EXPECT_EQ(PlanRetirement(off, {}, with_more, dependents, options).changes.size(), 1U);
   dependents.route_localnet.interfaces = {"eth0"};
   EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
-  // Of a family that is managed, sync takes it; of one that is not, nobody does.
+  // If a family is managed, sync removes the table; if not, the table stays.
   dependents.route_localnet = {};
   const Family six[] = {Family::kIPv6};
   for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
