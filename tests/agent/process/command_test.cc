@@ -59,8 +59,8 @@ TEST(CommandTest, ReturnsTheTwoOutputsAndTheExitCode) {
       {"kill -9 $$", {.exit_code = 128 + SIGKILL, .output = "", .errors = ""}},
       {"exec >&- 2>&-; sleep 0.05; exit 3", {.exit_code = 3, .output = "", .errors = ""}},
   };
-  for (const auto& [script, wanted] : rows) {
-    EXPECT_THAT(RunCommand(Shell(script)), IsOkAndHolds(wanted)) << script;
+  for (const auto& [script, expected] : rows) {
+    EXPECT_THAT(RunCommand(Shell(script)), IsOkAndHolds(expected)) << script;
   }
   ExpectNoChildren();
 }
@@ -183,7 +183,7 @@ TEST(CommandTest, RunsWithDefaultSignalsWhateverOursAre) {
   ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &old, nullptr), 0);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->output, HasSubstr("SigBlk:\t0000000000000000\n"));
-  // Bit 12 is SIGPIPE's. (Signals 32 and 33 are the C library's own, and nobody can change them.)
+  // Bit 12 is SIGPIPE's. Signals 32 and 33 are the C library's own and cannot be changed.
   uint64_t ignored = ~uint64_t{0};
   ASSERT_TRUE(absl::SimpleHexAtoi(result->output.substr(result->output.rfind('\t') + 1), &ignored));
   EXPECT_EQ(ignored & 0x7fffffff, 0U) << result->output;

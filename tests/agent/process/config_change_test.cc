@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever way a configuration file is changed in, the watch says so once; whatever else happens
-// beside it, the watch says nothing.
+// However a configuration file is changed, the watch reports it once; it reports nothing else that
+// happens next to the file.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ struct Case {
   std::string name;
   std::string before;
   std::string act;
-  int said = 1;
+  int reports = 1;
 };
 
 const std::string kFile = "mkdir etc; echo old > etc/config.yaml";
@@ -67,14 +67,14 @@ TEST(ConfigChange, IsReportedOnceAndTheNextOneToo) {
     RunIn(tree, row.before);
     Settle();
     auto watch = Watch(tree, "etc/config.yaml");
-    EXPECT_EQ(TimesSaid(*watch), 0);
+    EXPECT_EQ(CountReports(*watch), 0);
     RunIn(tree, row.act);
-    EXPECT_EQ(TimesSaid(*watch), row.said);
+    EXPECT_EQ(CountReports(*watch), row.reports);
     Settle();
     tree.Write("etc/config.yaml", "written afterwards");
-    EXPECT_EQ(TimesSaid(*watch), 1) << "watches what stands there now";
+    EXPECT_EQ(CountReports(*watch), 1) << "watches the new file";
     tree.Remove("etc/config.yaml");
-    EXPECT_EQ(TimesSaid(*watch), 1);
+    EXPECT_EQ(CountReports(*watch), 1);
   }
 }
 

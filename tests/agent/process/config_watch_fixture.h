@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is done to a configuration file, and what its watch says of it.
+// Changes of a configuration file, and what its watch reports.
 #ifndef KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
 #define KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
 
@@ -25,7 +25,7 @@
 
 namespace kipt::testing {
 
-// Until the times of what was written are surely past, as far as the file system's clock tells.
+// Waits until the file system's coarse clock gives later writes another time.
 inline void Settle() { absl::SleepFor(absl::Milliseconds(40)); }
 
 inline void Rename(const TemporaryTree& tree, const std::string& from, const std::string& to) {
@@ -37,16 +37,16 @@ inline bool HasEvents(const agent::ConfigWatch& watch) {
   return poll(&polled, 1, 0) == 1;
 }
 
-// How often the watch says that the file may have changed, until it has nothing more to say.
-inline int TimesSaid(agent::ConfigWatch& watch) {
-  int said = 0;
+// How often the watch reports that the file may have changed, until it has no more events.
+inline int CountReports(agent::ConfigWatch& watch) {
+  int reports = 0;
   while (HasEvents(watch)) {
     const absl::StatusOr<bool> changed = watch.Drain();
     EXPECT_THAT(changed, IsOk());
     if (!changed.ok()) break;
-    if (*changed) ++said;
+    if (*changed) ++reports;
   }
-  return said;
+  return reports;
 }
 
 inline std::unique_ptr<agent::ConfigWatch> Watch(const TemporaryTree& tree,
@@ -56,7 +56,7 @@ inline std::unique_ptr<agent::ConfigWatch> Watch(const TemporaryTree& tree,
   return watch.ok() ? *std::move(watch) : nullptr;
 }
 
-// A file that somebody has open and is writing.
+// A file that is open for writing.
 class OpenFile {
  public:
   OpenFile(const std::string& path, int flags)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The watch of a configuration file in time: not before the writing is done, not twice, not less
-// after many changes.
+// When the watch of a configuration file reports: after the writing is done, once, and also after
+// many changes.
 #include "agent/process/config_watch.h"
 
 #include <fcntl.h>
@@ -42,13 +42,13 @@ TEST(ConfigWriting, IsNotReportedBeforeItsEnd) {
     RunIn(tree, begin);
     OpenFile file(tree.Path("etc/config.yaml"), flags);
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(TimesSaid(*watch), 0);
+      EXPECT_EQ(CountReports(*watch), 0);
       file.Write("some");
       tree.Write("etc/other", "x");
     }
-    EXPECT_EQ(TimesSaid(*watch), 0);
+    EXPECT_EQ(CountReports(*watch), 0);
     file.Close();
-    EXPECT_EQ(TimesSaid(*watch), 1);
+    EXPECT_EQ(CountReports(*watch), 1);
   }
 }
 
@@ -62,7 +62,7 @@ TEST_F(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
   auto watch = Watch(tree_, "etc/config.yaml");
   for (int i = 100; i < 300; ++i) {
     tree_.Write("etc/config.yaml", absl::StrCat(i));
-    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+    EXPECT_EQ(CountReports(*watch), 1) << i;
   }
 }
 
@@ -72,7 +72,7 @@ TEST_F(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
   auto watch = Watch(tree_, "etc/config.yaml");
   tree_.Remove("etc/other");
   tree_.Write("etc/other", "new");
-  EXPECT_EQ(TimesSaid(*watch), 1);
+  EXPECT_EQ(CountReports(*watch), 1);
 }
 
 // A relative path: any program may make files in the directories above the tree, such as /tmp, and
@@ -115,22 +115,22 @@ TEST_F(ConfigWatchTest, ReportsAPossibleChangeWhereEventsWereLost) {
   auto watch = Watch(tree_, "etc/config.yaml");
   Overflow(tree_);
   tree_.Write("etc/config.yaml", "new");
-  EXPECT_EQ(TimesSaid(*watch), 1);
+  EXPECT_EQ(CountReports(*watch), 1);
   tree_.Write("etc/config.yaml", "newer");
-  EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
+  EXPECT_EQ(CountReports(*watch), 1) << "it keeps watching";
 }
 
 TEST_F(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
   MakeFile(tree_);
   auto watch = Watch(tree_, "etc/config.yaml");
   tree_.Remove("etc/config.yaml");
-  EXPECT_EQ(TimesSaid(*watch), 1);
+  EXPECT_EQ(CountReports(*watch), 1);
   OpenFile file(tree_.Path("etc/config.yaml"), O_CREAT);
-  EXPECT_EQ(TimesSaid(*watch), 0);
+  EXPECT_EQ(CountReports(*watch), 0);
   Overflow(tree_);
   file.Write("new");
   file.Close();
-  EXPECT_EQ(TimesSaid(*watch), 1);
+  EXPECT_EQ(CountReports(*watch), 1);
 }
 
 // What the kernel watches for it.
@@ -152,17 +152,17 @@ TEST_F(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   for (int i = 0; i < 1000; ++i) {
     Rename(tree_, "etc", "etc.old");
     tree_.Write("etc/config.yaml", "new");
-    EXPECT_GE(TimesSaid(*watch), 1) << i;
+    EXPECT_GE(CountReports(*watch), 1) << i;
     tree_.Remove("etc.old");
-    TimesSaid(*watch);
+    CountReports(*watch);
   }
   EXPECT_EQ(WatchesOf(*watch), watches_before);
   EXPECT_EQ(descriptors(), descriptors_before);
 }
 
-// The watch of a configuration file where something may not be read, or a limit is reached.
+// ---- paths that cannot be read, and limits ----
 
-// As long as it exists, a directory in which names can be looked up and made, but not listed.
+// While it exists, names in a directory can be opened and created, but not listed.
 class Unlistable {
  public:
   explicit Unlistable(std::string path) : path_(std::move(path)) { Set(0311); }
@@ -206,7 +206,7 @@ TEST(ConfigUnlistable, IsReportedOnce) {
       if (row.is_lost) {
         EXPECT_THAT(watch->Drain(), StatusIs(absl::StatusCode::kPermissionDenied));
       } else {
-        EXPECT_EQ(TimesSaid(*watch), 1);
+        EXPECT_EQ(CountReports(*watch), 1);
       }
     });
   }
@@ -234,7 +234,7 @@ TEST(ConfigWatchFaultTest, WatchesAnUnreadableFileByItsDirectory) {
     auto watch = Watch(tree, "etc/config.yaml");
     ASSERT_NE(watch, nullptr);
     tree.Write("etc/config.yaml", "longer than before");
-    EXPECT_EQ(TimesSaid(*watch), 1);
+    EXPECT_EQ(CountReports(*watch), 1);
   });
 }
 

@@ -43,7 +43,7 @@ TEST(OwnedFdTest, ClosesNothingIfItHoldsNone) {
   EXPECT_EQ(errno, 0) << "an error that the caller has yet to read";
 }
 
-// Runs `body` on a thread of its own, on which no file is opened whose flags have none of one of
+// Runs `body` on a thread of its own, which can open a file only with at least one flag of each of
 // `needed`.
 void WhereOpeningNeeds(const std::vector<int>& needed, const std::function<void()>& body) {
   std::thread([&] {
@@ -71,8 +71,8 @@ TEST(FilesTest, OpenNothingThatAProgramInheritsOrThatBlocksOrBecomesTheTerminal)
   const TemporaryTree tree;
   tree.Write("d/f", "text");
   const NodeFiles node(tree.root());
-  const int looked_up = O_PATH | O_DIRECTORY;
-  WhereOpeningNeeds({O_CLOEXEC, looked_up | O_NONBLOCK, looked_up | O_NOCTTY}, [&] {
+  const int lookup = O_PATH | O_DIRECTORY;
+  WhereOpeningNeeds({O_CLOEXEC, lookup | O_NONBLOCK, lookup | O_NOCTTY}, [&] {
     EXPECT_THAT(ReadFile(tree.Path("d/f")), IsOkAndHolds("text"));
     EXPECT_THAT(node.Read("d/f", 100), IsOkAndHolds("text"));
     EXPECT_THAT(Inotify::Create(), IsOk());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a test does to its whole process, and cannot undo.
+// Runs what changes the whole process and cannot be undone.
 #ifndef KIPT_TESTS_AGENT_PROCESS_IN_CHILD_H_
 #define KIPT_TESTS_AGENT_PROCESS_IN_CHILD_H_
 
@@ -27,9 +27,9 @@ inline std::string InChild(const std::function<std::string()>& body) {
   if (child == 0) {
     DieWithParent(parent);
     const std::string wrong = body();
-    const bool told =
+    const bool sent =
         write(ends[1], wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
-    _exit(told ? 0 : 1);
+    _exit(sent ? 0 : 1);
   }
   close(ends[1]);
   std::string wrong;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The list of network namespaces over a /proc of files, whose inodes stand for namespaces.
+// The list of network namespaces from a /proc of files, in which inodes represent namespaces.
 // EveryCommandTest has real ones.
 #include "agent/process/network_namespaces.h"
 
@@ -29,7 +29,7 @@ class NetworkNamespacesTest : public ::testing::Test {
     EXPECT_EQ(stat(tree_.Path(name).c_str(), &status), 0) << name;
     return status.st_ino;
   }
-  // A process in the namespace for which the file `netns` stands.
+  // A process in the namespace that the file `netns` represents.
   void Process(const std::string& pid, const std::string& command, const std::string& netns) const {
     tree_.Write("proc/" + pid + "/comm", command + "\n");
     tree_.Directory("proc/" + pid + "/ns");

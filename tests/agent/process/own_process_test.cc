@@ -234,7 +234,7 @@ TEST(PassedSocketsTest, AreTakenOnceAndWithTheirNumbers) {
   }
 }
 
-// ---- output that nobody reads; last, because its large strings change the heap ----
+// ---- unread output; last, because its large strings change the heap ----
 
 // Fills `writer`; what is read of `reader` afterwards, without the filling.
 std::string WhatComes(int reader, int writer, LossyOutput& output) {

@@ -19,7 +19,7 @@
 namespace kipt::agent {
 namespace {
 
-// A service manager that keeps what it is told.
+// A service manager that keeps what the agent sends.
 class ServiceManagerTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -40,7 +40,7 @@ class ServiceManagerTest : public ::testing::Test {
   }
 
   // The next message; empty where there is none.
-  std::string Told() const {
+  std::string Sent() const {
     std::array<char, 8192> buffer;
     const ssize_t size = recv(socket_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (size < 0) return "";
@@ -55,10 +55,10 @@ class ServiceManagerTest : public ::testing::Test {
 
 TEST_F(ServiceManagerTest, IsNotifiedOfStartAndEnd) {
   manager_.Ready();
-  EXPECT_EQ(Told(), "READY=1");
+  EXPECT_EQ(Sent(), "READY=1");
   manager_.Stopping();
-  EXPECT_EQ(Told(), "STOPPING=1");
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(Sent(), "STOPPING=1");
+  EXPECT_EQ(Sent(), "");
 }
 
 TEST_F(ServiceManagerTest, IsNotifiedWhenAReloadBegan) {
@@ -70,20 +70,20 @@ TEST_F(ServiceManagerTest, IsNotifiedWhenAReloadBegan) {
   const int64_t before = microseconds();
   manager_.Reloading();
   const int64_t after = microseconds();
-  const std::string told = Told();
-  absl::string_view rest = told;
-  ASSERT_TRUE(absl::ConsumePrefix(&rest, "RELOADING=1\nMONOTONIC_USEC=")) << told;
+  const std::string sent = Sent();
+  absl::string_view rest = sent;
+  ASSERT_TRUE(absl::ConsumePrefix(&rest, "RELOADING=1\nMONOTONIC_USEC=")) << sent;
   int64_t then = 0;
-  ASSERT_TRUE(absl::SimpleAtoi(rest, &then)) << told;
+  ASSERT_TRUE(absl::SimpleAtoi(rest, &then)) << sent;
   EXPECT_GE(then, before);
   EXPECT_LE(then, after);
 }
 
 TEST_F(ServiceManagerTest, GetsAStatusOfOneLineWhateverIsInIt) {
   manager_.Status("ip6 failed: caf\u00e9\nREADY=1\x7f\t!");
-  EXPECT_EQ(Told(), "STATUS=ip6 failed: caf\u00e9\\nREADY=1\\x7f\\t!");
+  EXPECT_EQ(Sent(), "STATUS=ip6 failed: caf\u00e9\\nREADY=1\\x7f\\t!");
   manager_.Status(std::string(1023, 'x') + "\u00e9 and more");
-  EXPECT_EQ(Told(), "STATUS=" + std::string(1023, 'x')) << "its beginning, and no half character";
+  EXPECT_EQ(Sent(), "STATUS=" + std::string(1023, 'x')) << "its beginning, and no half character";
 }
 
 TEST_F(ServiceManagerTest, GetsTheNewestOfEachKindOnceItReadsAgain) {
@@ -94,14 +94,14 @@ TEST_F(ServiceManagerTest, GetsTheNewestOfEachKindOnceItReadsAgain) {
   manager_.Reloading();
   manager_.Status("second");
   manager_.Ready();
-  while (Told() == "X=1") {
+  while (Sent() == "X=1") {
   }
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(Sent(), "");
   manager_.NotifyRest();
-  EXPECT_THAT(Told(), StartsWith("RELOADING=1"));
-  EXPECT_EQ(Told(), "STATUS=second");
-  EXPECT_EQ(Told(), "READY=1");
-  EXPECT_EQ(Told(), "");
+  EXPECT_THAT(Sent(), StartsWith("RELOADING=1"));
+  EXPECT_EQ(Sent(), "STATUS=second");
+  EXPECT_EQ(Sent(), "READY=1");
+  EXPECT_EQ(Sent(), "");
 }
 
 TEST_F(ServiceManagerTest, CanBeTalkedToTwiceButNotByThePrograms) {
@@ -119,7 +119,7 @@ TEST(NoServiceManagerTest, GetsNothing) {
   manager.Status("x");
   manager.Reloading();
   manager.Stopping();
-  // Nor is one that is gone.
+  // Nor does one that has ended.
   ASSERT_EQ(setenv("NOTIFY_SOCKET", "/no/such/socket", 1), 0);
   manager.Ready();
   unsetenv("NOTIFY_SOCKET");

@@ -26,7 +26,7 @@ std::string& FailingFunction() {
 }
 }  // namespace
 
-// The linker leads the product's calls here (--wrap), and calls of __real_* to libseccomp.
+// The linker redirects the product's calls here (--wrap), and calls of __real_* to libseccomp.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 scmp_filter_ctx __real_seccomp_init(uint32_t action);
@@ -71,9 +71,9 @@ std::string Installing(const FilterFault& row) {
   const std::string after = OfThread("Seccomp_filters:");
   if (before != after) return absl::StrCat("installed all the same: ", after, "; ");
   if (agent::kBuiltWithASanitizer) return absl::IsUnimplemented(status) ? "" : status.ToString();
-  const bool is_said =
+  const bool is_reported =
       status.code() == row.code && absl::StrContains(status.message(), row.message);
-  return is_said ? "" : status.ToString();
+  return is_reported ? "" : status.ToString();
 }
 
 FailingCall Seccomp(uint32_t argument, uint32_t value, uint32_t error) {

@@ -24,7 +24,7 @@ namespace {
 using ::kipt::testing::InChild;
 using ::kipt::testing::OfThread;
 
-// With a sanitizer there is no filter, and that is said.
+// With a sanitizer there is no filter, which the status must report.
 std::string Installed(bool may_run_programs) {
   const absl::Status status = InstallSyscallFilter({.programs = may_run_programs});
   if (kBuiltWithASanitizer) return absl::IsUnimplemented(status) ? "" : status.ToString();

@@ -163,7 +163,7 @@ TEST_P(SyscallTableTest, MakesThreadsButNoProcessesAndNoNamespaces) {
 }
 
 TEST_P(SyscallTableTest, MakesNoMemoryExecutableWhereNoProgramsAreRun) {
-  // s390x's mmap has its arguments in memory, where no filter looks.
+  // s390x's mmap has its arguments in memory, which a filter cannot read.
   const bool mmap_is_seen = GetParam().name != "s390x";
   const std::string mmap = GetParam().bits32 ? "mmap2" : "mmap";
   for (const bool programs : {false, true}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What any user's process may not do.
+// Runs code without the capabilities that override permissions.
 #ifndef KIPT_TESTS_AGENT_PROCESS_WITHOUT_CAPABILITIES_H_
 #define KIPT_TESTS_AGENT_PROCESS_WITHOUT_CAPABILITIES_H_
 

@@ -42,23 +42,23 @@ class LetterSieve : public netlink::SurveySieve {
   explicit LetterSieve(char last, bool bare) : last_(last), bare_(bare) {}
 
   absl::Status Begin(const netlink::TableId& table, const std::string& chain, bool base) override {
-    absl::StrAppend(&told_, table.name, "/", chain, base ? " base\n" : "\n");
+    absl::StrAppend(&seen_, table.name, "/", chain, base ? " base\n" : "\n");
     keep_ = chain[0] <= last_;
     return absl::OkStatus();
   }
   bool Keep(const netlink::SurveyRule& rule) override {
-    absl::StrAppend(&told_, "  ", netlink::ToString(Family::kIPv4, rule), "\n");
+    absl::StrAppend(&seen_, "  ", netlink::ToString(Family::kIPv4, rule), "\n");
     return keep_;
   }
   bool KeepBare() override { return bare_; }
 
-  const std::string& told() const { return told_; }
+  const std::string& seen() const { return seen_; }
 
  private:
   const char last_;
   const bool bare_;
   bool keep_ = false;
-  std::string told_;
+  std::string seen_;
 };
 
 absl::StatusOr<Survey> Sift(Family family, const std::string& text, size_t piece,
@@ -114,7 +114,7 @@ TEST(SaveSifterTest, KeepsWhatTheSieveChooses) {
   EXPECT_EQ(testing::JumpOf(nat.at("ALPHA").rules[0]), "ZULU");
   EXPECT_EQ(testing::JumpOf(nat.at("ALPHA").rules[1]), "");
   // Every chain once, those without rules at the end.
-  EXPECT_EQ(few.told(),
+  EXPECT_EQ(few.seen(),
             "nat/POSTROUTING base\n  -m comment --comment \"two\\\"\nlines\" -j ZULU\n"
             "nat/ALPHA\n  -j ZULU\n  -j RETURN\nnat/ZULU\n  -j RETURN\nnat/EMPTY\n");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Labels that connlabel.conf names. tests/kernel/conn_label_names_test.cc holds the same against
+// Labels that connlabel.conf names. tests/kernel/conn_label_names_test.cc compares the same with
 // iptables itself.
 #include "agent/xtables/conn_label_names.h"
 

@@ -77,7 +77,7 @@ TEST_F(LegacyBackendTest, SavesOnceWithoutATableAndOnlyTheFamilyAskedFor) {
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
 }
 
-// Before 5.15 the tables come with the modules, and ip6tables-save fails for want of a socket.
+// Before 5.15 the tables come with the modules, and ip6tables-save fails because it gets no socket.
 TEST_F(LegacyBackendTest, ReadsIPv6TablesAsNoneWhereTheKernelsIPv6IsOff) {
   Saves("iptables", kFilterWithUser);
   TableNames("ip6", "filter\n");
@@ -125,7 +125,7 @@ TEST_F(LegacyBackendTest, HoldsTheLockForAProgramUnlessItTakesOnlyThatLock) {
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), SizeIs(3));
 }
 
-// What acts on a mark may go only while no rule sets it, in any table.
+// A rule that acts on a mark may be removed only while no rule of any table sets the mark.
 TEST_F(LegacyBackendTest, ReadsAllTablesWhereItWritesSeveralOrDeletes) {
   const std::string mangle = "*mangle\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n";
   const std::vector<netlink::Operation> rows[] = {
@@ -345,7 +345,7 @@ TEST_F(LegacyBackendTest, JudgesByExitCodesAndNeverByWords) {
   struct Row {
     std::string name;
     int exit_code;
-    absl::StatusCode wanted;
+    absl::StatusCode expected;
     std::string message;
   };
   const std::vector<Row> rows = {
@@ -366,7 +366,7 @@ TEST_F(LegacyBackendTest, JudgesByExitCodesAndNeverByWords) {
         Exits(row.exit_code, "Another app is currently holding the xtables lock\n line 2\n"));
     EXPECT_THAT(
         backend->Apply(transaction),
-        StatusIs(row.wanted,
+        StatusIs(row.expected,
                  AllOf(HasSubstr("writing ip filter"), HasSubstr(row.message),
                        HasSubstr(absl::StrCat("exit code ", row.exit_code)),
                        HasSubstr("(it printed: Another app is currently holding the xtables lock; "
@@ -444,7 +444,7 @@ TEST_F(LegacyBackendTest, NamesAMissingCapability) {
     std::string effective;
     std::string message;
     int exit_code = 2;
-    absl::StatusCode wanted = absl::StatusCode::kPermissionDenied;
+    absl::StatusCode expected = absl::StatusCode::kPermissionDenied;
   };
   for (const Row& row :
        std::vector<Row>{{"0000000000001000", ": CAP_NET_RAW missing"},
@@ -457,7 +457,7 @@ TEST_F(LegacyBackendTest, NamesAMissingCapability) {
     const Transaction transaction = CreateUser(*backend);
     std::ofstream(StatusPath()) << "Name:\tx\nCapEff:\t" << row.effective << "\n";
     runner_.On(Program("iptables", "restore"), Exits(row.exit_code));
-    EXPECT_THAT(backend->Apply(transaction), StatusIs(row.wanted, HasSubstr(row.message)));
+    EXPECT_THAT(backend->Apply(transaction), StatusIs(row.expected, HasSubstr(row.message)));
     std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node with legacy iptables of any version, in a directory of the test's own: programs that are
-// never run, a lock file, and the files of /proc that say what exists.
+// never run, a lock file, and the files of /proc that list what exists.
 #ifndef KIPT_TESTS_AGENT_XTABLES_IPTABLES_LEGACY_FIXTURE_H_
 #define KIPT_TESTS_AGENT_XTABLES_IPTABLES_LEGACY_FIXTURE_H_
 
@@ -89,7 +89,7 @@ class LegacyFixture : public ::testing::Test {
     std::ofstream(directory_ + "/" + family + "_tables_names") << names;
   }
 
-  // From now on `text` stands in the family of `base`.
+  // From now on `text` is the ruleset of the family of `base`.
   void Saves(const std::string& base, const std::string& text) {
     TableNames(base == "iptables" ? "ip" : "ip6", "nat\nfilter\n");
     runner_.On(Program(base, "save"), Answers({.exit_code = 0, .output = text, .errors = ""}));
@@ -104,7 +104,7 @@ class LegacyFixture : public ::testing::Test {
     return snapshot.ok() ? *std::move(snapshot) : netlink::Snapshot{};
   }
 
-  // On what stands now.
+  // Based on the current ruleset.
   static netlink::Transaction CreateUser(netlink::Backend& backend) {
     const netlink::ChainId user{netlink::Family::kIPv4, netlink::Table::kFilter, "USER"};
     return {.generation = Read(backend, {user}).generation,

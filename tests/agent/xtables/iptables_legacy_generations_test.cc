@@ -128,7 +128,7 @@ TEST_F(LegacyGenerationsTest, ASurveyFailsWhereAFamilyCannotBeRead) {
   EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kUnavailable));
 }
 
-// What other iptables mode has chains is decided by this.
+// This decides whether the other iptables mode has chains.
 TEST_F(LegacyGenerationsTest, ListsTheChainsOfAFamilyWithItsOwnProgram) {
   Open("1.8.9");
   Saves("iptables", kFilterWithUser);

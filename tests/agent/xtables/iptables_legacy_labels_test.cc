@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The legacy backend where rules have labels of connections: their names, and what iptables says of
-// those on standard error.
+// The iptables-legacy backend where rules have connection labels: their names, and what iptables
+// prints about those on standard error.
 #include <fstream>
 #include <optional>
 #include <string>
@@ -34,7 +34,7 @@ TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
         "-A USER -m connlabel --label \"to drop\" -j DROP\nCOMMIT\n");
   const Rule drop{.conn_label = netlink::ConnLabelMatch{.label = 115}};
   const auto first = [&] { return Read(*backend_, {kUser}).Find(kUser)->rules.at(0); };
-  ASSERT_NE(first().opaque(), nullptr) << "nobody says what it means";
+  ASSERT_NE(first().opaque(), nullptr) << "its meaning is not known";
   const uint32_t unnamed = Read(*backend_, {kUser}).generation;
   std::ofstream(directory_ + "/connlabel.conf") << "115 to drop\n";
   ASSERT_NE(first().rule(), nullptr) << first().opaque()->text;
@@ -76,7 +76,7 @@ TEST_F(LegacyLabelsTest, ShowsWhyAProgramFailedThatHasWarnedOftenBefore) {
   EXPECT_THAT(backend_->Read({{.chain = kUser}}), IsOk()) << "warnings do no harm";
 }
 
-// What iptables-legacy-restore says where the match connlabel is missing. The words and exit
+// What iptables-legacy-restore prints where the match connlabel is missing. The words and exit
 // codes of the rows are those of iptables 1.8.7, 1.8.9 and 1.8.11.
 
 constexpr char kNoNames[] = "cannot open /etc/xtables/connlabel.conf: No such file or directory\n";

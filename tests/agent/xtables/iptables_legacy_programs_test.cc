@@ -25,7 +25,7 @@ using netlink::Family;
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   struct Row {
     std::string text;
-    std::optional<IptablesProgram> wanted = {};
+    std::optional<IptablesProgram> expected = {};
     bool legacy = false;
   };
   const std::vector<Row> rows = {
@@ -44,7 +44,7 @@ TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.text);
     const std::optional<IptablesProgram> found = ParseIptablesVersion(row.text);
-    EXPECT_EQ(found, row.wanted);
+    EXPECT_EQ(found, row.expected);
     EXPECT_EQ(found && found->legacy(), row.legacy);
   }
 }
@@ -96,13 +96,13 @@ TEST(IptablesVersionTest, NeverWaitsForEver) {
 class FindLegacyProgramsTest : public LegacyFixture {
  protected:
   // STEM-save, STEM-restore and STEM, of which the last two answer --version.
-  void InstallStem(const std::string& stem, const std::string& restore_says,
-                   const std::string& says) {
+  void InstallStem(const std::string& stem, const std::string& restore_prints,
+                   const std::string& prints) {
     Install(directory_ + "/" + stem + "-save");
     Install(directory_ + "/" + stem + "-restore");
     runner_.On(directory_ + "/" + stem + "-restore",
-               Answers({.exit_code = 0, .output = restore_says, .errors = ""}));
-    runner_.On(directory_ + "/" + stem, Answers({.exit_code = 0, .output = says, .errors = ""}));
+               Answers({.exit_code = 0, .output = restore_prints, .errors = ""}));
+    runner_.On(directory_ + "/" + stem, Answers({.exit_code = 0, .output = prints, .errors = ""}));
   }
   absl::StatusOr<IptablesLegacyPrograms> Find() {
     auto programs =

@@ -6,7 +6,7 @@
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "tests/support/matchers.h"
 
-// Need struct in6_addr to be the C library's, and so come behind it.
+// Included later because they need the C library's struct in6_addr.
 #include <linux/netfilter_ipv4/ip_tables.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
@@ -23,7 +23,7 @@ namespace {
 using agent::HashEntries;
 using netlink::Family;
 
-// One rule with `more` behind its head, which says that the rule has `size` bytes.
+// One rule with `more` after its header, which gives the rule's size as `size` bytes.
 template <typename Entry>
 std::string RuleOfSize(const std::string& more, size_t size, uint64_t packets = 0) {
   Entry entry = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which bits of the packet mark a saved rule looks at and turns on, in every spelling.
+// Which bits of the packet mark a saved rule tests and sets, in every spelling.
 #include <gtest/gtest.h>
 
 #include <string>

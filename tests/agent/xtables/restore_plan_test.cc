@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests/kernel/backend_contract_test.cc cannot say of every backend: how the plan reads. The
-// refusals that all backends share are held there.
+// The text of the plan, which only iptables-legacy has. tests/kernel/backend_contract_test.cc has
+// the refusals that all backends share.
 #include "agent/xtables/restore_plan.h"
 
 #include <map>
@@ -85,7 +85,7 @@ TEST(RestorePlanTest, KeepsTheDropOfAnOldMarkUntilNothingGetsThatMarkAnyMore) {
   EXPECT_EQ(Plan(observed, {old_drop, old_mark, new_mark}),
             "*filter\n-D F 1\nCOMMIT\n"
             "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n");
-  // Where nat stays as it is there is nothing to wait for.
+  // If nat is unchanged there is nothing to wait for.
   EXPECT_EQ(Plan(observed, {old_drop, new_drop}),
             "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
   EXPECT_EQ(Plan(Observed(observed).Chain(Mangle("M")),
@@ -248,7 +248,7 @@ TEST(RestorePlanTest, KeepsTheGenerationThatItWasPlannedFor) {
   EXPECT_EQ(plan->generation, 7U);
 }
 
-// The order of tables where rules only go: nat first. A chain that exists already is no addition.
+// If rules are only removed, nat comes first. A chain that exists already is no addition.
 TEST(RestorePlanTest, ATableThatLosesChainsOnlyIsCommittedFirst) {
   const Observed observed = Observed().Chain(Filter("F")).Chain(Nat("N"));
   EXPECT_EQ(
@@ -345,7 +345,7 @@ TEST(SavedTextTest, SelectsChainsAndRules) {
               ElementsAre(Pair(user, ElementsAre("-j A"))));
 }
 
-// iptables-save 1.8.9 prints names as they are; the rules after one must still be seen.
+// iptables-save 1.8.9 does not escape names; the rules after one must still be read.
 TEST(SavedTextTest, TakesAQuoteInAName) {
   const ChainId user{Family::kIPv4, Table::kFilter, "USER"};
   for (const std::string odd :

@@ -98,7 +98,7 @@ TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
     absl::SleepFor(absl::Milliseconds(100));
     EXPECT_EQ(rename(another.c_str(), path_.c_str()), 0);
   });
-  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(20)), IsOk()) << "nobody holds the new one";
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(20)), IsOk()) << "the new one is free";
   other.join();
 }
 
