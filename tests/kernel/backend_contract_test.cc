@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every Backend promises, held against the fake, nf_tables and legacy iptables: what passes
-// here on all of them makes tests on the fake worth something.
+// What every Backend promises, tested on the fake, nf_tables and legacy iptables, so that tests on
+// the fake are meaningful.
 #include "tests/kernel/backend_world.h"
 #include "tests/support/rows.h"
 

@@ -74,8 +74,8 @@ class NftWorld : public ProgramWorld {
 class LegacyWorld : public ProgramWorld {
  public:
   LegacyWorld() : ProgramWorld("iptables-legacy") {
-    // Neither the machine's lock nor that of a test that runs at the same time: who watches it
-    // would hear the other.
+    // Neither the machine's lock nor that of a test that runs at the same time, because a monitor
+    // would report the other's uses.
     const std::string lock = tree_.Path("xtables.lock");
     EXPECT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
     Use(agent::NewIptablesLegacyBackend(runner_.get(), {.lock_path = lock}));

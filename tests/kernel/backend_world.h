@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Backend is held against: the backend, the kernel behind it, and another writer there. The
-// fake, nf_tables and legacy iptables are such worlds.
+// What a Backend is tested in: the backend, its kernel, and another writer there. The fake,
+// nf_tables and legacy iptables are such worlds.
 #ifndef KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 #define KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 
@@ -20,8 +20,8 @@ inline const netlink::ChainId kInput{netlink::Family::kIPv4, netlink::Table::kFi
 inline const netlink::ChainId kPostrouting{netlink::Family::kIPv4, netlink::Table::kNat,
                                            "POSTROUTING"};
 
-// A backend, and somebody else who writes to the same kernel. OTHER, where it does not exist yet,
-// is made by the calls that jump to it.
+// A backend, and another writer to the same kernel. Calls that jump to OTHER create it if it does
+// not exist yet.
 class World {
  public:
   virtual ~World() = default;
@@ -32,7 +32,7 @@ class World {
   virtual void AppendOpaqueJump(const std::string& chain) = 0;
   // The text that such a rule is read with.
   virtual std::string OpaqueJumpText() const { return "[xt statistic rev 0] -j OTHER"; }
-  // ip filter INPUT as a plain chain. Not in legacy iptables: nobody can make such a chain there.
+  // ip filter INPUT as a plain chain. iptables-legacy cannot have such a chain.
   virtual void AddUnhookedInput() = 0;
 };
 
@@ -44,8 +44,8 @@ void PrintTo(const Subject& subject, std::ostream* stream);
 
 // The fake, nf_tables and legacy iptables.
 std::vector<Subject> AllSubjects();
-// nf_tables, as itself and as the fake. In legacy iptables a base chain is always hooked, a Monitor
-// cannot tell our own commits from others', and there are no native tables.
+// nf_tables and the fake. In legacy iptables a base chain is always hooked, a Monitor cannot
+// distinguish our own commits from others', and there are no native tables.
 std::vector<Subject> NftSubjects();
 std::vector<Subject> LegacySubjects();
 
@@ -71,7 +71,7 @@ class BackendContractTest : public NetnsTest, public ::testing::WithParamInterfa
     return snapshot.ok() ? *std::move(snapshot) : netlink::Snapshot{};
   }
 
-  // On the ruleset as it is now.
+  // Based on the current ruleset.
   absl::Status Apply(std::vector<netlink::Operation> operations) {
     return backend().Apply(netlink::Transaction{.generation = Read({}).generation,
                                                 .operations = std::move(operations)});

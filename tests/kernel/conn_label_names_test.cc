@@ -36,7 +36,7 @@ using netlink::Table;
 constexpr char kNames[] = "/etc/xtables/connlabel.conf";
 constexpr int kLabels = netlink::kMostConnLabel + 1;
 
-// Much that is strange, and nothing that iptables could not tell apart when it reads its own save.
+// Strange names, except those that iptables would confuse when it reads its own save.
 constexpr char kStrangeNames[] =
     "# 1 comment\n114 kubelet masq\n115\t\t  two  words \t\r\n0x10 hex\n010 oct\n  9 lead\n12abc\n"
     "13 -j DROP\n14 dup\n15 dup\n14 other\n16 again\n17 under_score\n18 quo\"te\n19\n20 \n-21 neg\n"
@@ -99,7 +99,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
     if (*names != '\0') std::ofstream(kNames) << names;
     for (const auto& backend : backends_) {
       SCOPED_TRACE(netlink::BackendKindName(backend->kind()));
-      const std::vector<Rule> wanted = EveryLabel();
+      const std::vector<Rule> expected = EveryLabel();
       if (*names == '\0') ASSERT_NO_FATAL_FAILURE(Write(*backend));
       const auto after = backend->Read({{.chain = chain_}});
       ASSERT_THAT(after, IsOk());
@@ -107,12 +107,12 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
       ASSERT_THAT(survey, IsOk());
       const netlink::SurveyChain* surveyed = survey->Find({"ip", "nat"}, "LABELS");
       ASSERT_NE(surveyed, nullptr);
-      ASSERT_EQ(surveyed->rules.size(), wanted.size());
-      for (size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_EQ(surveyed->rules.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
         const netlink::ObservedRule& read = after->Find(chain_)->rules.at(i);
         ASSERT_NE(read.rule(), nullptr) << read.opaque()->text;
-        EXPECT_EQ(*read.rule(), wanted[i]) << i;
-        EXPECT_EQ(TextOf(surveyed->rules[i]), ToString(Family::kIPv4, wanted[i]));
+        EXPECT_EQ(*read.rule(), expected[i]) << i;
+        EXPECT_EQ(TextOf(surveyed->rules[i]), ToString(Family::kIPv4, expected[i]));
       }
     }
     const std::string saved = RunProgram({"iptables-legacy-save", "-t", "nat"}).out;
@@ -132,11 +132,11 @@ TEST_F(ConnLabelNamesKernelTest, RulesAreWrittenByNumberWhateverNamesThereAre) {
     ASSERT_NE(read.rule(), nullptr);
     EXPECT_EQ(read.rule()->conn_label->label, label);
   }
-  // What iptables itself cannot tell apart is taken for the number.
+  // A name that iptables itself confuses with a number is taken for the number.
   EXPECT_EQ(after->Find(chain_)->rules.at(5).rule()->conn_label->label, 6);
 }
 
-// Both kinds of iptables are asked, of a rule whose label no file names.
+// Compared with both kinds of iptables, which print a rule with a label that no file names.
 TEST_F(ConnLabelNamesKernelTest, LabelsAreForbiddenExactlyWhereIptablesCouldNotPrintThem) {
   const std::array<std::string, 2> kinds = {"iptables-nft", "iptables-legacy"};
   for (const std::string& kind : kinds) {
@@ -168,7 +168,7 @@ TEST_F(ConnLabelNamesKernelTest, LabelsAreForbiddenExactlyWhereIptablesCouldNotP
   }
   std::filesystem::remove(kNames);
   std::filesystem::create_symlink(kNames, kNames);
-  compare("a file that nobody can open");
+  compare("a file that cannot be opened");
   EXPECT_EQ(forbidden, 12);
   std::filesystem::remove(kNames);
   std::filesystem::create_directory(kNames);

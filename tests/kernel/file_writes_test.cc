@@ -34,7 +34,7 @@ using agent::kBuiltWithASanitizer;
 
 long Abi() { return syscall(SYS_landlock_create_ruleset, nullptr, 0, 1); }
 
-// A kernel without Landlock has nothing to be tested, but says so.
+// Without Landlock only the report about that is tested.
 bool HasLandlock() { return !kBuiltWithASanitizer && Abi() >= 1; }
 
 class FileWritesTest : public ::testing::Test {
@@ -78,12 +78,12 @@ TEST_F(FileWritesTest, ReportsWhereTheKernelCannotForbidThem) {
   EXPECT_THAT(InChild([&] { return Forbid(""); }), StartsWith("UNIMPLEMENTED"));
 }
 
-// Each call with another argument, by the number of which the kernel tells them apart.
+// The kernel fails a call by the value of one of its arguments, so each row needs another value.
 TEST_F(FileWritesTest, AStepThatFailsIsNamed) {
   if (!HasLandlock()) return;
   struct Row {
     FailingCall call;
-    std::string said;
+    std::string error;
   };
   const Row rows[] = {
       {{SYS_landlock_create_ruleset, 2, 1, EOPNOTSUPP}, "has no Landlock"},
@@ -91,9 +91,9 @@ TEST_F(FileWritesTest, AStepThatFailsIsNamed) {
       {{SYS_landlock_add_rule, 3, 0, EPERM}, "(Landlock): /dev/null: "},
       {{SYS_landlock_restrict_self, 1, 0, EPERM}, "(Landlock): applying them: "}};
   for (const Row& row : rows) {
-    std::string said;
-    WithFailingCall(row.call, [&] { said = Forbid(Lock()); });
-    EXPECT_THAT(said, HasSubstr(row.said));
+    std::string error;
+    WithFailingCall(row.call, [&] { error = Forbid(Lock()); });
+    EXPECT_THAT(error, HasSubstr(row.error));
   }
 }
 

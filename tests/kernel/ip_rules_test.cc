@@ -30,7 +30,7 @@ void Add(const std::string& family, const std::string& rule) {
   ASSERT_EQ(result.exit_code, 0) << result << rule;
 }
 
-// The lines with a fwmark, with a space behind the priority instead of a tab.
+// The lines with a fwmark, with a space after the priority instead of a tab.
 std::vector<std::string> Shown(const std::string& family) {
   std::vector<std::string> lines;
   const ProgramResult result = RunProgram({"ip", family, "rule", "show"});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The legacy backend on the real iptables-legacy, with other programs beside it that use the same
-// lock; its surveys say what iptables-legacy-save prints, line by line. Each test has a network
-// namespace and a /run of its own: the machine's lock is never touched.
+// The iptables-legacy backend on the real programs, with others that use the same lock; its surveys
+// equal what iptables-legacy-save prints, line by line. Each test has a network namespace and a
+// /run of its own: the machine's lock is never touched.
 #include "agent/xtables/iptables_legacy_backend.h"
 
 #include <sys/mount.h>
@@ -74,7 +74,7 @@ class LegacyBackendKernelTest : public PrivateRunTest {
   DisturbedRunner runner_;
 };
 
-// Both namespaces are empty: nothing but the check could tell that it is the wrong one.
+// Both namespaces are empty, so only the check can detect the wrong one.
 TEST_F(LegacyBackendKernelTest, RefusesEverythingFromAThreadInAnotherNamespace) {
   auto here = Open();
   const Transaction transaction = Adding(*here, "here");
@@ -106,7 +106,7 @@ TEST_F(LegacyBackendKernelTest, NamesTheFaultOfTheLockFile) {
   ASSERT_EQ(mount(nullptr, "/run", nullptr, MS_REMOUNT, "mode=755"), 0);
   EXPECT_EQ(Read(*backend).Find(kUser), nullptr);
   EXPECT_THAT(backend->Apply(transaction), IsOk()) << "a missing file is made";
-  // A file that stands on a read-only file system can be locked.
+  // A file that exists on a read-only file system can be locked.
   ASSERT_EQ(mount(nullptr, "/run", nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
   EXPECT_THAT(backend->Apply(Adding(*backend, "b")), IsOk());
 }
@@ -127,7 +127,7 @@ TEST_F(LegacyBackendKernelTest, LeavesPoliciesAndOtherPeoplesRulesAndCountersAlo
            ":FOREIGN - [0:0]\n[3:300] -A FOREIGN -s 10.0.0.0/8 -j ACCEPT\nCOMMIT\n"));
   auto backend = Open();
   ASSERT_THAT(backend->Apply(Adding(*backend, "it's \"quoted\"")), IsOk());
-  // The counters of policies are lost with whatever iptables-legacy writes, so not by us.
+  // Every write of iptables-legacy loses the counters of policies, so they are not compared.
   const ProgramResult saved = RunProgram({"iptables-legacy-save", "--counters"});
   EXPECT_THAT(saved.out, AllOf(HasSubstr(":INPUT DROP ["),
                                HasSubstr(R"(--comment "it\'s \"quoted\"" -j DROP)"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the monitor of legacy iptables says of what the real programs do, where a system call fails,
-// and where its files change under it. Each test has a network namespace and a /run of its own: the
-// machine's lock is never touched.
+// What the monitor of iptables-legacy reports when the real programs write, when a system call
+// fails, and when its files are replaced. Each test has a network namespace and a /run of its own:
+// the machine's lock is never touched.
 #include "agent/xtables/iptables_legacy_monitor.h"
 
 #include <fcntl.h>
@@ -37,12 +37,12 @@
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
 
-// Needs struct in6_addr to be the C library's, and so comes last.
+// Included last because it needs the C library's struct in6_addr.
 #include <linux/netfilter_ipv4/ip_tables.h>
 
 namespace {
 
-// What becomes of each getsockopt(2) that reads rules. Nothing: the kernel's answer.
+// Replaces the result of each getsockopt(2) that reads rules. Nothing: the kernel's answer.
 std::function<int(int result, void* value)>& OnRules() {
   static std::function<int(int, void*)> on_rules;
   return on_rules;
@@ -87,7 +87,7 @@ netlink::RulesetChanges Drain(netlink::Monitor& monitor) {
   return changes.ok() ? *changes : netlink::RulesetChanges{};
 }
 
-// Everything that there is to say 50 ms from now at the latest.
+// The number of changes that are reported within 50 ms.
 uint64_t Seen(netlink::Monitor& monitor) {
   uint64_t count = 0;
   while (Wakes(monitor, absl::Milliseconds(50))) {
@@ -122,7 +122,7 @@ class LegacyMonitorTest : public PrivateRunTest {
     EXPECT_THAT(monitor, IsOk());
     return monitor.ok() ? *std::move(monitor) : nullptr;
   }
-  // Another program's change of the rules, which no monitor hears.
+  // Another program's change of the rules, of which no monitor is notified.
   static void ChangeUnheard(const std::string& chain) {
     MustRun({"env", "XTABLES_LOCKFILE=/run/private", "iptables-legacy", "-N", chain});
   }
@@ -237,7 +237,7 @@ TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToCompare)
   EXPECT_EQ(Seen(*monitor), 1U);
   MustRun({"iptables-legacy", "-S"});
   EXPECT_GE(Seen(*monitor), 1U);
-  EXPECT_EQ(Seen(*monitor), 0U) << "nobody used the lock";
+  EXPECT_EQ(Seen(*monitor), 0U) << "the lock was not used";
 }
 
 TEST_F(LegacyMonitorTest, DistinguishesAnErrorFromAMissingTable) {
@@ -401,7 +401,7 @@ TEST_F(LegacyMonitorTest, ALockFileThatIsMovedThereIsWatched) {
   EXPECT_EQ(Seen(*monitor), 1U);
 }
 
-// Of each inotify watch a line.
+// A line for each inotify watch.
 size_t Watches(const netlink::Monitor& monitor) {
   std::ifstream file(absl::StrCat("/proc/self/fdinfo/", monitor.fd()));
   size_t watches = 0;
@@ -435,7 +435,7 @@ TEST_F(LegacyMonitorTest, ARemovedLockFileIsWatchedUntilItsLastProgramEnds) {
   Drain(*monitor);
   first.Close();
   Drain(*monitor);
-  // More come and go, and take no place.
+  // Further ones are made and removed, and take no place.
   for (int i = 0; i < 8; ++i) {
     Touch();
     Drain(*monitor);
@@ -453,12 +453,12 @@ TEST_F(LegacyMonitorTest, ARemovedLockFileIsWatchedUntilItsLastProgramEnds) {
   EXPECT_EQ(Seen(*monitor), 1U);
 }
 
-// ---- the lock, whatever becomes of its file ----
+// ---- the lock when its file is moved, replaced or removed ----
 
 TEST_F(LegacyMonitorTest, SeesAWriterOfAShortLivedLockFile) {
   auto monitor = Watch();
   for (int i = 0; i < 50; ++i) {
-    // Made, used and closed before anybody comes to watch it.
+    // Made, used and closed before the monitor can watch it.
     MustRun({"iptables-legacy", "-N", absl::StrCat("A", i)});
     ASSERT_EQ(unlink(kLock), 0);
     EXPECT_EQ(Seen(*monitor), 1U) << i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
-// ways, say the same. What differs is only how an opaque rule is spelled.
+// ways, are equal. What differs is only how an opaque rule is spelled.
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "agent/xtables/iptables_save.h"

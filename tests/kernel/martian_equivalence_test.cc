@@ -122,7 +122,7 @@ std::vector<MartianCase> AllCases() {
   for (const bool martian : {true, false}) {
     for (const Way way : {Way::kIn, Way::kOut}) {
       for (const auto& [meeting, meeting_name, classes] : Meetings()) {
-        // A packet that is sent on to 127.0.0.1 is a martian there.
+        // A packet that is forwarded to 127.0.0.1 is a martian there.
         if (!martian && meeting == Meeting::kDnat) continue;
         for (const auto& [protocol, name] : protocols) {
           cases.push_back({.name = absl::StrCat(martian ? "" : "NoMartian", meeting_name, name,
@@ -140,7 +140,7 @@ std::vector<MartianCase> AllCases() {
 
 class MartianTest : public ::testing::Test {
  protected:
-  // Packets that one CPU sends are worked off in their order.
+  // Packets that one CPU sends are processed in order.
   void SetUp() override {
     ASSERT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
     cpu_set_t one;
@@ -190,7 +190,7 @@ TEST_P(MartianEquivalenceTest, HasTheSameFateInTheNativeTableAsInKubeFirewall) {
 INSTANTIATE_TEST_SUITE_P(Packets, MartianEquivalenceTest, ::testing::ValuesIn(AllCases()),
                          [](const auto& param_info) { return param_info.param.name; });
 
-// By itself: on kernels that have no xtables, too (tests/other-kernel).
+// A suite of its own, which also runs on kernels without xtables (tests/other-kernel).
 class NativeMartianTest : public MartianEquivalenceTest {};
 
 TEST_P(NativeMartianTest, DropsWhatIsToBeDropped) {

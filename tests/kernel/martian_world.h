@@ -31,18 +31,18 @@ inline constexpr uint32_t kNode = 0x0a090001;        // 10.9.0.1
 inline constexpr uint32_t kNeighbour = 0x0a090002;   // 10.9.0.2
 inline const std::vector<uint8_t> kNodeMac = {2, 0, 0, 0, 0, 1};
 
-// IP ids: of the packet that is tested, of those that make its connection, and of the one behind
-// it, which says that everything before it has been worked off.
+// IP ids: of the packet that is tested, of those that make its connection, and of the last one,
+// which shows on arrival that all packets before it were processed.
 inline constexpr uint16_t kTested = 0x4b69;
 inline constexpr uint16_t kOther = 0x4b70;
 inline constexpr uint16_t kLast = 0x4b71;
 
-// Of packets that the test makes. What the node's own stack answers is not wanted.
+// On packets that the test makes, to exclude answers of the node's own stack.
 inline constexpr uint32_t kOurMark = 1;
 
 inline constexpr Ports kPorts = {1234, 5555};
 inline constexpr uint16_t kEchoId = 7;
-// Where a connection goes that announces another one, and where that one comes.
+// The ports of a connection that announces another one, and the port of that one.
 inline constexpr Ports kAnnouncing = {5555, 9999};
 inline constexpr uint16_t kAnnounced = 7777;
 
@@ -109,7 +109,7 @@ table ip probe {
 // How connection tracking takes the packet.
 enum class Meeting : uint8_t {
   kNew,
-  kEstablished,  // it goes the way the connection was made
+  kEstablished,  // in the direction in which the connection was made
   kAnswer,       // established, too: the other side made it
   kRelated,
   kDnat,
@@ -145,8 +145,8 @@ inline void PrintTo(const Fate& fate, std::ostream* stream) {
 
 class MartianWorld {
  public:
-  // `row` must outlive the world. What goes wrong fails the test. Without probes there are no
-  // counters, no DNAT, and nothing but the rules that are tested has connections tracked.
+  // `row` must outlive the world. Errors fail the test. Without probes there are no counters and no
+  // DNAT, and only the tested rules turn connection tracking on.
   explicit MartianWorld(const MartianCase& row, bool with_probes = true)
       : row_(row), node_(NewNetns()), neighbour_(NewNetns()) {
     const InNetns inside(node_);
@@ -154,7 +154,7 @@ class MartianWorld {
              "name", "veth1", "address", "02:00:00:00:00:02", "netns", neighbour_.Path()});
     MustRun({"ip", "address", "add", "10.9.0.1/24", "dev", "veth0"});
     MustRun({"ip", "link", "set", "veth0", "up"});
-    // An ARP request that says it comes from 127.0.0.1 is not answered.
+    // The neighbour does not answer an ARP request from 127.0.0.1.
     MustRun({"ip", "neigh", "replace", "10.9.0.2", "lladdr", "02:00:00:00:00:02", "dev", "veth0"});
     {
       const InNetns there(neighbour_);

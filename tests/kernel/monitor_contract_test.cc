@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every Monitor promises, held against those of the fake, nf_tables and legacy iptables.
+// What every Monitor promises, tested on those of the fake, nf_tables and legacy iptables.
 #include <poll.h>
 
 #include "tests/kernel/backend_world.h"
@@ -91,8 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Monitors, MonitorContractTest, ::testing::ValuesIn(AllS
 INSTANTIATE_TEST_SUITE_P(Monitors, OwnCommitsContractTest, ::testing::ValuesIn(NftSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
-// What every Backend promises of native tables, held against the fake and nf_tables; legacy
-// iptables has none, and says so.
+// What every Backend promises of native tables, on the fake and nf_tables. iptables-legacy has
+// none, and reports that.
 
 constexpr char kName[] = "guard";
 const DeleteNativeTable kDelete = {.family = Family::kIPv4, .name = kName};
@@ -119,8 +119,8 @@ class NativeContractTest : public BackendContractTest {
     return backend().Apply(transaction);
   }
 
-  // Whether it is exactly `table` that stands.
-  bool Stands(const NativeTable& table) {
+  // Whether the kernel's table equals `table`.
+  bool Exists(const NativeTable& table) {
     return ReadNative(table).native == std::make_optional(ObservedNativeTable());
   }
 };
@@ -136,7 +136,7 @@ TEST_P(NativeContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
 TEST_P(NativeContractTest, ReadsWhatWasPut) {
   const NativeTable table = Guard({kInvalid, kNotDnat});
   ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
-  EXPECT_TRUE(Stands(table));
+  EXPECT_TRUE(Exists(table));
   EXPECT_EQ(ReadNative(Guard({kInvalid})).generation, Read({}).generation);
   NativeTable other = table;
   other.family = Family::kIPv6;
@@ -162,7 +162,7 @@ TEST_P(NativeContractTest, ReplacesWhatExisted) {
   NativeTable table = Guard({kNotDnat});
   table.chains.erase(table.chains.begin());
   ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
-  EXPECT_TRUE(Stands(table));
+  EXPECT_TRUE(Exists(table));
 }
 
 TEST_P(NativeContractTest, DeletesIt) {
@@ -181,7 +181,7 @@ TEST_P(NativeContractTest, PutsItAndItsRulesOrNothing) {
   ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
                                      Append(kUser, drop_)}}),
               IsOk());
-  EXPECT_TRUE(Stands(Guard({kInvalid})));
+  EXPECT_TRUE(Exists(Guard({kInvalid})));
   EXPECT_EQ(Rules(kUser).size(), 1U);
 }
 

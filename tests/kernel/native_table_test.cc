@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Native tables on the kernel, and beside nft(8), which must be able to list, save and load them.
+// Native tables in the kernel. nft(8) must be able to list, save and load them.
 #include <sys/socket.h>
 
 #include <ostream>
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Families, NativeFamilyTest, ::testing::ValuesIn(netlink
 
 struct Alteration {
   std::string name;
-  // Input of `nft -f -`, behind a table that stands as wanted.
+  // Input of `nft -f -` when the table is as desired.
   std::string commands;
 };
 void PrintTo(const Alteration& row, std::ostream* out) { *out << row.name; }
@@ -174,7 +174,7 @@ TEST_F(NativeTableTest, IsNotAlteredByOtherTables) {
           "priority -1; policy drop; }; }\n"
           "table ip6 own-guard { chain c { drop; }; }\n");
   EXPECT_EQ(ReadNative(Guard()), ObservedNativeTable());
-  // Also where the table does not say by itself that nothing else is in it.
+  // Also where no rule of the table shows that it is the right one.
   NativeTable empty = Guard();
   for (NativeChain& chain : empty.chains) chain.rules.clear();
   ASSERT_THAT(Put(empty), IsOk());

@@ -188,7 +188,7 @@ TEST_F(NftBackendStormTest, ATransactionOfWhatWasReadSurvivesCommitsThatTouchNot
   struct Row {
     const char* name;
     std::vector<std::string> in_between;
-    absl::StatusCode wanted = absl::StatusCode::kAborted;
+    absl::StatusCode expected = absl::StatusCode::kAborted;
     bool only_of_snapshot = true;
   };
   const std::vector<Row> rows = {
@@ -216,7 +216,7 @@ TEST_F(NftBackendStormTest, ATransactionOfWhatWasReadSurvivesCommitsThatTouchNot
         Transaction{.generation = now->generation,
                     .operations = {Append(short_, Rule{.target = netlink::Return{}})},
                     .only_of_snapshot = row.only_of_snapshot});
-    EXPECT_EQ(applied.code(), row.wanted) << applied;
+    EXPECT_EQ(applied.code(), row.expected) << applied;
   }
 }
 

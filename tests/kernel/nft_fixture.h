@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The nft backend in a network namespace of its own, beside the programs that share nf_tables with
-// it.
+// The nft backend in a network namespace of its own, with the programs that share nf_tables.
 #ifndef KIPT_TESTS_KERNEL_NFT_FIXTURE_H_
 #define KIPT_TESTS_KERNEL_NFT_FIXTURE_H_
 
@@ -42,7 +41,7 @@ std::string Iptables(netlink::Family family);
 // incompatible fails the test.
 std::string Save(netlink::Family family);
 
-// The "-A CHAIN ..." lines of a save, less those words.
+// The "-A CHAIN ..." lines of a save, without those words.
 std::vector<std::string> SavedLines(netlink::Family family, const std::string& chain);
 
 // "[packets:bytes] -A CHAIN ..." lines by chain, in their order, by table.
@@ -60,7 +59,7 @@ class NftBackendTest : public NetnsTest {
 
   netlink::Snapshot Read(const std::vector<netlink::ChainId>& chains);
 
-  // On the ruleset as it is now.
+  // Based on the current ruleset.
   absl::Status Apply(std::vector<netlink::Operation> operations);
 
   static netlink::AddRule Append(const netlink::ChainId& chain, const netlink::Rule& rule);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who changes nf_tables beside us: the programs of an administrator, another backend, another
-// namespace.
+// Other writers to nf_tables: the programs of an administrator, another backend, another namespace.
 #include <linux/sock_diag.h>
 #include <malloc.h>
 #include <poll.h>
@@ -47,7 +46,7 @@ class NftMonitorTest : public NftBackendTest {
     return changes.ok() ? *std::move(changes) : RulesetChanges();
   }
 
-  // By somebody else, as fast as can be: one chain comes and goes.
+  // The other backend makes and removes one chain, as fast as possible.
   void CommitOtherwise(int times) {
     uint32_t generation = other_->Read({})->generation;
     for (int i = 0; i < times; ++i, ++generation) {
@@ -166,7 +165,7 @@ TEST_F(NftMonitorTest, AsksNothingOfOtherWritersOnceItIsGone) {
   EXPECT_EQ(Drain(*third).count, 1);
 }
 
-// What telling them apart rests upon.
+// Distinguishing our commits depends on this.
 TEST_F(NftMonitorTest, EveryTransactionThatSucceedsLeadsToTheNextGeneration) {
   const ChainId base{Family::kIPv4, Table::kFilter, "INPUT"};
   const auto expect_next = [&](const char* what, const std::vector<Operation>& operations) {

@@ -95,7 +95,7 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
        "-p sctp [xt sctp rev 0] -j DROP"},
       {"-s 1.2.3.4/255.0.255.0 -j DROP", "[nft payload] -j DROP"},
       {"-f -j DROP", "[nft payload] -j DROP"},
-      // iptables writes one comparison of both ports, which says less than these words.
+      // iptables writes one comparison of both ports, which has lost these words.
       {"-p tcp -m tcp ! --sport 1000 ! --dport 5 -j DROP", "-p tcp [nft payload] -j DROP"},
       {"-j TOS --set-tos 5/7", "-j [xt TOS rev 1]"},
       {"-j NFQUEUE --queue-num 5", "-j [xt NFQUEUE rev 3]"},

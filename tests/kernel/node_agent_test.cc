@@ -63,7 +63,7 @@ std::string Program(const std::string& mode, const std::string& suffix = "") {
   return "iptables-" + mode + suffix;
 }
 
-// One agent, and what it told.
+// One agent, its rounds and its notices.
 struct Hosted {
   std::unique_ptr<Agent> agent;
   std::vector<Round> rounds;
@@ -103,10 +103,10 @@ class NodeAgentTest : public kipt::testing::PrivateRunTest {
     if (!config.ok()) return nullptr;
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         *loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
-        {.round = [told = hosted.get()](const Round& round) { told->rounds.push_back(round); },
-         .notice = [told = hosted.get()](
+        {.round = [to = hosted.get()](const Round& round) { to->rounds.push_back(round); },
+         .notice = [to = hosted.get()](
                        absl::LogSeverity,
-                       absl::string_view text) { told->notices.emplace_back(text); }});
+                       absl::string_view text) { to->notices.emplace_back(text); }});
     EXPECT_THAT(agent, IsOk());
     if (!agent.ok()) return nullptr;
     hosted->agent = *std::move(agent);
@@ -141,7 +141,7 @@ TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
     ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
   }
   EXPECT_THAT(Printed(served, {Program(GetParam(), "-save")}), HasSubstr("KUBE-MARK-DROP"))
-      << "an agent that goes leaves the rules";
+      << "an agent that ends leaves the rules";
   flags.feature_gates.clear();
   flags.stale_chains = "retire";
   flags.cni_conf_dir = "/nonexistent";

@@ -46,8 +46,8 @@ capng_select_t& Failing() {
 
 }  // namespace
 
-// The linker leads the product's calls here (--wrap): libcap-ng itself says nothing of a bounding
-// set that the kernel keeps.
+// The linker redirects the product's calls here (--wrap), because libcap-ng reports no error when
+// the kernel keeps the bounding set.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl50-cpp)
 extern "C" {
 int __real_capng_apply(capng_select_t set);
@@ -103,13 +103,13 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
   static Sets Kept(uint64_t bounding_before) {
     const bool programs = GetParam().may_run_programs;
     const uint64_t own = programs ? kAdminAndRaw : kAdmin;
-    // Who has no CAP_SETPCAP cannot make its bounding set smaller.
+    // A process without CAP_SETPCAP cannot make its bounding set smaller.
     return {.own = own,
             .inherited = programs ? own : 0,
             .bounding = GetParam().as_nobody ? bounding_before : own};
   }
 
-  // Never destroyed, because to go back is what can no longer be done.
+  // Never destroyed, because going back is no longer possible.
   static void LeaveMounts() {
     static const auto* const run = new PrivateRun;
     EXPECT_NE(run, nullptr);
@@ -138,12 +138,12 @@ std::string CheckThreads(const Sets& sets, bool filtered) {
   return threads >= 2 ? wrong : absl::StrCat(wrong, "only ", threads, " threads");
 }
 
-// Looks at all threads while there are two.
+// Checks all threads while there are two.
 std::string CheckTwoThreads(const Sets& sets, bool filtered) {
-  std::latch looked(1);
-  const std::jthread later([&looked] { looked.wait(); });
+  std::latch checked(1);
+  const std::jthread later([&checked] { checked.wait(); });
   const std::string wrong = CheckThreads(sets, filtered);
-  looked.count_down();
+  checked.count_down();
   return wrong;
 }
 
@@ -174,7 +174,7 @@ constexpr Forbidden kForbidden[] = {
     {"io_uring_setup", [](int) -> long { return syscall(SYS_io_uring_setup, 1, nullptr); }},
     {"userfaultfd", [](int) -> long { return syscall(SYS_userfaultfd, 0); }},
     {"setuid", [](int) -> long { return setuid(1234); }, kByCapabilitiesToo},
-    // Too long for the kernel, which looks at that last.
+    // Too long, which the kernel checks last.
     {"sethostname", [](int) -> long { return syscall(SYS_sethostname, "x", 65); },
      kByCapabilitiesToo},
     {"settimeofday", [](int) -> long { return syscall(SYS_settimeofday, nullptr, nullptr); }},
@@ -228,7 +228,7 @@ TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
               IsEmpty());
 }
 
-// Of the daemon as root, every interop test shows it.
+// Every interop test shows it for the daemon as root.
 TEST_P(PrivilegesTest, AreEnoughForNftables) {
   EXPECT_THAT(
       InChild([]() -> std::string {

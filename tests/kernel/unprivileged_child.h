@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A child process to give privileges up in, and what the kernel says about a thread.
+// A child process that gives up privileges, and what the kernel reports about a thread.
 #ifndef KIPT_TESTS_KERNEL_UNPRIVILEGED_CHILD_H_
 #define KIPT_TESTS_KERNEL_UNPRIVILEGED_CHILD_H_
 
@@ -36,8 +36,8 @@ inline std::string BecomeNobodyWith(int capability) {
   sets[0] = {bit, bit, bit};
   if (syscall(SYS_capset, &header, sets) != 0) return wrong("capset");
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) != 0) return wrong("ambient");
-  // What is not dumpable has a /proc that belongs to root. A service is executed as its user, and
-  // so is dumpable.
+  // The /proc of a process that is not dumpable belongs to root. A service is executed as its user,
+  // and so is dumpable.
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return wrong("PR_SET_DUMPABLE");
   return "";
 }

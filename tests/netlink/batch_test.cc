@@ -95,7 +95,7 @@ TEST(BatchTest, PutsANativeTableFirstAndDeletesOneLast) {
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
   ASSERT_THAT(batch, IsOk());
   EXPECT_THAT(Shape(*batch), ElementsAre("10/0",                // begin
-                                         "a00/400", "a02/0",    // whatever it was, gone
+                                         "a00/400", "a02/0",    // any old table is deleted
                                          "a00/400", "a03/400",  // table and chain
                                          "a06/c00",             // its rule
                                          "a00/400", "a03/400",  // the operation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is asked of ctnetlink, and what is made of its entries and its errors.
+// Requests to ctnetlink, and how its entries and errors are read.
 #include "netlink/conntrack.h"
 
 #include <linux/netlink.h>
@@ -90,7 +90,7 @@ TEST(ConntrackDumpTest, HandsOverWhatIsWellFormed) {
        Entry({Attr(kSourceV6, V6(3)), Attr(kDestinationV6, {10, 0, 0, 2})})},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(TakeFrom(Says(row.entry, OfV4(7, 8), Done())),
+    EXPECT_EQ(TakeFrom(Sent(row.entry, OfV4(7, 8), Done())),
               row.taken + "192.0.2.7 > 10.0.0.8. End.")
         << row.name;
   }
@@ -107,12 +107,12 @@ TEST(ConntrackDumpTest, ComesInPiecesUntilItsEnd) {
 }
 
 TEST(ConntrackDumpTest, AnErrorOfTheKernelIsTheDumpsAndNamesWhatIsMissing) {
-  EXPECT_THAT(TakeFrom(Says(Refusal(EINVAL))),
+  EXPECT_THAT(TakeFrom(Sent(Refusal(EINVAL))),
               AllOf(StartsWith("INVALID_ARGUMENT: "),
                     HasSubstr("(the kernel has no ctnetlink: module nf_conntrack_netlink)")));
-  EXPECT_THAT(TakeFrom(Says(Refusal(EPERM))),
+  EXPECT_THAT(TakeFrom(Sent(Refusal(EPERM))),
               AllOf(StartsWith("PERMISSION_DENIED: "), HasSubstr("(needs CAP_NET_ADMIN")));
-  EXPECT_THAT(TakeFrom(Says(Done(ENOMEM))),
+  EXPECT_THAT(TakeFrom(Sent(Done(ENOMEM))),
               StartsWith("RESOURCE_EXHAUSTED: reading the entries of connection tracking: "));
   EXPECT_THAT(TakeFrom({Fails(ENOBUFS)}),
               AllOf(StartsWith("RESOURCE_EXHAUSTED: "), HasSubstr("receiving over netlink")));

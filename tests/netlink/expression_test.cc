@@ -25,7 +25,7 @@ std::string Does(const std::string& name, const Bytes& data) {
   std::string does = other.decides     ? "decides"
                      : other.selects   ? "chooses"
                      : other.condition ? "loads"
-                                       : "goes on";
+                                       : "continues";
   if (other.terminal) does += " and ends";
   if (other.perhaps_terminal) does += " and perhaps ends";
   if (other.marks.tested != 0) does += ", reads the mark";
@@ -37,7 +37,7 @@ std::string Does(const std::string& name, const Bytes& data) {
 TEST(ExpressionTest, OfEachOfTheKernelsItIsKnownWhatItDoes) {
   for (const char* name : {"bitwise", "byteorder", "counter", "immediate", "last", "log"}) {
     EXPECT_EQ(Does(name, name == std::string("immediate") ? Attr(NFTA_IMMEDIATE_DREG, 1) : Bytes()),
-              "goes on")
+              "continues")
         << name;
   }
   for (const char* name : {"cmp", "connlimit", "limit", "lookup", "quota", "range"}) {
@@ -66,7 +66,7 @@ TEST(ExpressionTest, WhatANamedObjectDoesDependsOnItsType) {
   const auto does = [](int type) {
     return Does("objref", Attr(NFTA_OBJREF_IMM_TYPE, static_cast<uint32_t>(type)));
   };
-  EXPECT_EQ(does(NFT_OBJECT_COUNTER), "goes on");
+  EXPECT_EQ(does(NFT_OBJECT_COUNTER), "continues");
   for (const int type : {NFT_OBJECT_QUOTA, NFT_OBJECT_LIMIT, NFT_OBJECT_CONNLIMIT}) {
     EXPECT_EQ(does(type), "chooses") << type;
   }

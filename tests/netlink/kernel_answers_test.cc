@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is made of answers that the kernel hardly ever gives, and of messages that are not the
-// kernel's.
+// How answers that the kernel hardly ever gives are read, and messages that are not the kernel's.
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>
 #include <sys/syscall.h>
@@ -41,13 +40,13 @@ const std::vector<ChainQuery> kRules = {{.chain = kChain}};
 
 using Answers = std::vector<std::vector<Frame>>;
 
-const std::vector<Frame> kGeneration = Says(Generation(7));
-const std::vector<Frame> kMoved = Says(Generation(8));
-const std::vector<Frame> kThere = Says(ChainMessage("TEST"));
-const std::vector<Frame> kRule = Says(DumpedRule(), Done());
-const std::vector<Frame> kNoRules = Says(Done());
-const std::vector<Frame> kMissing = Says(Refusal(ENOENT));
-const std::vector<Frame> kInterrupted = Says(Done(0, NLM_F_DUMP_INTR));
+const std::vector<Frame> kGeneration = Sent(Generation(7));
+const std::vector<Frame> kMoved = Sent(Generation(8));
+const std::vector<Frame> kThere = Sent(ChainMessage("TEST"));
+const std::vector<Frame> kRule = Sent(DumpedRule(), Done());
+const std::vector<Frame> kNoRules = Sent(Done());
+const std::vector<Frame> kMissing = Sent(Refusal(ENOENT));
+const std::vector<Frame> kInterrupted = Sent(Done(0, NLM_F_DUMP_INTR));
 const std::vector<Frame> kNothing;
 const std::vector<Frame> kLost = {Fails(ENOBUFS)};
 
@@ -121,11 +120,11 @@ TEST(KernelAnswersTest, OnlyOneErrorMeansThatAChainIsMissing) {
       {EIO, "UNKNOWN"},
   };
   for (const auto& [error, code] : errors) {
-    ExpectSnapshots({{code, List(kGeneration, Says(Refusal(error)), kGeneration), code}},
+    ExpectSnapshots({{code, List(kGeneration, Sent(Refusal(error)), kGeneration), code}},
                     kChainAlone);
     // Whatever becomes of the others.
-    const std::vector<Frame> first = Says(Refusal(error), ChainMessage("OTHER", 1));
-    const std::vector<Frame> second = Says(Refusal(error, 1), ChainMessage("TEST"));
+    const std::vector<Frame> first = Sent(Refusal(error), ChainMessage("OTHER", 1));
+    const std::vector<Frame> second = Sent(Refusal(error, 1), ChainMessage("TEST"));
     ExpectSnapshots({{code, List(kGeneration, first, kGeneration), code},
                      {code, List(kGeneration, second, kGeneration), code}},
                     {kChainAlone[0], {.chain = kOther, .with_rules = false}});
@@ -133,9 +132,9 @@ TEST(KernelAnswersTest, OnlyOneErrorMeansThatAChainIsMissing) {
 }
 
 TEST(KernelAnswersTest, AChainOfAnotherNameIsNoAnswer) {
-  ExpectSnapshots({{"another chain", List(kGeneration, Says(ChainMessage("ELSE")), kGeneration),
+  ExpectSnapshots({{"another chain", List(kGeneration, Sent(ChainMessage("ELSE")), kGeneration),
                     "DATA_LOSS: reading chain ip filter TEST"},
-                   {"a table", List(kGeneration, Says(TableMessage(), Done())), "DATA_LOSS"}},
+                   {"a table", List(kGeneration, Sent(TableMessage(), Done())), "DATA_LOSS"}},
                   kChainAlone);
 }
 
@@ -155,14 +154,14 @@ TEST(KernelAnswersTest, RulesAreAllReadOrNone) {
   };
   ExpectSnapshots(
       {{"one", rules(kRule), "7: TEST with 1."},
-       {"malformed", rules(Says(MalformedRule(), Done())), lost},
-       {"malformed at first", rules(Says(MalformedRule(), DumpedRule(), Done())), lost},
-       {"an error at the end", rules(Says(DumpedRule(), Done(ENOMEM))), refused},
-       {"a refusal at the end", rules(Says(DumpedRule(), Refusal(ENOMEM))), refused},
-       // Somebody wrote meanwhile.
+       {"malformed", rules(Sent(MalformedRule(), Done())), lost},
+       {"malformed at first", rules(Sent(MalformedRule(), DumpedRule(), Done())), lost},
+       {"an error at the end", rules(Sent(DumpedRule(), Done(ENOMEM))), refused},
+       {"a refusal at the end", rules(Sent(DumpedRule(), Refusal(ENOMEM))), refused},
+       // Another program wrote meanwhile.
        {"interrupted", again(kInterrupted), "7: TEST with 1."},
-       {"twice the same", again(Says(DumpedRule(), DumpedRule(), Done())), "7: TEST with 1."},
-       {"the same later", again(Says(DumpedRule(), other, DumpedRule(), Done())),
+       {"twice the same", again(Sent(DumpedRule(), DumpedRule(), Done())), "7: TEST with 1."},
+       {"the same later", again(Sent(DumpedRule(), other, DumpedRule(), Done())),
         "7: TEST with 1."},
        {"a commit that the generation alone shows",
         List(kGeneration, kThere, kRule, kMoved, kMoved, kMissing, kMoved), "8: ."}},
@@ -172,20 +171,20 @@ TEST(KernelAnswersTest, RulesAreAllReadOrNone) {
 TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
   Bytes jump = RuleMessage(Family::kIPv4, {Verdict(-3, "A")});
   jump[6] = NLM_F_MULTI;
-  const std::vector<Frame> rules = Says(jump, Done());
+  const std::vector<Frame> rules = Sent(jump, Done());
   const auto table = [](uint32_t flags) {
-    return Says(
+    return Sent(
         NftMessage(NFT_MSG_NEWTABLE, 0, 0,
                    Join({Attr(NFTA_TABLE_NAME, Text("filter")), Attr(NFTA_TABLE_FLAGS, flags)})));
   };
   const auto answers = [&](const std::vector<Frame>& of_table, const std::vector<Frame>& of_a) {
-    return List(kGeneration, Says(ChainMessage("TEST", 0), ChainMessage("OTHER", 1)), rules,
+    return List(kGeneration, Sent(ChainMessage("TEST", 0), ChainMessage("OTHER", 1)), rules,
                 kNoRules, of_table, of_a, kGeneration);
   };
   ExpectSnapshots({{"whole", answers(table(0), rules), "7: A with 1, OTHER with 0, TEST with 1."},
-                   {"no table", answers(Says(Refusal(EPERM)), rules),
+                   {"no table", answers(Sent(Refusal(EPERM)), rules),
                     "PERMISSION_DENIED: reading table ip filter"},
-                   {"no rules", answers(table(0), Says(Refusal(ENOMEM))),
+                   {"no rules", answers(table(0), Sent(Refusal(ENOMEM))),
                     "RESOURCE_EXHAUSTED: reading the rules of chain ip filter A"},
                    {"dormant", answers(table(1), rules),
                     "7: A with 1, OTHER with 0, TEST with 1, a dormant table."}},
@@ -193,7 +192,7 @@ TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
 }
 
 TEST(KernelAnswersTest, AChainIsAskedForOnceIfItCanBe) {
-  const std::vector<Frame> both = Says(ChainMessage("TEST", 0), ChainMessage("TEST", 1));
+  const std::vector<Frame> both = Sent(ChainMessage("TEST", 0), ChainMessage("TEST", 1));
   ExpectSnapshots({{"twice", List(kGeneration, both, kRule, kGeneration), "7: TEST with 1."}},
                   {kRules[0], kRules[0]});
   ExpectSnapshots({{"too long", List(kGeneration), "INVALID_ARGUMENT"}},
@@ -204,7 +203,7 @@ TEST(KernelAnswersTest, AChainIsAskedForOnceIfItCanBe) {
 
 // ---- the survey ----
 
-const std::vector<Frame> kTables = Says(TableMessage(), Done());
+const std::vector<Frame> kTables = Sent(TableMessage(), Done());
 
 Bytes Chain(const std::vector<Bytes>& attributes) {
   return NftMessage(NFT_MSG_NEWCHAIN, NLM_F_MULTI, 0, Join(attributes));
@@ -214,7 +213,7 @@ const Bytes kNamed = Attr(NFTA_CHAIN_NAME, Text("C"));
 const Bytes kHook = Attr(NFTA_CHAIN_HOOK, Join({Attr(NFTA_HOOK_HOOKNUM, 1)}));
 
 TEST(NftSurveyAnswersTest, OfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre) {
-  const Answers answers = {kGeneration, kTables, Says(Chain({kOfFilter, kNamed}), Done()), kRule,
+  const Answers answers = {kGeneration, kTables, Sent(Chain({kOfFilter, kNamed}), Done()), kRule,
                            kGeneration};
   ExpectSurveys({{"whole", answers, "7: ip filter C with 1."}});
   const std::pair<int, std::string> errors[] = {
@@ -224,7 +223,7 @@ TEST(NftSurveyAnswersTest, OfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre) {
     for (const size_t step : {1U, 2U, 3U}) {
       for (const Bytes& end : {Done(error), Refusal(error)}) {
         Answers refused = answers;
-        refused[step] = Says(end);
+        refused[step] = Sent(end);
         ExpectSurveys({{absl::StrCat(code, " in step ", step), refused, code}});
       }
     }
@@ -232,33 +231,33 @@ TEST(NftSurveyAnswersTest, OfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre) {
 }
 
 TEST(NftSurveyAnswersTest, IsWholeOrNone) {
-  const std::vector<Frame> chain = Says(Chain({kOfFilter, kNamed}), Done());
+  const std::vector<Frame> chain = Sent(Chain({kOfFilter, kNamed}), Done());
   const auto rules = [&](const std::vector<Frame>& read) {
     return List(kGeneration, kTables, chain, read, kGeneration);
   };
   const auto chains = [](const Bytes& one) {
-    return List(kGeneration, kTables, Says(one, Done()), kGeneration);
+    return List(kGeneration, kTables, Sent(one, Done()), kGeneration);
   };
-  const std::vector<Frame> two = Says(Chain({kOfFilter, kNamed}),
+  const std::vector<Frame> two = Sent(Chain({kOfFilter, kNamed}),
                                       Chain({kOfFilter, Attr(NFTA_CHAIN_NAME, Text("D"))}), Done());
   const Bytes nameless = NftMessage(NFT_MSG_NEWTABLE, NLM_F_MULTI, 0, {});
   ExpectSurveys({
       {"interrupted", rules(kInterrupted), "ABORTED"},
-      {"without its end", rules(Says(DumpedRule())), "DEADLINE_EXCEEDED"},
+      {"without its end", rules(Sent(DumpedRule())), "DEADLINE_EXCEEDED"},
       {"lost", rules(kLost), "RESOURCE_EXHAUSTED"},
-      {"malformed", rules(Says(MalformedRule(), Done())), "DATA_LOSS"},
-      {"malformed at first", rules(Says(MalformedRule(), DumpedRule(), Done())), "DATA_LOSS"},
-      {"a table without a name", List(kGeneration, Says(nameless, Done()), kGeneration),
+      {"malformed", rules(Sent(MalformedRule(), Done())), "DATA_LOSS"},
+      {"malformed at first", rules(Sent(MalformedRule(), DumpedRule(), Done())), "DATA_LOSS"},
+      {"a table without a name", List(kGeneration, Sent(nameless, Done()), kGeneration),
        "DATA_LOSS"},
       {"a chain without a name", chains(Chain({kOfFilter})), "DATA_LOSS"},
       {"a chain without a table", chains(Chain({kNamed})), "DATA_LOSS"},
       {"a chain without anything", chains(Chain({})), "DATA_LOSS"},
       {"an error, and an answer after it",
-       List(kGeneration, kTables, two, Says(Refusal(EPERM)), kNoRules, kGeneration),
+       List(kGeneration, kTables, two, Sent(Refusal(EPERM)), kNoRules, kGeneration),
        "PERMISSION_DENIED"},
       {"changed meanwhile", List(kGeneration, kTables, kNoRules, kMoved),
        "ABORTED: the ruleset changed while it was read"},
-      {"not permitted", List(Says(Refusal(EPERM))), "PERMISSION_DENIED"},
+      {"not permitted", List(Sent(Refusal(EPERM))), "PERMISSION_DENIED"},
   });
 }
 
@@ -273,7 +272,7 @@ TEST(NftSurveyAnswersTest, HasEveryTableWhateverItsFamily) {
   for (const auto& [number, name] : families) {
     Bytes table = TableMessage();
     table[16] = number;
-    ExpectSurveys({{name, List(kGeneration, Says(table, Done()), kNoRules, kGeneration),
+    ExpectSurveys({{name, List(kGeneration, Sent(table, Done()), kNoRules, kGeneration),
                     absl::StrCat("7: ", name, " filter.")}});
   }
 }
@@ -281,7 +280,7 @@ TEST(NftSurveyAnswersTest, HasEveryTableWhateverItsFamily) {
 TEST(NftSurveyAnswersTest, OnlyABaseChainHasAPolicy) {
   const auto answers = [](const std::vector<Bytes>& attributes) {
     const Bytes chain = Chain({kOfFilter, kNamed, Join(attributes)});
-    return List(kGeneration, kTables, Says(chain, Done()), kNoRules, kGeneration);
+    return List(kGeneration, kTables, Sent(chain, Done()), kNoRules, kGeneration);
   };
   const auto policy = [](uint32_t verdict) { return Attr(NFTA_CHAIN_POLICY, verdict); };
   ExpectSurveys({
@@ -303,7 +302,7 @@ NativeTable Mine(const std::vector<std::string>& chains) {
   return table;
 }
 std::vector<Frame> MineAnswer(uint32_t chains) {
-  return Says(NftMessage(NFT_MSG_NEWTABLE, 0, 0,
+  return Sent(NftMessage(NFT_MSG_NEWTABLE, 0, 0,
                          Join({Attr(NFTA_TABLE_NAME, Text("mine")), Attr(NFTA_TABLE_FLAGS, 0),
                                Attr(NFTA_TABLE_USE, chains)})));
 }
@@ -315,14 +314,14 @@ TEST(KernelAnswersTest, ANativeTableIsMissingOnlyWhereTheKernelReportsIt) {
       {
           {"there", List(kGeneration, mine, kNoRules, kGeneration), "7: a native table."},
           {"missing", List(kGeneration, kMissing, kGeneration), "7: ."},
-          {"not permitted", List(kGeneration, Says(Refusal(EPERM)), kGeneration),
+          {"not permitted", List(kGeneration, Sent(Refusal(EPERM)), kGeneration),
            "PERMISSION_DENIED"},
           // Read again, and missing then.
           {"gone before its rules were read",
            List(kGeneration, mine, kMissing, kGeneration, kMissing, kGeneration), "7: ."},
           {"changed while its rules were read",
            List(kGeneration, mine, kInterrupted, kGeneration, kMissing, kGeneration), "7: ."},
-          {"its rules are refused", List(kGeneration, mine, Says(Refusal(ENOMEM)), kGeneration),
+          {"its rules are refused", List(kGeneration, mine, Sent(Refusal(ENOMEM)), kGeneration),
            "RESOURCE_EXHAUSTED"},
           {"the answer about its rules is lost", List(kGeneration, mine, kLost, kGeneration),
            "RESOURCE_EXHAUSTED"},
@@ -343,7 +342,7 @@ TEST(NftNativeAnswersTest, AChainThatIsMissingAltersTheTableAndAnErrorIsNoAnswer
   const NativeTable table = Mine({"a", "b"});
   const auto chain = [](const std::string& name) {
     const Bytes hook = Join({Attr(NFTA_HOOK_HOOKNUM, 0), Attr(NFTA_HOOK_PRIORITY, 0)});
-    return Says(
+    return Sent(
         NftMessage(NFT_MSG_NEWCHAIN, 0, 0,
                    Join({Attr(NFTA_CHAIN_TABLE, Text("mine")), Attr(NFTA_CHAIN_NAME, Text(name)),
                          Attr(NFTA_CHAIN_HOOK, hook), Attr(NFTA_CHAIN_POLICY, 1),
@@ -352,7 +351,7 @@ TEST(NftNativeAnswersTest, AChainThatIsMissingAltersTheTableAndAnErrorIsNoAnswer
   const auto answers = [](const std::vector<Frame>& first, const std::vector<Frame>& second) {
     return List(kGeneration, MineAnswer(2), kNoRules, first, second, kGeneration);
   };
-  const std::vector<Frame> refused = Says(Refusal(EPERM));
+  const std::vector<Frame> refused = Sent(Refusal(EPERM));
   ExpectSnapshots({{"both there", answers(chain("a"), chain("b")), "7: a native table."},
                    {"the first missing", answers(kMissing, chain("b")), "7: an altered table."},
                    {"the second missing", answers(chain("a"), kMissing), "7: an altered table."},
@@ -382,7 +381,7 @@ TEST(KernelAnswersTest, OnlyTheKernelReportsChangesEvenByAnEventThatIsTooBig) {
   const Bytes big = NftMessage(NFT_MSG_NEWGEN, 0, 0,
                                Join({Attr(NFTA_GEN_ID, 9), Attr(NFTA_GEN_MAX, Zeros(300))}));
   const std::vector<std::vector<Frame>> events = {
-      {FromProcess(Generation(8)), FromKernel(Generation(9))}, Says(big)};
+      {FromProcess(Generation(8)), FromKernel(Generation(9))}, Sent(big)};
   for (const std::vector<Frame>& event : events) {
     const ScriptedKernel kernel(event);
     const auto backend = Open();
@@ -402,24 +401,24 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
   // Of a request that was given up on: its answer may still be in the queue.
   const Bytes old = Generation(6, 0xffff'fff0);
   const Row rows[] = {
-      {"an answer", Says(whole), Code::kOk},
-      {"after an old one", Says(old, whole), Code::kOk},
-      {"after one in the same datagram", Says(Join({old, whole})), Code::kOk},
-      {"followed by another", Says(Join({whole, Generation(8)})), Code::kOk},
+      {"an answer", Sent(whole), Code::kOk},
+      {"after an old one", Sent(old, whole), Code::kOk},
+      {"after one in the same datagram", Sent(Join({old, whole})), Code::kOk},
+      {"followed by another", Sent(Join({whole, Generation(8)})), Code::kOk},
       {"after an interruption", List(Fails(EINTR), FromKernel(whole)), Code::kOk},
       {"nothing", {}, Code::kDeadlineExceeded},
-      {"an old one only", Says(old), Code::kDeadlineExceeded},
+      {"an old one only", Sent(old), Code::kDeadlineExceeded},
       {"cut off", List(CutOff(whole))},
-      {"to what was not asked", Says(Generation(7, 1))},
-      {"with bytes after it", Says(Join({whole, {1}}))},
-      {"shorter than its length", Says(Bytes(whole.begin(), whole.end() - 4))},
+      {"to what was not asked", Sent(Generation(7, 1))},
+      {"with bytes after it", Sent(Join({whole, {1}}))},
+      {"shorter than its length", Sent(Bytes(whole.begin(), whole.end() - 4))},
       {"lost", List(Fails(ENOBUFS), FromKernel(whole)), Code::kResourceExhausted},
-      {"of another kind", Says(ChainMessage("7"))},
-      {"refused", Says(Refusal(EPERM)), Code::kPermissionDenied},
-      {"unknown to the kernel", Says(Refusal(EINVAL)), Code::kUnavailable},
-      {"an error that is none", Says(Refusal(-5)), Code::kUnknown},
-      {"an error that is too short", Says(Message(NLMSG_ERROR, 0, 0, HostU32(0))), Code::kUnknown},
-      {"success and nothing else", Says(Refusal(0))},
+      {"of another kind", Sent(ChainMessage("7"))},
+      {"refused", Sent(Refusal(EPERM)), Code::kPermissionDenied},
+      {"unknown to the kernel", Sent(Refusal(EINVAL)), Code::kUnavailable},
+      {"an error that is none", Sent(Refusal(-5)), Code::kUnknown},
+      {"an error that is too short", Sent(Message(NLMSG_ERROR, 0, 0, HostU32(0))), Code::kUnknown},
+      {"success and nothing else", Sent(Refusal(0))},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -432,7 +431,7 @@ TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
   }
 }
 
-// ---- what became of a batch ----
+// ---- the result of a batch ----
 
 std::unique_ptr<Monitor> WatchAtGeneration7(Backend& backend) {
   const ScriptedKernel kernel(Script({kGeneration}));
@@ -449,9 +448,9 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
   };
   const Row rows[] = {
       {"done", List(kNothing, kMoved), Code::kOk},
-      {"acknowledged", List(Says(Refusal(0, 1)), kMoved), Code::kOk},
-      {"refused", List(Says(Refusal(EPERM, 1))), Code::kPermissionDenied},
-      {"refused by what comes late", List(Says(Refusal(0, 1), Refusal(EPERM, 2))),
+      {"acknowledged", List(Sent(Refusal(0, 1)), kMoved), Code::kOk},
+      {"refused", List(Sent(Refusal(EPERM, 1))), Code::kPermissionDenied},
+      {"refused by what comes late", List(Sent(Refusal(0, 1), Refusal(EPERM, 2))),
        Code::kPermissionDenied},
       {"not done, and no word of it", List(kNothing, kGeneration)},
       {"the answer lost, not done", List(kLost, kGeneration), Code::kResourceExhausted},
@@ -485,7 +484,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
 
 // Or a late error of a batch would be taken for an answer to what is asked next.
 TEST(KernelAnswersTest, NoTwoMessagesHaveTheSameSequenceNumber) {
-  const ScriptedKernel kernel(Script({{}, Says(Generation(8))}));
+  const ScriptedKernel kernel(Script({{}, Sent(Generation(8))}));
   ASSERT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
   std::vector<uint32_t> sequences;
   for (const std::vector<uint8_t>& datagram : kernel.sent()) {
@@ -515,10 +514,10 @@ std::string Listed(const Answers& answers) {
 
 TEST(NftChainAnswersTest, OfAListThatWasTornAndOfChainsThatAreNotOurs) {
   const Bytes used = Chain({kOfFilter, kNamed, kHook, Attr(NFTA_CHAIN_USE, 5)});
-  EXPECT_EQ(Listed({Says(used, Done(0, NLM_F_DUMP_INTR)), Says(used, Done())}),
+  EXPECT_EQ(Listed({Sent(used, Done(0, NLM_F_DUMP_INTR)), Sent(used, Done())}),
             "C used by 5, base.")
       << "read again from the beginning";
-  EXPECT_EQ(Listed({Says(Chain({kOfFilter}), Chain({kNamed}),
+  EXPECT_EQ(Listed({Sent(Chain({kOfFilter}), Chain({kNamed}),
                          Chain({Attr(NFTA_CHAIN_TABLE, Text("else")), kNamed}),
                          Chain({kOfFilter, kNamed}), Done())}),
             "C used by 0.")
@@ -537,7 +536,7 @@ TEST(NftChainAnswersTest, TheRestOfTheListIsNotReadAfterTheLastChain) {
 }
 
 TEST(NftChainAnswersTest, AnErrorIsNoList) {
-  EXPECT_THAT(Listed({Says(Refusal(EPERM))}), StartsWith("PERMISSION_DENIED: listing the chains"));
+  EXPECT_THAT(Listed({Sent(Refusal(EPERM))}), StartsWith("PERMISSION_DENIED: listing the chains"));
   EXPECT_THAT(Listed({kLost}), StartsWith("RESOURCE_EXHAUSTED"));
   WithFailingCall(
       {.number = SYS_socket, .argument = 2, .value = NETLINK_NETFILTER, .error = EPROTONOSUPPORT},

@@ -82,7 +82,7 @@ inline Frame Fails(int error_number) {
 
 // One answer of the kernel's: these messages, each in a datagram of its own.
 template <typename... Messages>
-std::vector<Frame> Says(const Messages&... messages) {
+std::vector<Frame> Sent(const Messages&... messages) {
   return {FromKernel(messages)...};
 }
 

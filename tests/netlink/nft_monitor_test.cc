@@ -65,9 +65,9 @@ TEST(OwnCommitsTest, ExplainOnlyWhatIsOursFromBeginningToEnd) {
   own.Add(8);
   EXPECT_TRUE(own.Explain(7, 9));
   EXPECT_TRUE(own.Explain(8, 9));
-  EXPECT_FALSE(own.Explain(6, 9)) << "somebody else's came before";
+  EXPECT_FALSE(own.Explain(6, 9)) << "another's came before";
   EXPECT_FALSE(own.Explain(7, 8)) << "it has moved on";
-  EXPECT_FALSE(own.Explain(7, 10)) << "somebody else's came after";
+  EXPECT_FALSE(own.Explain(7, 10)) << "another's came after";
   own.Add(12);
   EXPECT_TRUE(own.Explain(12, 13));
   EXPECT_FALSE(own.Explain(7, 13));
@@ -127,15 +127,15 @@ TEST_F(EventMonitorTest, NamesTheWriterOfACommit) {
   many.count = Receiver::kAtOnce + 1;
   const EventRow rows[] = {
       {"nothing", {}, {}},
-      {"a commit", Says(nft), OneBy(42, "nft")},
-      {"our own", Says(OurOwn(nft)), {}},
-      {"ours and another's in one datagram", Says(Join({OurOwn(nft), nft})), OneBy(42, "nft")},
-      {"no event of a commit", Says(ChainMessage("TEST")), {}},
-      {"without a writer", Says(Event(generation)), unknown},
-      {"without a generation", Says(Event(Attr(NFTA_GEN_PROC_PID, 42))), unknown},
-      {"without a name", Says(Event(Join({generation, Attr(NFTA_GEN_PROC_PID, 42)}))),
+      {"a commit", Sent(nft), OneBy(42, "nft")},
+      {"our own", Sent(OurOwn(nft)), {}},
+      {"ours and another's in one datagram", Sent(Join({OurOwn(nft), nft})), OneBy(42, "nft")},
+      {"no event of a commit", Sent(ChainMessage("TEST")), {}},
+      {"without a writer", Sent(Event(generation)), unknown},
+      {"without a generation", Sent(Event(Attr(NFTA_GEN_PROC_PID, 42))), unknown},
+      {"without a name", Sent(Event(Join({generation, Attr(NFTA_GEN_PROC_PID, 42)}))),
        OneBy(42, "")},
-      {"without a process", Says(Event(Join({generation, Attr(NFTA_GEN_PROC_NAME, Text("nft"))}))),
+      {"without a process", Sent(Event(Join({generation, Attr(NFTA_GEN_PROC_NAME, Text("nft"))}))),
        OneBy(0, "nft")},
       {"more than one call receives", std::vector<Frame>(Receiver::kAtOnce + 1, FromKernel(nft)),
        many},
@@ -157,7 +157,7 @@ TEST_F(EventMonitorTest, StopsWhereTheQueueIsEmptyAndAnErrorIsItsOwn) {
 }
 
 TEST_F(EventMonitorTest, OnlyTheNewestHasTheSocket) {
-  const ScriptedKernel kernel(Says(EventOf(8, 42, "nft")));
+  const ScriptedKernel kernel(Sent(EventOf(8, 42, "nft")));
   auto older = Watch();
   const auto newer = Watch();
   EXPECT_THAT(older->Drain().status(), StatusIs(Code::kFailedPrecondition));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Wire to Rule: every form that is accepted, and what looks like one of them and is not.
+// Wire to Rule: every form that is accepted, and similar forms that are not.
 #include <string>
 #include <vector>
 

@@ -66,7 +66,7 @@ struct Condition {
   Family family = Family::kIPv4;
 };
 
-// Each is compared for "not equal" where the text says "!".
+// Each is compared for "not equal" where the text has "!".
 void ExpectConditions(const std::vector<Condition>& rows) {
   for (const Condition& row : rows) {
     const Bytes compare = Compare(row.data, absl::StartsWith(row.text, "! ") ? 1 : 0);

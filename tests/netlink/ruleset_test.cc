@@ -32,7 +32,7 @@ TEST(TablesTest, AreFoundByTheirNames) {
   EXPECT_EQ(FindTable("raw"), std::nullopt);
 }
 
-// Which are, iptables says in NftProgramsTest.
+// NftProgramsTest compares those that are with iptables.
 TEST(BaseChainsTest, AreNoOthers) {
   EXPECT_EQ(FindBaseChain(Table::kFilter, "PREROUTING"), nullptr);
   EXPECT_EQ(FindBaseChain(Table::kNat, "FORWARD"), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a netlink socket is set up, what it makes of errors, and that it gives memory back.
+// How a netlink socket is set up, how it reads errors, and that it releases memory.
 #include "netlink/socket.h"
 
 #include <fcntl.h>
@@ -147,7 +147,7 @@ TEST(SocketTest, SendsAgainAfterAnInterruptionAndOnceWithALargerBuffer) {
     const auto send = [](Socket& socket) { return socket.SendBatch(Request()).status(); };
     for (const std::function<absl::Status(Socket&)>& one :
          std::vector<std::function<absl::Status(Socket&)>>{ask, send}) {
-      ScriptedKernel kernel(Says(Generation(7)));
+      ScriptedKernel kernel(Sent(Generation(7)));
       kernel.FailSends(row.errors);
       const absl::Status status = one(*OpenSocket());
       EXPECT_EQ(status.code(), row.code) << row.name << ": " << status;
@@ -185,13 +185,13 @@ TEST(SocketTest, ItsSendBufferGrowsToWhatDoesNotFit) {
 constexpr int kTlvs = NLM_F_ACK_TLVS;
 constexpr int kCapped = NLM_F_ACK_TLVS | NLM_F_CAPPED;
 
-// The refused message's header, as long as it says, and the error before it.
+// The error, followed by the header of the refused message, which has `length`.
 Bytes RefusedOf(uint32_t length, const Bytes& more) {
   return Join({HostU32(static_cast<uint32_t>(-ENOENT)), HostU32(length), Zeros(12), more});
 }
 
 std::vector<BatchError> ErrorsOf(const Bytes& answer) {
-  const ScriptedKernel kernel(Says(answer));
+  const ScriptedKernel kernel(Sent(answer));
   auto errors = OpenSocket()->SendBatch(Request());
   EXPECT_THAT(errors, IsOk());
   return errors.ok() ? *std::move(errors) : std::vector<BatchError>();
@@ -272,14 +272,14 @@ TEST(SocketTest, OnlyAnAnswerAndAnErrorAreReplies) {
     std::vector<int> types = {};
   };
   const Row rows[] = {
-      {"an acknowledgement", Says(Refusal(0))},
-      {"an error", Says(Refusal(ENOENT)), List(ENOENT)},
-      {"the end of a dump", Says(Done())},
-      {"the end of a dump that failed", Says(Done(ENOMEM)), List(ENOMEM)},
-      {"an end without a number", Says(Message(NLMSG_DONE, NLM_F_MULTI, 0, {}))},
-      {"an end with a number that is no error", Says(Done(-5))},
+      {"an acknowledgement", Sent(Refusal(0))},
+      {"an error", Sent(Refusal(ENOENT)), List(ENOENT)},
+      {"the end of a dump", Sent(Done())},
+      {"the end of a dump that failed", Sent(Done(ENOMEM)), List(ENOMEM)},
+      {"an end without a number", Sent(Message(NLMSG_DONE, NLM_F_MULTI, 0, {}))},
+      {"an end with a number that is no error", Sent(Done(-5))},
       {"the last of the control messages and the first of the others",
-       Says(Message(NLMSG_MIN_TYPE - 1, 0, 0, Zeros(4)), Message(NLMSG_MIN_TYPE, 0, 0, Zeros(4))),
+       Sent(Message(NLMSG_MIN_TYPE - 1, 0, 0, Zeros(4)), Message(NLMSG_MIN_TYPE, 0, 0, Zeros(4))),
        {},
        List(NLMSG_MIN_TYPE)},
   };

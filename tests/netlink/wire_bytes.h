@@ -185,8 +185,8 @@ inline Bytes XtMasqueradeInfo(uint32_t flags, uint32_t ranges = 1) {
 
 inline Bytes XtMasqueradeInfo6(uint32_t flags) { return Join({HostU32(flags), Zeros(36)}); }
 
-// A whole NFT_MSG_NEWRULE of handle 7 in filter/TEST with these expressions and, behind them,
-// whatever attributes `more` holds.
+// A whole NFT_MSG_NEWRULE of handle 7 in filter/TEST with these expressions and, after them, the
+// attributes in `more`.
 inline Bytes RuleMessage(netlink::Family family, const std::vector<Bytes>& expressions,
                          const Bytes& more = {}) {
   const uint8_t wire_family = family == netlink::Family::kIPv4 ? 2 : 10;

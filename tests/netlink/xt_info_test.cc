@@ -85,7 +85,7 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
   EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtCtState(3, b).has_value(); }),
             "164 165 166 167 168 ");
   EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtSetMark(b).has_value(); }), "8 ");
-  // The kernel dumps it as it is, or aligned to 8 bytes.
+  // The kernel dumps it with its own size, or aligned to 8 bytes.
   EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtConnLabel(b).has_value(); }),
             "4 5 6 7 8 ");
   EXPECT_EQ(
