@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's own event loop: epoll, one timer, signals. It was here before the library came, and
-// knows nothing of it.
+// The host's own event loop: epoll, one timer, signals. It does not depend on the library.
 #ifndef NODE_AGENT_HOST_LOOP_H_
 #define NODE_AGENT_HOST_LOOP_H_
 

@@ -26,7 +26,7 @@ namespace {
 
 using Served = std::vector<std::unique_ptr<ServedNamespace>>;
 
-// The host's own duty, which goes on whatever the library does, and where it was started.
+// The host's own work, which must continue in its own namespace whatever the library does.
 void Housekeeping() {
   std::array<char, 64> netns = {};
   const ssize_t size = readlink("/proc/thread-self/ns/net", netns.data(), netns.size() - 1);

@@ -27,7 +27,7 @@ std::string Describe(const Incident& incident) {
         absl::StrAppend(out, kipt::agent::ToString(writer));
       });
   return absl::StrCat("incident: ", incident.damage.size(), " damaged by ",
-                      writers.empty() ? "somebody unseen" : writers, ", repaired in ",
+                      writers.empty() ? "a process that was not seen" : writers, ", repaired in ",
                       absl::FormatDuration(incident.latency));
 }
 

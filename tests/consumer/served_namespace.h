@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One network namespace that this node agent looks after, and the log lines that come of it.
+// One network namespace that this node agent manages, and its log lines.
 #ifndef NODE_AGENT_SERVED_NAMESPACE_H_
 #define NODE_AGENT_SERVED_NAMESPACE_H_
 
@@ -22,7 +22,7 @@ class ServedNamespace {
   ServedNamespace(const ServedNamespace&) = delete;
   ServedNamespace& operator=(const ServedNamespace&) = delete;
 
-  // Settings that are wrong, or cannot be had any more, are told in the log; what was, goes on.
+  // Settings that are wrong or cannot be applied are logged; the current ones stay.
   void Apply(const NodeSettings& settings);
 
   // As the agent's.

@@ -15,7 +15,7 @@
 
 namespace node_agent {
 
-// One network namespace to look after: --serve=PATH:MODE.
+// One network namespace to manage: --serve=PATH:MODE.
 struct Serving {
   std::string netns;          // "/run/netns/red"
   std::string iptables_mode;  // "nft" or "legacy"
@@ -25,7 +25,7 @@ struct Serving {
 struct NodeSettings {
   // gates: as kubelet's --feature-gates.
   std::string gates;
-  // kubernetes: the release whose kubelet's rules are wanted; empty is the library's default.
+  // kubernetes: the release of the kubelet to follow; empty is the library's default.
   std::string kubernetes;
 };
 

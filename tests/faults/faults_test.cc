@@ -183,7 +183,7 @@ absl::Status PutForeignRules(IptablesMode mode) {
   return status;
 }
 
-// `-D`: strace is no parent of the program, whose signals and exit code are then its own.
+// `-D`: strace is no parent of the program, so that signals and exit code are the program's own.
 // `-b execve`: programs that the agent starts are not traced.
 Arguments Traced(const std::string& call, const Arguments& inject = {}) {
   std::filesystem::remove(kTrace);
@@ -439,7 +439,7 @@ Baseline MeasureIncident(const Incident& incident, const std::string& call) {
   BackgroundProgram daemon(Traced(call) + DaemonCommand(incident), kEnvironment);
   WaitForStart(daemon);
   std::string trace = Trace();
-  // On iptables-legacy other threads make calls, too, whose occurrences begin at 1.
+  // On iptables-legacy other threads make calls, too, and strace counts those from 1.
   const bool legacy = incident.iptables == IptablesMode::kLegacy;
   if (legacy || incident.strike == nullptr) trace.resize(trace.find(kMain));
   baseline.first += CallsOf(call, trace);
@@ -450,7 +450,7 @@ Baseline MeasureIncident(const Incident& incident, const std::string& call) {
   return baseline;
 }
 
-// One that ended while it started must have left the kernel as it was. Another one must put all in
+// An agent that ends during its start must leave the kernel unchanged. Another one must put all in
 // place.
 std::string AfterItsEnd(const Incident& incident, const Baseline& baseline, bool at_start) {
   const bool nft = incident.iptables == IptablesMode::kNft;

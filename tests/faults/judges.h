@@ -14,8 +14,8 @@
 
 namespace kipt::testing {
 
-// Tables by "ip filter" and what nft has besides, as iptables-save and nft print them: the rules of
-// each chain in their order, without counters.
+// Tables by "ip filter", including those of nft alone, as iptables-save and nft print them: the
+// rules of each chain in their order, without counters.
 using KernelText = std::map<std::string, std::string>;
 
 inline constexpr int kFirstSignal = 128;
@@ -82,7 +82,7 @@ inline absl::Status HasClearError(const std::string& output) {
     if (absl::StartsWith(line, kHead)) absl::StrAppend(&errors, line.substr(kHead.size()));
   }
   if (errors.size() < kShortestError) return Failed("no clear error", output);
-  // What the C++ library says names nothing that an operator knows.
+  // The C++ library's errors name nothing that an operator knows.
   for (const char* word : {"basic_filebuf", "std::", "bad_alloc", "iostream error"}) {
     if (absl::StrContains(errors, word)) return Failed("the error is a library's", output);
   }
@@ -214,7 +214,7 @@ inline absl::StatusOr<End> JudgeDaemon(const DaemonEnd& end) {
     return End::kClearError;
   }
   if (end.ended || end.exit_code != kExitOk) {
-    return Failed(absl::StrCat(end.ended ? "ended by itself with " : "asked to end, it ended with ",
+    return Failed(absl::StrCat(end.ended ? "ended unasked with " : "asked to end, it ended with ",
                                end.exit_code),
                   end.log);
   }
@@ -223,7 +223,7 @@ inline absl::StatusOr<End> JudgeDaemon(const DaemonEnd& end) {
   }
   if (end.missing <= kSilent) return End::kInPlace;
   if (HasLine(end.log, "WE", true)) return End::kClearError;
-  return Failed(absl::StrCat("took ", absl::FormatDuration(end.missing), " and said nothing"),
+  return Failed(absl::StrCat("took ", absl::FormatDuration(end.missing), " and logged nothing"),
                 end.log);
 }
 

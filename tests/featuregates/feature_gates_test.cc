@@ -100,7 +100,7 @@ TEST(FeatureGatesTest, WarnsOfNamesThatWillGo) {
   EXPECT_TRUE(gates->Enabled(kDeprecated));
 }
 
-// The gates that are on, less those that are whatever is said here: GA, LockedOn and RemovedOn.
+// The gates that are on, except those that no setting changes: GA, LockedOn and RemovedOn.
 std::string On(const FeatureGates& gates) {
   std::vector<absl::string_view> on;
   for (const Feature* feature : kFeatures) {

@@ -151,15 +151,15 @@ TEST(GoTextTest, QuotesAsStrconvDoes) {
 
 TEST(GoTextTest, TrimsWhatUnicodeCallsWhiteSpaceAndNothingElse) {
   // White_Space of Unicode's PropList.txt.
-  const std::set<char32_t> wanted = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,
-                                     0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
-                                     0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x2028,
-                                     0x2029, 0x202F, 0x205F, 0x3000};
+  const std::set<char32_t> expected = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,
+                                       0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
+                                       0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x2028,
+                                       0x2029, 0x202F, 0x205F, 0x3000};
   std::set<char32_t> trimmed;
   for (char32_t rune = 0; rune <= 0xFFFF; ++rune) {  // beyond, there is none
     if (!IsSurrogate(rune) && GoTrimSpace(Utf8(rune)).empty()) trimmed.insert(rune);
   }
-  EXPECT_EQ(trimmed, wanted);
+  EXPECT_EQ(trimmed, expected);
 }
 
 TEST(GoTextTest, QuotesEachSideOfWhatIsInvisible) {
@@ -197,7 +197,7 @@ TEST(GoTextTest, QuotesEachSideOfWhatIsInvisible) {
   for (const Row& row : rows) {
     EXPECT_EQ(GoQuote(Utf8(row.first)), escaped(row.first)) << row.name;
     EXPECT_EQ(GoQuote(Utf8(row.last)), escaped(row.last)) << row.name;
-    // Before U+0080 stands a control, before U+E000 a surrogate; behind U+10FFFF nothing.
+    // U+0080 follows a control, U+E000 a surrogate; nothing follows U+10FFFF.
     if (row.first > 0x80 && !IsSurrogate(row.first - 1)) {
       EXPECT_EQ(GoQuote(Utf8(row.first - 1)), plain(row.first - 1)) << row.name;
     }
@@ -230,7 +230,6 @@ TEST(PrintableTest, EscapesWhatDeceivesAReaderAndNothingElse) {
   }
 }
 
-// Next to whatever else.
 TEST(PrintableTest, LetsNoPairOfBytesThrough) {
   for (int a = 0; a < 256; ++a) {
     for (int b = 0; b < 256; ++b) {

@@ -66,7 +66,7 @@ class NodeAgentsTest : public AgentTest, public ::testing::WithParamInterface<Pr
               "run",
               "--feature-gates=IPTablesOwnershipCleanup=false",
               "--iptables-mode=nft",
-              "--observe=false",  // which a package's configuration file does not say
+              "--observe=false",  // unlike the package's configuration file
               "--healthz-bind-address=",
               "--metrics-bind-address=",
               "--incidents-file="};
@@ -84,7 +84,7 @@ class NodeAgentsTest : public AgentTest, public ::testing::WithParamInterface<Pr
     environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", ConsumersDir(), "/libraries"));
     return environment;
   }
-  // Kubelet's lines of `before` that are gone.
+  // Kubelet's lines of `before` that are missing now.
   static std::vector<std::string> KubeletsMissing(const SavedRules& before) {
     std::vector<std::string> missing = before.LinesMissingIn(SavedRules::Of({}));
     std::erase_if(missing, [](const std::string& line) {

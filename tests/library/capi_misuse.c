@@ -29,13 +29,13 @@ static void expect(int line, int holds, const char* what) {
 }
 #define EXPECT(condition) expect(__LINE__, (condition), #condition)
 
-/* `code` is `wanted`, and `error` agrees; frees it. */
-static void expect_code(int line, int code, int wanted, Error* error) {
-  if (code != wanted) {
-    fprintf(stderr, "wanted %s, not %s: %s\n", kube_iptables_agent_code_name(wanted),
+/* `code` is `expected`, and `error` agrees; frees it. */
+static void expect_code(int line, int code, int expected, Error* error) {
+  if (code != expected) {
+    fprintf(stderr, "expected %s, not %s: %s\n", kube_iptables_agent_code_name(expected),
             kube_iptables_agent_code_name(code), error->message ? error->message : "");
   }
-  expect(line, code == wanted, "the code");
+  expect(line, code == expected, "the code");
   expect(line, error->code == code, "error.code is the code");
   expect(line, (error->message == NULL) == (code == 0), "a message where there is an error");
   for (const char* c = error->message; c != NULL && *c != '\0'; ++c) {
@@ -44,8 +44,8 @@ static void expect_code(int line, int code, int wanted, Error* error) {
   kube_iptables_agent_error_clear(error);
   expect(line, error->code == 0 && error->message == NULL, "cleared");
 }
-#define EXPECT_CODE(wanted, call) \
-  expect_code(__LINE__, (call), KUBE_IPTABLES_AGENT_##wanted, &error)
+#define EXPECT_CODE(expected, call) \
+  expect_code(__LINE__, (call), KUBE_IPTABLES_AGENT_##expected, &error)
 
 static Options defaults(void) {
   Options options = {.size = sizeof options, .iptables_mode = KUBE_IPTABLES_AGENT_MODE_NFT};

@@ -26,7 +26,7 @@ std::string OwnNamespace() {
 struct Served {
   Netns netns;
   IptablesMode mode;
-  std::vector<SavedRules> wanted = {};  // of IPv4, of IPv6
+  std::vector<SavedRules> desired = {};  // of IPv4, of IPv6
 
   Iptables Of(IpFamily family) const { return {.family = family, .mode = mode}; }
   SavedRules Saved(IpFamily family) const {
@@ -39,8 +39,8 @@ struct Served {
     EXPECT_EQ(result.exit_code, 0) << result;
     return result.out;
   }
-  // What the node agent says of it begins with this, behind the time and the severity.
-  std::string Says(const std::string& text) const { return absl::StrCat(netns.Path(), ": ", text); }
+  // A log line of the node agent about it, after the time and the severity.
+  std::string Line(const std::string& text) const { return absl::StrCat(netns.Path(), ": ", text); }
 };
 
 class NodeAgentTest : public AgentTest {
@@ -82,19 +82,19 @@ class NodeAgentTest : public AgentTest {
   void Serve(IptablesMode mode) {
     served_.push_back({.netns = NewNetns(), .mode = mode});
     for (const IpFamily family : kBothFamilies) {
-      served_.back().wanted.push_back(KubeletMakes(served_.back().Of(family)));
+      served_.back().desired.push_back(KubeletMakes(served_.back().Of(family)));
     }
   }
   bool AllInPlace() const {
     return WaitUntil([&] {
       return std::all_of(served_.begin(), served_.end(), [](const Served& each) {
-        return each.Saved(IpFamily::kIpv4) == each.wanted[0] &&
-               each.Saved(IpFamily::kIpv6) == each.wanted[1];
+        return each.Saved(IpFamily::kIpv4) == each.desired[0] &&
+               each.Saved(IpFamily::kIpv6) == each.desired[1];
       });
     });
   }
 
-  // The namespaces that the host program saw itself in, each time it looked.
+  // The namespaces in which the host program found itself, one for each line.
   static std::vector<std::string> Housekeeping(const std::string& output) {
     std::vector<std::string> seen;
     for (const absl::string_view line : absl::StrSplit(output, '\n')) {
@@ -123,16 +123,17 @@ TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedWhileTheHostRuns) {
   for (int round = 1; round <= 3; ++round) {
     for (const Served& each : served_) each.Run(IpFamily::kIpv4, {"-F"});
     for (const Served& each : served_) {
-      ASSERT_TRUE(agent.Prints(each.Says("incident: "), round)) << agent.Output();
+      ASSERT_TRUE(agent.Prints(each.Line("incident: "), round)) << agent.Output();
     }
     ASSERT_TRUE(AllInPlace()) << agent.Output();
   }
-  for (const char* writer : {" damaged by iptables-nft", " damaged by somebody unseen"}) {
+  for (const char* writer :
+       {" damaged by iptables-nft", " damaged by a process that was not seen"}) {
     EXPECT_TRUE(agent.Prints(writer)) << agent.Output();
   }
   for (const Served& each : served_) {
     each.Run(IpFamily::kIpv6, {"-t", "nat", "-F"});
-    ASSERT_TRUE(agent.Prints(each.Says("incident: "), 4)) << agent.Output();
+    ASSERT_TRUE(agent.Prints(each.Line("incident: "), 4)) << agent.Output();
   }
   ASSERT_TRUE(AllInPlace()) << agent.Output();
   ASSERT_TRUE(WaitUntil([&] { return Housekeeping(agent.Output()).size() > before + 3; }));
@@ -153,7 +154,7 @@ struct StartRow {
 
 class RefusedStartTest : public NodeAgentTest, public ::testing::WithParamInterface<StartRow> {};
 
-// Behind one namespace that can be served: what was entered for it has been left.
+// The first namespace can be served: the thread must have left that one, too.
 TEST_P(RefusedStartTest, LeavesTheHostsThreadWhereItWas) {
   const Netns good = NewNetns();
   const ProgramResult result =

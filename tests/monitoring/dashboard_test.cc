@@ -62,7 +62,7 @@ TEST(DashboardFilesTest, AreThoseOfTheOverviewAndOfChangesUnderDifferentNames) {
 
 TEST_P(DashboardTest, CanBeImportedTwiceAndIsThenOne) {
   EXPECT_THAT(dashboard_.value("uid", ""), StartsWith("kube-iptables-agent"));
-  EXPECT_FALSE(dashboard_.contains("id")) << "the number that it had in somebody's database";
+  EXPECT_FALSE(dashboard_.contains("id")) << "the number that it had in a database";
   EXPECT_FALSE(dashboard_.contains("__inputs")) << "the data source is a variable";
 }
 
@@ -86,7 +86,7 @@ TEST_P(DashboardTest, EveryPanelHasADescriptionAndTheChosenDataSource) {
   }
 }
 
-// Series of recording rules, whose names have colons, know the job only.
+// Series of recording rules have colons in their names and know only the job.
 TEST_P(DashboardTest, EveryQueryIsOfTheChosenJobNodesAndInstances) {
   const auto queries = DashboardQueries(DeployText(GetParam()));
   ASSERT_THAT(queries, IsOk());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Debian's Prometheus over nodes whose /metrics the product writes from audits: how many would
-// break at which change, by whose software and at which chain; every query of both dashboards.
+// Debian's Prometheus on /metrics of nodes, which the product writes from audits: how many would
+// break at which change, by which software and at which chain; every query of both dashboards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ class PrometheusServer {
   }
   std::string Output() const { return program_->Output(); }
 
-  // "data" of an answer: "/api/v1/rules". InvalidArgument: what Prometheus says against it.
+  // "data" of an answer: "/api/v1/rules". InvalidArgument: Prometheus' error message.
   static absl::StatusOr<nlohmann::json> Get(const std::string& path) {
     const HttpAnswer answer = HttpGet(kPort, path);
     const bool in_pieces =

@@ -25,7 +25,7 @@ struct AlertRule {
 struct DashboardQuery {
   // "Repair latency/A", "variable node"
   std::string name;
-  // PromQL; of a variable the series whose label it lists.
+  // PromQL; of a variable the series with the label that it lists.
   std::string expr;
   // Of a variable.
   std::string label = {};

@@ -33,7 +33,7 @@ std::vector<AlertRule> OurAlerts() {
   return alerts.ok() ? *alerts : std::vector<AlertRule>();
 }
 
-// The rule file with another expression in every alert, which need not last; the tests as they are.
+// The rule file with another expression in every alert and without `for`; the tests unchanged.
 ProgramResult TestWith(const std::string& expr) {
   std::vector<std::string> lines = absl::StrSplit(DeployText(kAlerts), '\n');
   std::string changed;

@@ -49,7 +49,7 @@ static struct kube_iptables_agent_options options_from(const struct settings* se
   return options;
 }
 
-static void tell(void* context, const char* json, size_t length) {
+static void on_event(void* context, const char* json, size_t length) {
   (void)context;
   printf("event: %.*s\n", (int)length, json);
 }
@@ -60,7 +60,7 @@ static void notice(void* context, int32_t severity, const char* text) {
 }
 
 /* `code`; prints and frees the error. */
-static int told(const char* what, int code, struct kube_iptables_agent_error* error) {
+static int checked(const char* what, int code, struct kube_iptables_agent_error* error) {
   if (code != 0) printf("%s: %s\n", what, error->message != NULL ? error->message : "out of memory");
   kube_iptables_agent_error_clear(error);
   return code;
@@ -74,7 +74,7 @@ static void read_again(struct kube_iptables_agent* agent, const char* path) {
     return;
   }
   const struct kube_iptables_agent_options options = options_from(&settings);
-  if (told("settings", kube_iptables_agent_set_options(agent, &options, &error), &error) == 0) {
+  if (checked("settings", kube_iptables_agent_set_options(agent, &options, &error), &error) == 0) {
     printf("settings: read again\n");
   }
 }
@@ -84,7 +84,7 @@ static int run(struct kube_iptables_agent* agent, const char* path, int signals)
   struct pollfd readable[] = {{.fd = kube_iptables_agent_fd(agent), .events = POLLIN},
                               {.fd = signals, .events = POLLIN}};
   for (;;) {
-    if (told("dispatch", kube_iptables_agent_dispatch(agent, 0, &error), &error) != 0) return 1;
+    if (checked("dispatch", kube_iptables_agent_dispatch(agent, 0, &error), &error) != 0) return 1;
     fflush(stdout);
     poll(readable, 2, -1);
     struct signalfd_siginfo signal;
@@ -108,14 +108,14 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &mask, NULL);
   const struct kube_iptables_agent_options options = options_from(&settings);
   const struct kube_iptables_agent_handlers handlers = {
-      .size = sizeof handlers, .event = tell, .notice = notice};
+      .size = sizeof handlers, .event = on_event, .notice = notice};
   struct kube_iptables_agent* agent = NULL;
   struct kube_iptables_agent_error error = {0};
-  if (told("create", kube_iptables_agent_create(&options, &handlers, &agent, &error), &error) != 0) {
+  if (checked("create", kube_iptables_agent_create(&options, &handlers, &agent, &error), &error) != 0) {
     return 1;
   }
   int status = run(agent, argv[1], signalfd(-1, &mask, SFD_CLOEXEC));
-  if (told("free", kube_iptables_agent_free(agent, &error), &error) != 0) status = 1;
+  if (checked("free", kube_iptables_agent_free(agent, &error), &error) != 0) status = 1;
   printf("stopped\n");
   return status;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gates RELEASE FEATURE_GATES: which iptables chains would the kubelet of that release own, told to
-// have these gates?
+// gates RELEASE FEATURE_GATES: which iptables chains would the kubelet of that release own with
+// these gates?
 //
 //   $ gates 1.27 IPTablesOwnershipCleanup=false
 //   legacy

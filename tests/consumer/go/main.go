@@ -70,7 +70,7 @@ func serveMetrics(agent *kubeiptables.Agent, address string) error {
 	return nil
 }
 
-func tell(event kubeiptables.Event) {
+func report(event kubeiptables.Event) {
 	for _, family := range event.Families {
 		fmt.Println(family.Family, family.Phase, family.Reason)
 	}
@@ -109,7 +109,7 @@ func run(settings, port string) error {
 			if !more {
 				return agent.Wait()
 			}
-			tell(event)
+			report(event)
 		case <-hangups:
 			if options, err = optionsFrom(settings); err == nil {
 				err = agent.SetOptions(ctx, options)
