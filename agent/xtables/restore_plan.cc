@@ -217,20 +217,18 @@ void SortByTable(const ObservedChains& state, std::vector<Operation>& operations
     const CreateChain* create = std::get_if<CreateChain>(&operation);
     return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
   });
-  // The tables that get rules.
-  std::set<std::pair<Family, Table>> growing;
+  std::set<Family> changes_nat;
   for (const Operation& operation : operations) {
     const ChainId& chain = ChainOf(operation);
-    if (std::holds_alternative<AddRule>(operation)) growing.emplace(chain.family, chain.table);
+    if (chain.table == Table::kNat) changes_nat.insert(chain.family);
   }
   const auto rank = [&](const Operation& operation) {
     constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
     const ChainId& chain = ChainOf(operation);
     const auto place = absl::c_find(kOrder, chain.table) - kOrder.begin();
     if (only_removes) return -place;
-    const bool after_nat = chain.table == Table::kFilter && Removes(operation) &&
-                           growing.contains({chain.family, Table::kFilter}) &&
-                           growing.contains({chain.family, Table::kNat});
+    const bool after_nat =
+        chain.table == Table::kFilter && Removes(operation) && changes_nat.contains(chain.family);
     return after_nat ? std::ssize(kOrder) : place;
   };
   absl::c_stable_sort(operations,

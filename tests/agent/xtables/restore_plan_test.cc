@@ -81,10 +81,10 @@ TEST(RestorePlanTest, KeepsTheDropOfAnOldMarkUntilNothingGetsThatMarkAnyMore) {
             "*filter\n-D F 1\nCOMMIT\n");
   EXPECT_EQ(Plan(observed, {old_drop, new_drop, old_mark, new_mark}),
             Plan(observed, {old_mark, new_mark, old_drop, new_drop}));
-  // Without a new drop, what nat marks is not dropped in between either.
+  // A transaction that ended between two commits has added the new drop.
   EXPECT_EQ(Plan(observed, {old_drop, old_mark, new_mark}),
-            "*filter\n-D F 1\nCOMMIT\n"
-            "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n");
+            "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n"
+            "*filter\n-D F 1\nCOMMIT\n");
   // If nat is unchanged there is nothing to wait for.
   EXPECT_EQ(Plan(observed, {old_drop, new_drop}),
             "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
@@ -256,7 +256,7 @@ TEST(RestorePlanTest, ATableThatLosesChainsOnlyIsCommittedFirst) {
       "*nat\n-X N\nCOMMIT\n*filter\n-X F\nCOMMIT\n");
   EXPECT_EQ(
       Plan(observed, {CreateChain{Filter("G")}, DeleteChain{Filter("F")}, DeleteChain{Nat("N")}}),
-      "*filter\n:G - [0:0]\n-X F\nCOMMIT\n*nat\n-X N\nCOMMIT\n");
+      "*filter\n:G - [0:0]\nCOMMIT\n*nat\n-X N\nCOMMIT\n*filter\n-X F\nCOMMIT\n");
 }
 
 TEST(RestorePlanTest, AddsALabelOnlyWhereARuleOfThatFamilyHasOne) {
