@@ -36,9 +36,10 @@ constexpr int kAttemptsWithoutWatch = 2;
 constexpr std::chrono::milliseconds kSlowRead(50);
 // The priority is the administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
+  const std::optional<uint32_t> hook = attributes.Nest(NFTA_CHAIN_HOOK).U32(NFTA_HOOK_HOOKNUM);
   const BaseChain* base = FindBaseChain(chain.table, chain.name);
-  return base != nullptr && attributes.Nest(NFTA_CHAIN_HOOK).U32(NFTA_HOOK_HOOKNUM) == base->hook &&
-         attributes.Text(NFTA_CHAIN_TYPE) == base->type;
+  if (base == nullptr) return hook.has_value();
+  return hook == base->hook && attributes.Text(NFTA_CHAIN_TYPE) == base->type;
 }
 
 // One rule twice in an answer is indistinguishable from two equal rules, and removing one would

@@ -324,7 +324,8 @@ inline constexpr int kDeepestJump = 64;
 
 struct ObservedChain {
   // For a chain of a base chain's name (INPUT, ...): it has the hook and the type that iptables
-  // gives it. Without them no packet reaches it. Meaningless for user chains.
+  // gives it. For any other chain: it has a hook, so it is another program's and no rule can jump
+  // to it.
   bool hooked = false;
   // Empty when only the chain's existence was asked for.
   std::vector<ObservedRule> rules;

@@ -31,6 +31,8 @@ FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; 
 
 constexpr ConditionRow kConditions[] = {
     {Condition::kBaseChainNotHooked, "BaseChainNotHooked", Severity::kCritical},
+    {Condition::kForeignBaseChain, "ForeignBaseChain", Severity::kCritical},
+    {Condition::kDropBitConflict, "DropBitConflict", Severity::kCritical},
     {Condition::kBitConflict, "BitConflict", Severity::kWarning},
     {Condition::kOlderFormKept, "OlderFormKept", Severity::kInfo},
     {Condition::kShadowedJump, "ShadowedJump", Severity::kCritical},
@@ -68,13 +70,13 @@ class Differ {
   }
 
   Diff Run() {
-    FindUnhooked();
+    FindBlocked();
     for (const DesiredChain& chain : desired_.chains) {
-      if (IsUnhooked(chain.id)) continue;
+      if (IsBlocked(chain.id)) continue;
       DiffChain(chain, observed_.Find(chain.id), input_, claimed_[chain.id.family], walk_, diff_);
     }
     for (const DesiredJump& jump : desired_.jumps) {
-      if (!IsUnhooked(jump.base_chain)) DiffJump(jump, observed_, walk_, diff_);
+      if (!IsBlocked(jump.base_chain)) DiffJump(jump, observed_, walk_, diff_);
     }
     DiffDormant();
     for (const Family family : netlink::kFamilies) {
@@ -92,27 +94,51 @@ class Differ {
   }
 
  private:
-  bool IsUnhooked(const ChainId& chain) const { return unhooked_.count(TableOf(chain)) != 0; }
+  bool IsBlocked(const ChainId& chain) const { return blocked_.count(TableOf(chain)) != 0; }
 
   void Report(Condition condition, const ChainId& chain, std::string message,
               bool repaired = false) {
     diff_.findings.push_back({condition, chain, std::move(message), repaired});
   }
 
-  // Tables in which a base chain of ours exists without its hook.
-  void FindUnhooked() {
+  // Tables in which nothing may be changed.
+  void FindBlocked() {
     for (const DesiredJump& jump : desired_.jumps) {
       const ObservedChain* base = observed_.Find(jump.base_chain);
       if (base == nullptr || base->hooked) continue;
-      unhooked_.insert(TableOf(jump.base_chain));
-      Report(Condition::kBaseChainNotHooked, jump.base_chain,
-             absl::StrCat("a chain ", jump.base_chain.name,
-                          " exists without a hook, so no packet reaches it and the kernel refuses "
-                          "to hook it; nothing is changed in table ",
-                          netlink::FamilyName(jump.base_chain.family), " ",
-                          netlink::TableName(jump.base_chain.table),
-                          ": have its owner rename or delete it"));
+      Block(Condition::kBaseChainNotHooked, jump.base_chain,
+            "exists without iptables' hook and type, which the kernel does not give it later");
     }
+    for (const DesiredChain& chain : desired_.chains) {
+      const ObservedChain* found = observed_.Find(chain.id);
+      if (found == nullptr || !found->hooked) continue;
+      Block(Condition::kForeignBaseChain, chain.id,
+            "exists with a hook, as no kubelet makes it, and no rule can jump to it");
+    }
+    for (const Family family : input_.families) FindDropBitConflict(family);
+  }
+
+  void Block(Condition condition, const ChainId& chain, absl::string_view what) {
+    blocked_.insert(TableOf(chain));
+    Report(condition, chain,
+           absl::StrCat("a chain ", chain.name, " ", what, "; nothing is changed in table ",
+                        netlink::FamilyName(chain.family), " ", netlink::TableName(chain.table),
+                        ": have its owner rename or delete it"));
+  }
+
+  // Our drop of marked packets would drop what kube-proxy marks for masquerading.
+  void FindDropBitConflict(Family family) {
+    const ChainId postrouting = {family, Table::kNat, std::string(kPostroutingChain)};
+    const ObservedChain* chain = observed_.Find(postrouting);
+    if (input_.mode != Mode::kLegacy || !claimed_[family] || chain == nullptr) return;
+    if (CompleteSetBit(postrouting, chain->rules) != input_.bits.drop) return;
+    const ChainId firewall = {family, Table::kFilter, std::string(kFirewallChain)};
+    blocked_.insert({TableOf(firewall), TableOf(postrouting)});
+    Report(Condition::kDropBitConflict, firewall,
+           absl::StrCat("kube-proxy masquerades packets with mark bit ", input_.bits.drop,
+                        ", and --iptables-drop-bit would drop them; nothing is changed in tables "
+                        "filter and nat of ",
+                        netlink::FamilyName(family), ": choose another --iptables-drop-bit"));
   }
 
   // A table is iptables' unless another process owns it, or a base chain of ours is off its hook.
@@ -123,7 +149,7 @@ class Differ {
       const auto dormant = observed_.dormant.find(table);
       if (dormant == observed_.dormant.end() || !seen.insert(table).second) continue;
       const netlink::WakeTable wake = {.chain = jump.base_chain, .flags = dormant->second};
-      const bool ours = (wake.flags & netlink::kTableOwned) == 0 && !IsUnhooked(jump.base_chain);
+      const bool ours = (wake.flags & netlink::kTableOwned) == 0 && !IsBlocked(jump.base_chain);
       const std::string what = absl::StrCat("table ", netlink::FamilyName(table.first), " ",
                                             netlink::TableName(table.second),
                                             " is dormant: no packet reaches its rules");
@@ -154,7 +180,7 @@ class Differ {
     const ChainId& id = known.id;
     const ObservedChain* chain = observed_.Find(id);
     const auto is_it = [&id](const DesiredChain& desired) { return desired.id == id; };
-    if (chain == nullptr || absl::c_any_of(desired_.chains, is_it)) return;
+    if (chain == nullptr || chain->hooked || absl::c_any_of(desired_.chains, is_it)) return;
     const bool kube_proxys = IsKubeProxys(known);
     ListUndesired(input_, id, kube_proxys, {id, ChainText(id), absl::StrCat("; ", known.reason)},
                   diff_);
@@ -209,7 +235,7 @@ class Differ {
     // The changes put the martian rule of KUBE-FIREWALL in place, or it is there.
     const bool martian_rule_exists = input_.mode != Mode::kOff &&
                                      absl::c_linear_search(input_.families, Family::kIPv4) &&
-                                     unhooked_.count({Family::kIPv4, Table::kFilter}) == 0;
+                                     blocked_.count({Family::kIPv4, Table::kFilter}) == 0;
     if (martian_rule_exists) {
       diff_.changes.push_back(
           {NativeRemoval(),
@@ -259,7 +285,7 @@ class Differ {
   const RuleSupport& support_;
   const Ruleset desired_;
   std::map<Family, bool> claimed_;  // by kube-proxy
-  std::set<FamilyTable> unhooked_;
+  std::set<FamilyTable> blocked_;
   Diff diff_;
 };
 

@@ -60,6 +60,8 @@ struct OtherMode {
 enum class Condition : uint8_t {
   // A plain chain has a base chain's name, so no packet comes to it. Its table is not touched.
   kBaseChainNotHooked,
+  kForeignBaseChain,
+  kDropBitConflict,
   // kube-proxy masquerades by another mark bit, so what others mark with ours is not masqueraded.
   kBitConflict,
   // kube-proxy keeps an older form that does the same work.

@@ -37,7 +37,8 @@ class Planner {
   void Plan() {
     for (const DesiredChain& known : EveryKubeletChain(sources_.family)) {
       const ObservedChain* chain = sources_.observed.Find(known.id);
-      if (chain == nullptr) continue;
+      // One with a hook is another program's.
+      if (chain == nullptr || chain->hooked) continue;
       if (Lists(diff_.stale, known.id) || Lists(diff_.of_kube_proxy, known.id)) {
         PlanChain(known, *chain);
       } else if (input_.mode != Mode::kLegacy) {

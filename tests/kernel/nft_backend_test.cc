@@ -41,20 +41,26 @@ TEST_F(NftBackendTest, CallsABaseChainHookedWhateverItsPriority) {
       chain INPUT { type filter hook input priority 10; }
       chain OUTPUT { type filter hook input priority 0; }
       chain FORWARD { }
+      chain KUBE-FIREWALL { type filter hook forward priority 0; }
     }
     table ip mangle {
       chain OUTPUT { type filter hook output priority mangle; }
+      chain KUBE-IPTABLES-HINT { }
     }
   )");
   const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
   const ChainId output{Family::kIPv4, Table::kFilter, "OUTPUT"};
   const ChainId forward{Family::kIPv4, Table::kFilter, "FORWARD"};
   const ChainId mangle_output{Family::kIPv4, Table::kMangle, "OUTPUT"};
-  const Snapshot snapshot = Read({input, output, forward, mangle_output});
+  const ChainId firewall{Family::kIPv4, Table::kFilter, "KUBE-FIREWALL"};
+  const ChainId hint{Family::kIPv4, Table::kMangle, "KUBE-IPTABLES-HINT"};
+  const Snapshot snapshot = Read({input, output, forward, mangle_output, firewall, hint});
   EXPECT_TRUE(snapshot.Find(input)->hooked);
   EXPECT_FALSE(snapshot.Find(output)->hooked) << "on another hook";
   EXPECT_FALSE(snapshot.Find(forward)->hooked) << "on none";
   EXPECT_FALSE(snapshot.Find(mangle_output)->hooked) << "of another type";
+  EXPECT_TRUE(snapshot.Find(firewall)->hooked) << "a base chain of another name";
+  EXPECT_FALSE(snapshot.Find(hint)->hooked) << "a user chain";
 }
 
 TEST_F(NftBackendTest, WakesATableThatIsDormantAndChangesNothingElseOfIt) {

@@ -66,8 +66,9 @@ inline std::string ToText(const agent::Ruleset& ruleset) {
 class Observed {
  public:
   Observed& Chain(netlink::ChainId id, const std::vector<RuleContent>& rules = {},
-                  bool hooked = true) {
-    netlink::ObservedChain chain{.hooked = hooked, .rules = {}};
+                  std::optional<bool> hooked = {}) {
+    const bool base = netlink::FindBaseChain(id.table, id.name) != nullptr;
+    netlink::ObservedChain chain{.hooked = hooked.value_or(base), .rules = {}};
     for (const RuleContent& rule : rules) chain.rules.push_back({++handle_, rule});
     snapshot_.chains[std::move(id)] = std::move(chain);
     return *this;

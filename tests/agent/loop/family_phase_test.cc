@@ -60,6 +60,8 @@ constexpr auto kWarning = absl::LogSeverity::kWarning;
 constexpr auto kError = absl::LogSeverity::kError;
 const OneStateRow kOneState[] = {
     {Condition::kBaseChainNotHooked, FamilyPhase::kFailed, false, kError},
+    {Condition::kForeignBaseChain, FamilyPhase::kFailed, false, kError},
+    {Condition::kDropBitConflict, FamilyPhase::kFailed, false, kError},
     {Condition::kBitConflict, FamilyPhase::kDegraded, true, kWarning},
     {Condition::kOlderFormKept, FamilyPhase::kInPlace, true, kInfo},
     {Condition::kShadowedJump, FamilyPhase::kFailed, false, kError},

@@ -375,6 +375,34 @@ TEST(DiffTest, TouchesNothingInATableWithAnUnhookedBaseChain) {
   EXPECT_THAT(Conditions(diff), ElementsAre("BaseChainNotHooked"));
 }
 
+TEST(DiffTest, TouchesNothingInATableWithABaseChainOfOneOfOurNames) {
+  Observed observed;
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(20)}, /*hooked=*/true);
+  Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), ElementsAre(":KUBE-IPTABLES-HINT - [0:0]"));
+  EXPECT_THAT(Conditions(diff), ElementsAre("ForeignBaseChain"));
+  // Where it is not desired it is not listed: no kubelet left it.
+  observed = Made(Cleanup());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15)}, /*hooked=*/true);
+  diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_TRUE(diff.empty() && diff.findings.empty());
+  EXPECT_THAT(Texts(diff.stale), IsEmpty());
+}
+
+TEST(DiffTest, TouchesNothingInTheTablesWhereItWouldDropWhatKubeProxyMasquerades) {
+  Observed observed;
+  observed.Chain(Nat("KUBE-SERVICES"))
+      .Chain(Nat("OUTPUT"), {JumpTo("KUBE-SERVICES", "kubernetes service portals")})
+      .Chain(Nat("KUBE-POSTROUTING"), {ReturnUnmarked(14), ClearBit(14), MasqueradeAll(14)});
+  const Diff diff = ComputeDiff(Legacy({.masquerade = 13, .drop = 14}), observed.snapshot());
+  EXPECT_THAT(Conditions(diff), ElementsAre("DropBitConflict"));
+  for (const std::string& operation : Operations(diff)) {
+    EXPECT_THAT(operation, AnyOf(HasSubstr("HINT"), HasSubstr("CANARY")));
+  }
+  EXPECT_THAT(Conditions(ComputeDiff(Legacy({.masquerade = 13, .drop = 15}), observed.snapshot())),
+              ElementsAre("BitConflict"));
+}
+
 // ---- what stays ----
 
 TEST(DiffTest, WhatALivingKubeProxyUsesIsItsOwnAndNotStale) {

@@ -283,6 +283,15 @@ TEST(RetirementTest, TakesAChainWithoutItsBaseChain) {
               Contains("nat/KUBE-POSTROUTING"));
 }
 
+TEST(RetirementTest, LeavesABaseChainOfAnotherProgramThatHasOneOfTheNames) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15)}, /*hooked=*/true)
+      .Chain(Filter("KUBE-FIREWALL"), {DropMarked(15)}, /*hooked=*/true);
+  const std::set<std::string> gone = Gone(PlanFor(Cleanup(), observed));
+  EXPECT_THAT(gone, Not(IsEmpty()));
+  EXPECT_THAT(gone, Not(Contains(AnyOf(HasSubstr("KUBE-MARK-DROP"), HasSubstr("KUBE-FIREWALL:")))));
+}
+
 TEST(RetirementTest, TakesRulesAndJumpsBeforeChainsAndNoBaseChainOrMartianRule) {
   const Retirement retirement = PlanFor(Cleanup(), Residue(), {}, {.canaries = true});
   bool chain_seen = false;
