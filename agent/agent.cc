@@ -65,6 +65,7 @@ absl::Status Agent::SetConfig(Config config) {
     return absl::FailedPreconditionError(
         absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", ")));
   }
+  if (absl::Status status = node_.ConfirmMode(config); !status.ok()) return status;
   node_.SetConfig(std::move(config));
   loop_->SetDesired(MakeOptions());
   return absl::OkStatus();

@@ -59,7 +59,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // As NodeAgent::SetOptions. FailedPrecondition: WhatNeedsARestart.
+  // As NodeAgent::SetOptions. FailedPrecondition: WhatNeedsARestart, and Node::ConfirmMode.
   absl::Status SetConfig(Config config);
   const Config& config() const { return node_.config(); }
 

@@ -177,6 +177,23 @@ absl::StatusOr<std::string> Node::ModeChange() const {
                       IptablesModeName(*mode_));
 }
 
+absl::Status Node::ConfirmMode(const Config& next) const {
+  const bool begins = (config_.mode == Mode::kOff && next.mode != Mode::kOff) ||
+                      (config_.observe && !next.observe) ||
+                      absl::c_any_of(next.families, [&](netlink::Family family) {
+                        return !absl::c_linear_search(config_.families, family);
+                      });
+  if (!begins || next.iptables_mode || !mode_) return absl::OkStatus();
+  const absl::StatusOr<IptablesMode> now = Inside(visited_, [&] {
+    return ChooseMode(DetectModes(next.families, std::nullopt, sources_, Thoroughness::kAgain));
+  });
+  if (now.ok() && *now == *mode_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the new configuration writes more, so a start must decide the iptables mode again: it was ",
+      IptablesModeName(*mode_), ", and now ",
+      now.ok() ? absl::StrCat("is ", IptablesModeName(*now)) : now.status().message()));
+}
+
 RetirementSources Node::Dependents(netlink::BackendKind other) {
   const auto survey = [this, other](DependentsCollector& collector) {
     return VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {

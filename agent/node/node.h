@@ -78,6 +78,9 @@ class Node {
   // fixes it. FailedPrecondition: WhyUnknown, because kubelet writes in another mode than that of
   // the host's program. Unknown: that cannot be read.
   absl::StatusOr<std::string> ModeChange() const;
+  // FailedPrecondition: with `next` the agent would write where it did not so far, and a detection
+  // now does not confirm the mode. A start has the privileges that decide it.
+  absl::Status ConfirmMode(const Config& next) const;
 
   // For one command; Open has succeeded.
   NodeQuestions Questions(Purpose purpose);

@@ -81,6 +81,21 @@ TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {
   EXPECT_EQ(Agent("plan", {}).exit_code, kExitOk) << "the rules stay";
 }
 
+// A start refuses to write where both modes have a hint.
+TEST_F(DaemonReloadTest, WritesNothingWhereAStartWouldNotKnowTheMode) {
+  MustRun({"iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  MustRun({"iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  const std::string before = Output({"nft", "list", "ruleset"});
+  Write("makeIPTablesUtilChains: false\n");
+  // A host without iptables, which would decide.
+  StartOnly({"--config=" + file_.path(), "--host-root=" + file_.directory()});
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  Write("makeIPTablesUtilChains: true\n");
+  EXPECT_EQ(daemon().Wait(), kExitFailed);
+  EXPECT_THAT(daemon().Output(), HasSubstr("a start must decide the iptables mode again"));
+  EXPECT_EQ(Output({"nft", "list", "ruleset"}), before);
+}
+
 class DaemonObserveTest : public DaemonReloadTest {
  protected:
   static std::string Rules() { return RunProgram({"nft", "list", "ruleset"}).out; }
