@@ -4,6 +4,7 @@
 #include <linux/netfilter.h>
 
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -50,14 +51,14 @@ class MarkWalk {
   MarkWalk(const SurveyChains& chains, uint32_t bits, MarkAction action)
       : chains_(chains), bits_(bits), action_(action) {}
 
-  // `tested`: only packets with the mark get to `name`. Whether some of them return from it.
+  // `tested`: only packets with the mark get to `name`. Whether some of them return from it. Each
+  // chain is walked once for each value, however many paths lead to it.
   bool Through(const std::string& name, bool tested, int depth = 0) {
     const auto chain = chains_.find(name);
-    if (chain == chains_.end() || depth > netlink::kDeepestJump || !open_.insert(name).second)
-      return true;
-    const bool returns = ThroughRules(*chain, tested, depth);
-    open_.erase(name);
-    return returns;
+    if (chain == chains_.end() || depth > netlink::kDeepestJump) return true;
+    const auto [known, is_new] = returns_.try_emplace({name, tested}, true);
+    if (is_new) known->second = ThroughRules(*chain, tested, depth);
+    return known->second;
   }
 
   const std::set<std::string>& acting() const { return acting_; }
@@ -88,7 +89,7 @@ class MarkWalk {
   const SurveyChains& chains_;
   const uint32_t bits_;
   const MarkAction action_;
-  std::set<std::string> open_;
+  std::map<std::pair<std::string, bool>, bool> returns_;
   std::set<std::string> acting_;
 };
 

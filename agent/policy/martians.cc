@@ -116,32 +116,50 @@ enum class Fate : uint8_t {
   kMayPass,  // some may be accepted
 };
 
-Fate FateIn(const SurveyChains& chains, const SurveyChain& chain, bool lo_is_loopback,
-            int depth = 0) {
-  bool some_left = false;
-  const auto dropped = [&] { return some_left ? Fate::kLeave : Fate::kDropped; };
-  for (const SurveyRule& rule : chain.rules) {
-    const Share share = MartianShare(rule, lo_is_loopback);
-    if (share == Share::kNone) continue;
-    if (const std::string* jump = netlink::JumpTarget(rule)) {
-      const auto callee = chains.find(*jump);
-      if (callee == chains.end() || depth > netlink::kDeepestJump) return Fate::kMayPass;
-      const Fate fate = FateIn(chains, callee->second, lo_is_loopback, depth + 1);
-      if (fate == Fate::kMayPass) return fate;
-      if (fate == Fate::kDropped && share == Share::kAll) return dropped();
-      // From a goto they return to the caller.
-      some_left |= fate == Fate::kLeave && IsTerminal(rule);
-    } else if (DropsMatches(rule)) {
-      if (share == Share::kAll) return dropped();
-    } else if (Returns(rule)) {
-      if (share == Share::kAll) return Fate::kLeave;
-      some_left = true;
-    } else if (!PassesOn(rule)) {
-      return Fate::kMayPass;
-    }
+// Judges each chain of a table once, however many paths lead to it.
+class Judge {
+ public:
+  Judge(const SurveyChains& chains, bool lo_is_loopback)
+      : chains_(chains), lo_is_loopback_(lo_is_loopback) {}
+
+  Fate FateIn(const SurveyChain& chain, int depth = 0) {
+    // A circle, which only a text can have, may lead anywhere.
+    const auto [known, is_new] = fates_.try_emplace(&chain, Fate::kMayPass);
+    if (is_new && depth <= netlink::kDeepestJump) known->second = FateOfRules(chain, depth);
+    return known->second;
   }
-  return chain.policy == "DROP" ? Fate::kDropped : Fate::kLeave;
-}
+
+ private:
+  Fate FateOfRules(const SurveyChain& chain, int depth) {
+    bool some_left = false;
+    const auto dropped = [&] { return some_left ? Fate::kLeave : Fate::kDropped; };
+    for (const SurveyRule& rule : chain.rules) {
+      const Share share = MartianShare(rule, lo_is_loopback_);
+      if (share == Share::kNone) continue;
+      if (const std::string* jump = netlink::JumpTarget(rule)) {
+        const auto callee = chains_.find(*jump);
+        if (callee == chains_.end()) return Fate::kMayPass;
+        const Fate fate = FateIn(callee->second, depth + 1);
+        if (fate == Fate::kMayPass) return fate;
+        if (fate == Fate::kDropped && share == Share::kAll) return dropped();
+        // From a goto they return to the caller.
+        some_left |= fate == Fate::kLeave && IsTerminal(rule);
+      } else if (DropsMatches(rule)) {
+        if (share == Share::kAll) return dropped();
+      } else if (Returns(rule)) {
+        if (share == Share::kAll) return Fate::kLeave;
+        some_left = true;
+      } else if (!PassesOn(rule)) {
+        return Fate::kMayPass;
+      }
+    }
+    return chain.policy == "DROP" ? Fate::kDropped : Fate::kLeave;
+  }
+
+  const SurveyChains& chains_;
+  const bool lo_is_loopback_;
+  std::map<const SurveyChain*, Fate> fates_;
+};
 
 // Before a program of this node gets them. Chains of type nat see the first packet only.
 bool SeesMartians(const netlink::TableId& table, const std::string& name,
@@ -157,11 +175,9 @@ bool SeesMartians(const netlink::TableId& table, const std::string& name,
 std::string WhoDropsMartians(const netlink::Survey& survey, bool lo_is_loopback) {
   for (const auto& [table, chains] : survey.tables) {
     if (survey.dormant.contains(table)) continue;
+    Judge judge(chains, lo_is_loopback);
     for (const auto& [name, chain] : chains) {
-      if (!SeesMartians(table, name, chain) ||
-          FateIn(chains, chain, lo_is_loopback) != Fate::kDropped) {
-        continue;
-      }
+      if (!SeesMartians(table, name, chain) || judge.FateIn(chain) != Fate::kDropped) continue;
       return absl::StrCat("chain ", name, " of table ", netlink::ToString(table));
     }
   }

@@ -15,6 +15,7 @@
 #include "agent/audit/finding.h"
 #include "agent/audit/mode_meetings.h"
 #include "agent/audit/node_view.h"
+#include "agent/policy/martians.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
 #include "tests/support/rows.h"
@@ -27,6 +28,27 @@ using ::testing::IsSupersetOf;
 
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
+
+// The kernel takes it at once; it has 20^13 paths.
+TEST(AuditRulesetTest, WalksEachChainOnceHoweverManyPathsLeadToIt) {
+  std::string chains, rules;
+  for (int i = 0; i < 14; ++i) {
+    absl::StrAppend(&chains, ":C", i, " - [0:0]\n");
+    for (int port = 1; port <= 20 && i < 13; ++port) {
+      absl::StrAppend(&rules, "-A C", i, " -p tcp --dport ", port, " -j C", i + 1, "\n");
+    }
+  }
+  const std::string text = absl::StrCat(
+      "*nat\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:KUBE-MARK-MASQ - [0:0]\n", chains,
+      "-A OUTPUT -j KUBE-MARK-MASQ\n-A POSTROUTING -j C0\n-A KUBE-MARK-MASQ -j MARK --set-xmark "
+      "0x4000/0x4000\n",
+      rules, "COMMIT\n*filter\n:INPUT ACCEPT [0:0]\n", chains, "-A INPUT -j C0\n", rules,
+      "COMMIT\n");
+  const netlink::Survey survey = SurveyOf("nft", text);
+  EXPECT_EQ(WhoDropsMartians(survey, /*lo_is_loopback=*/true), "");
+  EXPECT_THAT(Audit(ViewOf(survey), kLegacy).findings, Not(IsEmpty()));
+  EXPECT_THAT(Explain(survey, netlink::Family::kIPv4, "nat/KUBE-MARK-MASQ"), IsOk());
+}
 
 // ---- whole rulesets, in one line a finding ----
 
