@@ -124,25 +124,8 @@ void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
   findings.AddDetail(std::move(finding), rule.text, absl::StrCat(which, " ", bits));
 }
 
-bool IsMartianRule(const SurveyRule& rule) {
-  const netlink::Rule& matches = KnownMatches(rule);
-  return TargetName(rule) == "DROP" && matches.source && matches.source->negated &&
-         matches.destination == DropMartians(0).destination;
-}
-
-// KUBE-FIREWALL with its rule, on INPUT, or this agent's native table.
-bool DropsMartians(const FamilyAudit& audit) {
-  return audit.chains.survey().tables.contains(audit.chains.Id(kNativeTable)) ||
-         (audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
-          absl::c_any_of(audit.chains.Rules("filter", kFirewallChain), IsMartianRule));
-}
-
-void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& families,
-                        FindingCollector& findings) {
-  const bool safe = absl::c_any_of(families, [](const FamilyAudit& audit) {
-    return audit.chains.family() == netlink::Family::kIPv4 && DropsMartians(audit);
-  });
-  if (view.route_localnet.empty() || safe || !view.martians_dropped_by.empty()) return;
+void AuditRouteLocalnet(const NodeView& view, FindingCollector& findings) {
+  if (view.route_localnet.empty() || view.martians_dropped) return;
   findings.AddDetail(
       {.kind = AuditKind::kRouteLocalnetExposed,
        .severity = AuditSeverity::kError,
@@ -152,7 +135,7 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
                                    ? "route_localnet may be on, because it cannot be "
                                      "read"
                                    : "route_localnet is on",
-                               ", and no rule drops martian packets: neighbours "
+                               ", and no rule drops all martian packets: neighbours "
                                "reach what listens on 127.0.0.1 (CVE-2020-8558)"),
        .remedy = "Let kubelet or this agent make filter/KUBE-FIREWALL, or set "
                  "net.ipv4.conf.*.route_localnet to 0 where no program needs it."},
@@ -166,7 +149,7 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
   AuditCni(view, families, findings);
   for (const FwmarkRule& rule : view.ip_rules) AuditIpRule(rule, findings);
   AuditDeviceMarks(view, families, findings);
-  AuditRouteLocalnet(view, families, findings);
+  AuditRouteLocalnet(view, findings);
   for (const std::string& problem : view.problems) {
     findings.AddDetail({.kind = AuditKind::kNotSeen,
                         .severity = AuditSeverity::kWarning,

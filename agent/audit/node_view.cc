@@ -10,6 +10,7 @@
 #include "agent/audit/audit_sieve.h"
 #include "agent/audit/change_facts.h"
 #include "agent/policy/martians.h"
+#include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/network_namespaces.h"
 
@@ -49,17 +50,19 @@ void SurveyModes(const ModeSources& sources, const TakeSurvey& take, NodeView& v
   if (legacy) add("iptables-legacy tables", survey_of(sources.open_legacy()));
 }
 
-// On its way from INPUT, as kubelet makes it.
-bool HasMartianRule(const NodeView& view) {
-  const auto holds = [](const Survey& survey, const std::string& name, const auto& what) {
-    const netlink::SurveyChain* chain = survey.Find({"ip", "filter"}, name);
-    return chain != nullptr && absl::c_any_of(chain->rules, what);
+// As `status` judges, in either iptables mode.
+bool AreMartiansDropped(const ModeSources& sources) {
+  bool in_place = false;
+  const auto read = [&](netlink::Backend& backend) {
+    const absl::StatusOr<netlink::Snapshot> observed =
+        backend.Read(ChainsToRead({netlink::Family::kIPv4}), &NativeMartians());
+    in_place |= observed.ok() && FindMartianProtection(*observed).in_place;
+    return observed.status();
   };
-  const auto jumps = [](const netlink::SurveyRule& rule) { return JumpOf(rule) == kFirewallChain; };
-  return absl::c_any_of(view.surveys, [&](const Survey& survey) {
-    return holds(survey, std::string(kFirewallChain), IsMartianRule) &&
-           holds(survey, "INPUT", jumps);
-  });
+  for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {
+    VisitMode(kind, {netlink::Family::kIPv4}, sources, read).IgnoreError();
+  }
+  return in_place || !ReadWhoDropsMartians(sources).empty();
 }
 
 NodeView Gather(const ModeSources& sources, const TakeSurvey& take = TakeAll) {
@@ -75,9 +78,7 @@ NodeView Gather(const ModeSources& sources, const TakeSurvey& take = TakeAll) {
   if (!view.route_localnet.unread.empty()) {
     view.problems.push_back(absl::StrCat("route_localnet: ", view.route_localnet.unread));
   }
-  if (!view.route_localnet.empty() && !HasMartianRule(view)) {
-    view.martians_dropped_by = ReadWhoDropsMartians(sources);
-  }
+  if (!view.route_localnet.empty()) view.martians_dropped = AreMartiansDropped(sources);
   return view;
 }
 

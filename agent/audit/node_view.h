@@ -121,8 +121,9 @@ struct NodeView {
   std::vector<DeviceMark> device_marks = {};
   // ReadRouteLocalnet.
   RouteLocalnet route_localnet = {};
-  // ReadWhoDropsMartians, where route_localnet is on and no rule of kubelet's form is there.
-  std::string martians_dropped_by = {};
+  // Where route_localnet is on: every martian packet is dropped, as `status` judges it in either
+  // iptables mode.
+  bool martians_dropped = false;
   ChangeFacts facts = {};
   // What could not be read, and why: "nft tables: ...". `cni` has its own.
   std::vector<std::string> problems = {};

@@ -152,6 +152,35 @@ TEST_P(MartiansDroppedElsewhereTest, IsReportedWherePacketsAreDroppedAndOnlyTher
   }
 }
 
+TEST_P(MartiansDroppedElsewhereTest, AnAuditSeesWhichMartiansReachKubeletsRule) {
+  struct {
+    const char* rules;
+    bool open;
+  } const rows[] = {
+      {"-A INPUT -j KUBE-FIREWALL\n-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -j DROP\n",
+       false},
+      {"-A INPUT -j ACCEPT\n-A INPUT -j KUBE-FIREWALL\n"
+       "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -j DROP\n",
+       true},
+      {"-A INPUT -s 203.0.113.7/32 -j KUBE-FIREWALL\n"
+       "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -j DROP\n",
+       true},
+      {"-A INPUT -j KUBE-FIREWALL\n"
+       "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -p tcp -j DROP\n",
+       true},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.rules);
+    iptables_.Run({"-F"});
+    ASSERT_EQ(
+        iptables_.Restore(absl::StrCat("*filter\n:KUBE-FIREWALL - [0:0]\n", row.rules, "COMMIT\n"))
+            .exit_code,
+        0);
+    EXPECT_EQ(world_->Reaches(*listener_, kLoopback, kPort), row.open);
+    EXPECT_EQ(absl::StrContains(Command("audit").out, "RouteLocalnetExposed"), row.open);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(IptablesModes, MartiansDroppedElsewhereTest,
                          ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
