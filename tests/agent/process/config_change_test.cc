@@ -71,7 +71,7 @@ TEST(ConfigChange, IsReportedOnceAndTheNextOneToo) {
     RunIn(tree, row.act);
     EXPECT_EQ(CountReports(*watch), row.reports);
     Settle();
-    tree.Write("etc/config.yaml", "written afterwards");
+    RunIn(tree, "mkdir -p etc; echo written afterwards > etc/config.yaml");
     EXPECT_EQ(CountReports(*watch), 1) << "watches the new file";
     tree.Remove("etc/config.yaml");
     EXPECT_EQ(CountReports(*watch), 1);
