@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -73,14 +73,21 @@ std::vector<std::string> NewestFirst(const Records& records) {
   return texts;
 }
 
-// Empty, or of zeros, as after a crash, or ours: a log or a configuration that only names the
-// program is not.
+// Zeros, as after a crash, or a record that may be torn. Pages for people, such as /statusz, begin
+// with the same name.
+bool IsEmptyOrRecord(absl::string_view place) {
+  if (absl::c_all_of(place, [](char byte) { return byte == '\0'; })) return true;
+  return absl::ConsumePrefix(&place, kHead) && place.size() > 16 && place[16] == ' ' &&
+         absl::c_all_of(place.substr(0, 16), absl::ascii_isxdigit);
+}
+
+// Another program's file must not be overwritten. One whole record shows that the file is ours.
 bool MayBeReplaced(absl::string_view content) {
-  bool is_ours = absl::c_all_of(content, [](char byte) { return byte == '\0'; });
+  if (!DecodeAll(content).empty()) return true;
   for (size_t at = 0; at < content.size(); at += RecordFile::kRecordBytes) {
-    is_ours |= absl::StartsWith(content.substr(at), kHead);
+    if (!IsEmptyOrRecord(content.substr(at, RecordFile::kRecordBytes))) return false;
   }
-  return is_ours;
+  return true;
 }
 
 }  // namespace

@@ -87,6 +87,8 @@ TEST_F(RecordFileTest, AnEmptyFileAndOneOfZerosAreUsed) {
 TEST_F(RecordFileTest, WhatHoldsSomethingElseIsLeftAlone) {
   for (const std::string& other :
        {std::string("root:x:0:0\n"), std::string("# read `kube-iptables-agent plan` first\n"),
+        std::string("kube-iptables-agent statusz\nFor people\n"),
+        std::string(8192, 'x') + "kube-iptables-agent 0123456789abcdef 1 {}",
         std::string(kFileBytes + 1, 'x'), std::string(3 * kFileBytes, '\0')}) {
     Write(other);
     EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path_)));
