@@ -54,8 +54,9 @@ bool AuditSieve::KeepByUse(const SurveyRule& rule) {
   if (const Need need = NeedOf(rule); need != Need::kNone) {
     return HasRoom(need, need == Need::kMarks ? MarksOf(rule) : netlink::Marks{});
   }
-  // Perhaps the way to a rule that clears a mark.
-  if (!JumpOf(rule).empty() && jumps_ < kMostJumps) return ++jumps_, true;
+  // Perhaps the way to a rule that clears a mark, or where a firewall's chain ends.
+  const bool ends = table_.name == "filter" && (IsUnconditionalTerminal(rule) || Returns(rule));
+  if ((ends || !JumpOf(rule).empty()) && jumps_ < kMostJumps) return ++jumps_, true;
   const Owner owner = OwnerOfRule(table_, chain_, base_, rule);
   const bool keep = examples_[{table_.family, owner}]++ < kMostExamples;
   if (!keep) Count(owner, rule);

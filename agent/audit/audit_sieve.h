@@ -29,7 +29,7 @@ class AuditSieve : public netlink::SurveySieve {
   // Keeps so many rules of one form in a chain of kube-proxy's, and chains that it makes per
   // service or endpoint.
   static constexpr size_t kSamples = 16;
-  // Keeps so many jumps between chains of other programs.
+  // Keeps so many jumps between chains of other programs, and ends of their chains.
   static constexpr size_t kMostJumps = 1000;
 
   explicit AuditSieve(SiftOptions options) : options_(std::move(options)) {}

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -118,14 +120,35 @@ struct AcceptRow {
 constexpr AcceptRow kAccepts[] = {
     {"FORWARD", "KUBE-FORWARD"}, {"INPUT", kNodePorts}, {"INPUT", "KUBE-NODE-PORT"}};
 
-// How `base` ends for packets that no rule accepts; empty where they pass.
-std::string DropOf(const FamilyChains& chains, absl::string_view base, const SurveyChain& chain) {
-  for (const SurveyRule& rule : chain.rules) {
-    const std::string target = TargetName(rule);
-    if (IsUnconditionalTerminal(rule) && (target == "DROP" || target == "REJECT")) {
-      return absl::StrCat("-A ", base, " ", ToString(chains.Id("filter"), rule));
+// The rule that drops all packets of the chain `name` that no rule selects. Empty if another
+// verdict ends them, none if some leave the chain. A chain in `seen` is not walked through again.
+std::optional<std::string> VerdictOf(const FamilyChains& chains, absl::string_view name,
+                                     std::set<std::string>& seen) {
+  const bool called = !seen.empty();
+  if (!seen.emplace(name).second) return std::nullopt;
+  for (const SurveyRule& rule : chains.Rules("filter", name)) {
+    const absl::string_view jump = JumpOf(rule);
+    const bool leaves = Returns(rule) || (!jump.empty() && IsTerminal(rule));
+    if (called && leaves) return std::nullopt;
+    if (!IsUnconditional(rule)) continue;
+    if (!jump.empty()) {
+      const std::optional<std::string> verdict = VerdictOf(chains, jump, seen);
+      if (verdict) return verdict;
     }
+    if (leaves) return std::nullopt;
+    if (!IsTerminal(rule)) continue;
+    const std::string target = TargetName(rule);
+    if (target != "DROP" && target != "REJECT") return "";
+    return absl::StrCat("-A ", name, " ", ToString(chains.Id("filter"), rule));
   }
+  return std::nullopt;
+}
+
+// How `base` ends for packets that no rule selects; empty where they pass.
+std::string DropOf(const FamilyChains& chains, absl::string_view base, const SurveyChain& chain) {
+  std::set<std::string> seen;
+  const std::optional<std::string> verdict = VerdictOf(chains, base, seen);
+  if (verdict) return *verdict;
   return chain.policy == "DROP" ? absl::StrCat("filter/", base, " has the policy DROP") : "";
 }
 

@@ -121,7 +121,10 @@ TEST(AuditSieveTest, AnExplanationOfWhatIsKeptIsEqual) {
 
 // 100 services of two endpoints, and what others may do to them.
 Survey ManyServices(int services) {
-  Survey survey = SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"));
+  Survey survey =
+      WithKubeProxy({}, {"-A OWN -s 10.1.0.0/16 -j ACCEPT", "-A OWN -s 10.2.0.0/16 -j ACCEPT",
+                         "-A OWN -s 10.3.0.0/16 -j ACCEPT", "-A OWN -s 10.4.0.0/16 -j RETURN",
+                         "-A OWN -j ACCEPT", "-A FORWARD -j OWN", "-A FORWARD -j DROP"});
   auto& nat = survey.tables[{"ip", "nat"}];
   for (int i = 0; i < services; ++i) {
     const std::string service = absl::StrCat("KUBE-SVC-", 1000 + i);
