@@ -282,8 +282,8 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
   if (!view.facts.no_nat.empty() && needed) {
     findings.AddDetail(FindingOf(advice::kProbeModule), view.facts.no_nat, "module");
   }
-  if (of_node.size() != netlink::kFamilies.size()) return;
-  // kubelet has a canary wherever it keeps chains; this agent has none with the gate on.
+  // kubelet has a canary wherever it keeps chains; with the gate off, this agent makes one as well.
+  if (of_node.size() != netlink::kFamilies.size() || findings.options.mode == Mode::kLegacy) return;
   for (const netlink::Family family : netlink::kFamilies) {
     const auto any = [&](bool own, const auto& has) {
       return absl::c_any_of(families, [&](const FamilyAudit& audit) {

@@ -372,6 +372,7 @@ TEST(BeforeChangeTest, AFamilyWithoutKubeletsChainsWasGivenUp) {
   EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, true)), kNftables)), IsEmpty());
   const AuditReport v4 = Audit(ViewOf(Kubelets("nft", false, true)), kNftables);
   ASSERT_THAT(Bad(v4), ElementsAre("error FamilySkipped"));
+  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", false, true)), GateOff(kNftables))), IsEmpty());
   EXPECT_EQ(v4.findings[0].family, "ip");
   EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("legacy", true, false)), kToNft)),
               ElementsAre("warning FamilySkipped"));

@@ -107,15 +107,14 @@ class SoundNodeTest : public testing::AgentTest,
     }
     return kinds;
   }
-  // What is wrong with the node itself: the martian rule and IPv6, which old kubelets lack, and a
-  // kube-proxy that drops packets only while the gate is off.
+  // What is wrong with the node itself: the martian rule, which old kubelets lack, and a kube-proxy
+  // that drops packets only while the gate is off.
   static std::set<std::string> ProblemsOf(const SoundNode& node) {
     std::set<std::string> kinds;
     const Trait marks =
         node.proxy.mode == ProxyMode::kIpvs ? Trait::kIpvsDropsByMarkDrop : Trait::kDropsByMarkDrop;
     if (Does(node.proxy.version, marks)) kinds.insert("KubeProxyUsesMarkDrop");
     if (!Does(node.kubelet.version, Trait::kMartianRule)) kinds.insert("RouteLocalnetExposed");
-    if (!Does(node.kubelet.version, Trait::kKubeletIpv6)) kinds.insert("FamilySkipped");
     return kinds;
   }
 };
