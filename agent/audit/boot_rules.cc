@@ -75,6 +75,22 @@ absl::string_view JumpIn(absl::string_view line) {
   return "";
 }
 
+// `line` without its quoted texts and comments, because a chain that they name is not used there.
+std::string WithoutTexts(absl::string_view line) {
+  std::string text;
+  bool quoted = false;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char next = line[at];
+    if (next == '"') quoted = !quoted;
+    if (!quoted || next == '"') text += next;
+    if (quoted && next == '\\') ++at;
+  }
+  // iptables-save does not quote a single word.
+  const absl::string_view word = WordAfter(text, "--comment ");
+  if (!word.empty()) text.erase(word.data() - text.data(), word.size());
+  return text;
+}
+
 // nft ends a rule with its comment. Of a rule of iptables, newer ones show the comment in the place
 // of the match, and `xt match` for what they cannot translate: they read neither.
 bool IsUnreadableListing(absl::string_view line) {
@@ -148,14 +164,18 @@ class BootRulesReader {
 
   void ReadText(const std::string& path, absl::string_view text, Unit& unit) {
     SavedRules saved = {.file = node_.Shown(path), .native = absl::StrContains(path, "nft")};
+    // Quotes in XML hold names of chains.
+    const bool quotes_names = absl::EndsWith(path, ".xml");
     size_t number = 0;
     for (const absl::string_view whole : absl::StrSplit(text, '\n')) {
       ++number;
       const absl::string_view line = absl::StripAsciiWhitespace(whole);
       if (absl::StartsWith(line, "#") || absl::StartsWith(line, "<!--")) continue;
       if (saved.native && absl::StartsWith(line, "include ")) Include(line, unit);
-      NoteLine(line, saved.native, unit);
-      if (!absl::StrContains(line, "KUBE-")) continue;
+      if (saved.native && IsUnreadableListing(line)) unit.refusal = BootRefusal::kSyntax;
+      const std::string rule = quotes_names ? std::string(line) : WithoutTexts(line);
+      NoteLine(rule, saved.native, unit);
+      if (!absl::StrContains(rule, "KUBE-")) continue;
       if (++saved.count <= kMostExamples) {
         // A file may be a single line.
         saved.lines.push_back(absl::StrCat(number, ": ", line.substr(0, 200)));
@@ -174,9 +194,7 @@ class BootRulesReader {
   }
 
   void NoteLine(absl::string_view line, bool native, Unit& unit) {
-    if (native) {
-      if (IsUnreadableListing(line)) unit.refusal = BootRefusal::kSyntax;
-    } else {
+    if (!native) {
       const absl::string_view set = WordAfter(line, "--match-set ");
       if (absl::StrContains(line, "--nfacct-name ") || (!set.empty() && !ipsets_.contains(set))) {
         unit.refusal = BootRefusal::kObject;

@@ -543,7 +543,8 @@ TEST_F(ChangeFactsTest, FindWhatIsLoadedAtBootAndWhyLoadingFails) {
            {"etc/nftables/node.nft", readable.c_str(), kNone},
            {"etc/nftables.d/50-node.nft", unreadable.c_str(), kSyntax},
            {"etc/nftables.conf", untranslated.c_str(), kSyntax},
-           {"etc/nftables.conf", "set s {\n comment \"KUBE-A\"\n}\n", kNone},
+           {"etc/nftables.conf", "set s {\n comment \"KUBE-A jump KUBE-B\"\n}\n", std::nullopt},
+           {"etc/nftables.conf", "set KUBE-A {\n comment \"KUBE-A\"\n}\n", kNone},
            {"etc/nftables.conf", "include \"/opt/*.nft\"\n", kChain},
            {"etc/nftables.conf", "chain KUBE-A {\n}\ninclude \"/opt/x.nft\"\n", kNone},
            {"etc/nftables.conf", "include \"x.conf\"\n", std::nullopt},
@@ -556,6 +557,8 @@ TEST_F(ChangeFactsTest, FindWhatIsLoadedAtBootAndWhyLoadingFails) {
             kObject},
            {"etc/iptables/rules.v4",
             ":KUBE-A - [0:0]\n-A KUBE-A -m set --match-set kept src -j RETURN\n", kNone},
+           {"etc/iptables/rules.v4", "-A A --comment \"\\\"a -j KUBE-B\" -j B\n", std::nullopt},
+           {"etc/iptables/rules.v4", "-A A -m comment --comment KUBE-A -j B\n", std::nullopt},
            {"etc/iptables/rules.v4", "-A INPUT -m nfacct --nfacct-name mine\n", std::nullopt}}) {
     const std::string path = std::string("host/") + row.path;
     tree_.Write("host/opt/x.nft", "add rule ip nat A jump KUBE-A\n");
