@@ -77,10 +77,8 @@ absl::StatusOr<Explained> ExplainedOfNode(const ModeSources& sources, const std:
     if (survey.ok()) sieves.insert_or_assign(survey->mode, std::move(sieve));
     return survey;
   });
-  if (view.surveys.empty()) {
-    return absl::NotFoundError(view.problems.empty()
-                                   ? "this network namespace has no iptables rules at all"
-                                   : absl::StrCat("no rules can be seen: ", view.problems.front()));
+  if (view.surveys.empty() && !view.problems.empty()) {
+    return absl::NotFoundError(absl::StrCat("no rules can be seen: ", view.problems.front()));
   }
   Explained explained = {.surveys = std::move(view.surveys), .sieves = {}};
   for (const netlink::Survey& survey : explained.surveys) {
@@ -155,6 +153,9 @@ ExitOrError RunExplain(const std::string& chain, const Flags& flags, const Node&
   if (flags.from_file) families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
   std::vector<std::string> explanations;
   absl::Status first_error;
+  if (explained->surveys.empty()) {
+    first_error = absl::NotFoundError("this network namespace has no iptables rules at all");
+  }
   const bool json = flags.output == OutputFormat::kJson;
   for (size_t mode = 0; mode < explained->surveys.size(); ++mode) {
     for (const netlink::Family family : families) {

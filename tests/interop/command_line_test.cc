@@ -57,6 +57,7 @@ TEST_F(CommandLineTest, NetnsWorksThereAndNotHere) {
   const Netns there = NewNetns();
   const std::string netns = absl::StrCat("--netns=", there.Path());
   EXPECT_EQ(Agent({"plan", netns}).exit_code, kExitDifferences);
+  EXPECT_EQ(Agent({"explain", "nat/KUBE-MARK-MASQ", netns}).exit_code, kExitDifferences);
   EXPECT_EQ(Agent({"sync", netns}).exit_code, kExitOk);
   EXPECT_EQ(Agent({"plan", netns}).exit_code, kExitOk);
   EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
