@@ -131,8 +131,8 @@ class NodeAgent {
   // From the next Dispatch on, this is desired.
   //
   // InvalidArgument: as Create; this agent continues unchanged. FailedPrecondition: an option that
-  // is fixed at start has another value, or the agent would write where it did not so far and cannot
-  // confirm the iptables mode. Both need another agent; this one continues unchanged.
+  // is fixed at start has another value, or the agent would write where it did not so far and
+  // cannot confirm the iptables mode. Both need another agent; this one continues unchanged.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
   // Reads the kernel, and changes nothing: what is there, and what Sync would change. The agent

@@ -15,8 +15,6 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::SurveyRule;
-
 // ---- CNI configurations ----
 
 // The kube-proxy that keeps `chain`, else the last that there is. A plugin writes to the mode of

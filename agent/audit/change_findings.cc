@@ -132,7 +132,7 @@ std::optional<std::string> VerdictOf(const FamilyChains& chains, absl::string_vi
     if (called && leaves) return std::nullopt;
     if (!IsUnconditional(rule)) continue;
     if (!jump.empty()) {
-      const std::optional<std::string> verdict = VerdictOf(chains, jump, seen);
+      std::optional<std::string> verdict = VerdictOf(chains, jump, seen);
       if (verdict) return verdict;
     }
     if (leaves) return std::nullopt;

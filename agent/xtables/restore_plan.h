@@ -20,8 +20,8 @@ namespace kipt::agent {
 //  - chains that exist are not created;
 //  - whole tables are ordered mangle, filter, nat, so that no packet is marked for a drop that is
 //    not there yet; nat, filter, mangle where the transaction only removes;
-//  - if the family's nat changes, removals from filter come last: when the drop bit changes, packets
-//    are dropped by the old one as long as they are marked with it, also if an interrupted
+//  - if the family's nat changes, removals from filter come last: after a change of the drop bit,
+//    packets are dropped by the old one as long as they are marked with it, also if an interrupted
 //    transaction has added the new one.
 //
 // `state` has each chain that the transaction names or jumps to, with its rules, and each chain

@@ -80,10 +80,9 @@ absl::Status Settled(absl::Status status) {
 
 std::unique_ptr<BackgroundProgram> StartDaemon(IptablesMode mode,
                                                const std::string& watch = "events") {
-  auto daemon = std::make_unique<BackgroundProgram>(
-      std::vector<std::string>{KIPT_AGENT_PROGRAM, "run", "--watch=" + watch,
-                               absl::StrCat("--iptables-mode=", NameOf(mode)),
-                               "--feature-gates=IPTablesOwnershipCleanup=false"});
+  auto daemon = std::make_unique<BackgroundProgram>(std::vector<std::string>{
+      KIPT_AGENT_PROGRAM, "run", "--watch=" + watch, absl::StrCat("--iptables-mode=", NameOf(mode)),
+      "--feature-gates=IPTablesOwnershipCleanup=false"});
   WaitUntil([] { return HttpGet(kHealthPort, "/readyz").status == 200; }, absl::Minutes(1));
   return daemon;
 }
