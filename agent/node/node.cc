@@ -185,7 +185,8 @@ absl::Status Node::ConfirmMode(const Config& next) const {
                       });
   if (!begins || next.iptables_mode || !mode_) return absl::OkStatus();
   const absl::StatusOr<IptablesMode> now = Inside(visited_, [&] {
-    return ChooseMode(DetectModes(next.families, std::nullopt, sources_, Thoroughness::kAgain));
+    return ChooseMode(
+        DetectModes(next.families, std::nullopt, sources_, Thoroughness::kUntilDecided));
   });
   if (now.ok() && *now == *mode_) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
