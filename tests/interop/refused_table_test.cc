@@ -19,6 +19,8 @@ struct Refusal {
   std::string refused;
   std::string other_table;
   std::string other_chain;
+  // A base chain is found before anything is written.
+  int sync_exit = kExitFailed;
 };
 
 void PrintTo(const Refusal& row, std::ostream* out) { *out << row.name; }
@@ -69,10 +71,10 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
   std::unique_ptr<BackgroundProgram> owner_;
 };
 
-TEST_P(RefusedTableTest, ASyncMakesAndRepairsTheOthersAndEndsWithAnError) {
+TEST_P(RefusedTableTest, ASyncMakesAndRepairsTheOthersAndReportsIt) {
   for (int i = 0; i < 2; ++i) {
     const ProgramResult sync = Agent("sync", Settings());
-    EXPECT_EQ(sync.exit_code, kExitFailed) << sync;
+    EXPECT_EQ(sync.exit_code, GetParam().sync_exit) << sync;
     ExpectTheOthers();
     Change(Ipv4(), {"-t", "mangle", "-X", kHint});
     const std::string& chain = GetParam().other_chain;
@@ -97,14 +99,14 @@ TEST_P(RefusedTableTest, ADaemonRepairsTheOthersAtOnceAndIsNotReady) {
   EXPECT_GE(Metric("kube_iptables_agent_drift_detected_total", "chain=\"KUBE-IPTABLES-HINT\""), 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Refusals, RefusedTableTest,
-                         ::testing::Values(Refusal{"OwnedNat", IptablesMode::kNft, "nat", "filter",
-                                                   "KUBE-FIREWALL"},
-                                           Refusal{"FirewallIsABaseChain", IptablesMode::kNft,
-                                                   "filter", "nat", "KUBE-MARK-DROP"},
-                                           Refusal{"LegacyNat", IptablesMode::kLegacy, "nat",
-                                                   "filter", "KUBE-FIREWALL"}),
-                         [](const auto& row) { return row.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Refusals, RefusedTableTest,
+    ::testing::Values(Refusal{"OwnedNat", IptablesMode::kNft, "nat", "filter", "KUBE-FIREWALL"},
+                      Refusal{"FirewallIsABaseChain", IptablesMode::kNft, "filter", "nat",
+                              "KUBE-MARK-DROP", kExitDifferences},
+                      Refusal{"LegacyNat", IptablesMode::kLegacy, "nat", "filter",
+                              "KUBE-FIREWALL"}),
+    [](const auto& row) { return row.param.name; });
 
 // A node on which a security module refuses what the agent writes, although no capability is
 // missing: that is WriteRefused, reported once and retried less and less often.
