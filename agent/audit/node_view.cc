@@ -56,13 +56,14 @@ bool AreMartiansDropped(const ModeSources& sources) {
   const auto read = [&](netlink::Backend& backend) {
     const absl::StatusOr<netlink::Snapshot> observed =
         backend.Read(ChainsToRead({netlink::Family::kIPv4}), &NativeMartians());
-    in_place |= observed.ok() && FindMartianProtection(*observed).in_place;
+    in_place = observed.ok() && FindMartianProtection(*observed).in_place;
     return observed.status();
   };
   for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {
     VisitMode(kind, {netlink::Family::kIPv4}, sources, read).IgnoreError();
+    if (in_place) return true;
   }
-  return in_place || !ReadWhoDropsMartians(sources).empty();
+  return !ReadWhoDropsMartians(sources).empty();
 }
 
 NodeView Gather(const ModeSources& sources, const TakeSurvey& take = TakeAll) {
