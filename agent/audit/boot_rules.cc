@@ -87,7 +87,7 @@ std::string WithoutTexts(absl::string_view line) {
   }
   // iptables-save does not quote a single word.
   const absl::string_view word = WordAfter(text, "--comment ");
-  if (!word.empty()) text.erase(word.data() - text.data(), word.size());
+  if (!word.empty()) text.erase(static_cast<size_t>(word.data() - text.data()), word.size());
   return text;
 }
 
