@@ -54,6 +54,7 @@ TEST_F(DaemonCostTest, WakesOnceForFortyThousandRulesInOneTransactionAndStaysSma
 TEST_F(DaemonCostTest, IdleWakesForItsTimerOnly) {
   // Three syncs, and at most one of them in addition to those that are due.
   Start({}, {"--iptables-sync-period=2s"});
+  EXPECT_TRUE(ComesToRest(daemon().pid()));
   const auto before = Costs();
   absl::SleepFor(absl::Seconds(5));
   const auto after = Costs();
