@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "agent/audit/chain_future.h"
 #include "agent/audit/family_audit.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
