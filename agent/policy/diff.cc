@@ -141,7 +141,7 @@ class Differ {
                         netlink::FamilyName(family), ": choose another --iptables-drop-bit"));
   }
 
-  // A table is iptables' unless another process owns it, or a base chain of ours is off its hook.
+  // A table is iptables' unless another process owns it, or nothing in it may be changed.
   void DiffDormant() {
     std::set<FamilyTable> seen;
     for (const DesiredJump& jump : desired_.jumps) {
@@ -149,12 +149,15 @@ class Differ {
       const auto dormant = observed_.dormant.find(table);
       if (dormant == observed_.dormant.end() || !seen.insert(table).second) continue;
       const netlink::WakeTable wake = {.chain = jump.base_chain, .flags = dormant->second};
-      const bool ours = (wake.flags & netlink::kTableOwned) == 0 && !IsBlocked(jump.base_chain);
+      const bool owned = (wake.flags & netlink::kTableOwned) != 0;
+      const bool ours = !owned && !IsBlocked(jump.base_chain);
       const std::string what = absl::StrCat("table ", netlink::FamilyName(table.first), " ",
                                             netlink::TableName(table.second),
                                             " is dormant: no packet reaches its rules");
       Report(Condition::kTableDormant, jump.base_chain,
-             absl::StrCat(what, ours ? "" : "; another program owns it: have that program wake it"),
+             absl::StrCat(what, owned  ? "; another program owns it: have that program wake it"
+                                : ours ? ""
+                                       : "; it is woken when this table may be changed again"),
              ours);
       if (ours) diff_.changes.push_back({wake, what});
     }

@@ -350,6 +350,8 @@ TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) 
   unhooked.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
   diff = diff_of(Cleanup(), unhooked, netlink::Table::kFilter, netlink::kTableDormant);
   EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("BaseChainNotHooked", "TableDormant"));
+  EXPECT_THAT(diff.findings[1].message, Not(HasSubstr("another program")));
 }
 
 TEST(DiffTest, KeepsTheFirstOfDuplicates) {
