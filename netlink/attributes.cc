@@ -21,17 +21,28 @@ std::optional<T> BigEndian(std::optional<WireBytes> bytes) {
   return value;
 }
 
-// Removes the first one from `bytes`. Nothing where its length does not fit.
-std::optional<Attribute> TakeFirst(WireBytes& bytes) {
+// Of the first attribute. No bytes at all are one of length 0, which does not fit.
+nlattr FirstHeader(WireBytes bytes) {
   nlattr header = {};
-  if (bytes.size() < sizeof(header)) return std::nullopt;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.nla_len < sizeof(header) || header.nla_len > bytes.size()) return std::nullopt;
-  const Attribute attribute = {
-      .type = static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
-      .payload = bytes.subspan(sizeof(header), header.nla_len - sizeof(header))};
+  if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
+  return header;
+}
+
+bool Fits(const nlattr& header, WireBytes bytes) {
+  return header.nla_len >= sizeof(header) && header.nla_len <= bytes.size();
+}
+
+void RemoveFirst(const nlattr& header, WireBytes& bytes) {
   // The last one may come without its padding.
   bytes.remove_prefix(std::min<size_t>(NLA_ALIGN(header.nla_len), bytes.size()));
+}
+
+// Removes the first one from `bytes`, whose lengths fit.
+Attribute TakeFirst(WireBytes& bytes) {
+  const nlattr header = FirstHeader(bytes);
+  const Attribute attribute = {.type = static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
+                               .payload = bytes.first(header.nla_len).subspan(sizeof(header))};
+  RemoveFirst(header, bytes);
   return attribute;
 }
 
@@ -41,7 +52,9 @@ std::optional<Attributes> Attributes::Parse(WireBytes bytes) {
   Attributes attributes;
   attributes.bytes_ = bytes;
   while (!bytes.empty()) {
-    if (!TakeFirst(bytes)) return std::nullopt;
+    const nlattr header = FirstHeader(bytes);
+    if (!Fits(header, bytes)) return std::nullopt;
+    RemoveFirst(header, bytes);
   }
   return attributes;
 }
@@ -53,25 +66,24 @@ Attributes Attributes::OfMessage(WireBytes message, size_t header) {
 
 std::vector<Attribute> Attributes::all() const {
   std::vector<Attribute> all;
-  WireBytes rest = bytes_;
-  while (const std::optional<Attribute> attribute = TakeFirst(rest)) all.push_back(*attribute);
+  for (WireBytes rest = bytes_; !rest.empty();) all.push_back(TakeFirst(rest));
   return all;
 }
 
 bool Attributes::HasOnly(std::initializer_list<uint16_t> types) const {
-  WireBytes rest = bytes_;
-  while (const std::optional<Attribute> attribute = TakeFirst(rest)) {
+  for (WireBytes rest = bytes_; !rest.empty();) {
+    const Attribute attribute = TakeFirst(rest);
     // It is the first of its type.
-    if (Bytes(attribute->type)->data() != attribute->payload.data()) return false;
-    if (std::find(types.begin(), types.end(), attribute->type) == types.end()) return false;
+    if (Bytes(attribute.type)->data() != attribute.payload.data()) return false;
+    if (std::find(types.begin(), types.end(), attribute.type) == types.end()) return false;
   }
   return true;
 }
 
 std::optional<WireBytes> Attributes::Bytes(uint16_t type) const {
-  WireBytes rest = bytes_;
-  while (const std::optional<Attribute> attribute = TakeFirst(rest)) {
-    if (attribute->type == type) return attribute->payload;
+  for (WireBytes rest = bytes_; !rest.empty();) {
+    const Attribute attribute = TakeFirst(rest);
+    if (attribute.type == type) return attribute.payload;
   }
   return std::nullopt;
 }

@@ -11,7 +11,9 @@ std::vector<Expression> ParseExpressions(WireBytes list) {
   std::vector<Expression> expressions;
   const std::optional<Attributes> elements = Attributes::Parse(list);
   if (!elements) return {{.name = "malformed", .data = std::nullopt, .bytes = list}};
-  for (const Attribute& element : elements->all()) {
+  const std::vector<Attribute> all = elements->all();
+  expressions.reserve(all.size());
+  for (const Attribute& element : all) {
     const std::optional<Attributes> parts = Attributes::Parse(element.payload);
     if (!parts) {
       expressions.push_back({.name = "malformed", .data = std::nullopt, .bytes = element.payload});

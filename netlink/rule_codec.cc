@@ -370,6 +370,20 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   return opaque;
 }
 
+// Whether the statements of a Rule are in the order in which ToString(Rule) prints them; both print
+// addresses first, wherever they are.
+bool AreInPrintedOrder(const std::vector<Statement>& statements) {
+  size_t last = 0;
+  for (const Statement& statement : statements) {
+    const bool anywhere = std::holds_alternative<AddressStatement>(statement) ||
+                          std::holds_alternative<RuleCounters>(statement);
+    if (anywhere) continue;
+    if (statement.index() < last) return false;
+    last = statement.index();
+  }
+  return true;
+}
+
 std::optional<Family> RuleFamily(WireBytes message) {
   const uint8_t family = FamilyOf(message);
   if (family == NFPROTO_IPV4) return Family::kIPv4;
@@ -418,7 +432,7 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
       opaque->translated = true;
     }
   }
-  if (spelled && rule.rule() != nullptr) {
+  if (spelled && rule.rule() != nullptr && !AreInPrintedOrder(statements)) {
     std::string spelling = DescribeOpaqueRule(family, statements).text;
     if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
       rule.spelling = std::move(spelling);

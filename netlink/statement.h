@@ -98,10 +98,11 @@ struct OtherExpression {
   Marks marks = {};
 };
 
+// Those that have a place in a Rule are in the order in which ToString(Rule) prints them.
 using Statement =
     std::variant<FamilyStatement, AddressStatement, InterfaceStatement, ProtocolStatement,
-                 PortStatement, TcpFlagsStatement, MarkMatch, XtCtState, ConnStateStatement,
-                 ConnLabelMatch, CommentStatement, RuleCounters, VerdictStatement, SetMark,
+                 PortStatement, TcpFlagsStatement, CommentStatement, MarkMatch, XtCtState,
+                 ConnStateStatement, ConnLabelMatch, RuleCounters, VerdictStatement, SetMark,
                  Masquerade, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) the

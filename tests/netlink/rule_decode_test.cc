@@ -204,6 +204,41 @@ TEST(DecodeRuleTest, ReadsCommentsWhereverTheyAre) {
   });
 }
 
+TEST(DecodeRuleTest, SpellsARuleForASurveyInTheOrderOfItsMatches) {
+  const Bytes comment = XtMatch("comment", 0, XtCommentInfo("a"));
+  const Bytes mark = XtMatch("mark", 1, XtMarkInfo(1, 0xffffffff, 0));
+  const Bytes state = XtMatch("conntrack", 3, XtCtStateInfo(1, 0, 2));
+  const Bytes source = Payload(1, 12, 4);
+  const Bytes is_ten = Compare({10, 0, 0, 1});
+  struct Row {
+    std::string name;
+    std::vector<Bytes> matches;
+    std::string spelling;  // empty: as ToString(Rule)
+    std::string printed;
+  };
+  const std::string canonical = "-m comment --comment a -m mark --mark 0x1 -j DROP";
+  const std::string marked_first = "-m mark --mark 0x1 -m comment --comment a -j DROP";
+  const std::string state_first =
+      "-m conntrack --ctstate ESTABLISHED -m comment --comment a -j DROP";
+  for (const Row& row : std::vector<Row>{
+           {"ours", {comment, mark}, "", canonical},
+           {"the mark first", {mark, comment}, marked_first, marked_first},
+           {"an address between",
+            {comment, source, is_ten, mark},
+            "",
+            "-s 10.0.0.1/32 " + canonical},
+           {"the state first", {state, comment}, state_first, state_first},
+       }) {
+    std::vector<Bytes> expressions = row.matches;
+    expressions.push_back(CounterBytes());
+    expressions.push_back(Verdict(0));
+    const auto rule = DecodeRule(RuleMessage(Family::kIPv4, expressions), DecodeFor::kSurvey);
+    ASSERT_TRUE(rule.ok() && rule->rule() != nullptr) << row.name;
+    EXPECT_EQ(rule->spelling, row.spelling) << row.name;
+    EXPECT_EQ(ToString({"ip", "filter"}, *rule), row.printed) << row.name;
+  }
+}
+
 TEST(DecodeRuleTest, ReadsEveryTargetOfTheVocabulary) {
   const Bytes count = CounterBytes();
   ExpectDecoded({
