@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -70,9 +71,12 @@ std::set<std::string> FailedAlerts(const ProgramResult& result, bool expected_to
 }
 
 TEST(PrometheusRulesTest, ArePassedByPromtool) {
-  for (const char* what : {"check", "test"}) {
-    const ProgramResult result =
-        RunProgram({"promtool", what, "rules", DeployPath(*what == 'c' ? kAlerts : kAlertsTest)});
+  for (const auto& [what, file] : std::vector<std::pair<std::string, std::string>>{
+           {"check", kAlerts},
+           {"check", "prometheus/recording_rules.yaml"},
+           {"test", kAlertsTest},
+           {"test", "prometheus/recording_rules_test.yaml"}}) {
+    const ProgramResult result = RunProgram({"promtool", what, "rules", DeployPath(file)});
     EXPECT_EQ(result.exit_code, 0) << result;
     EXPECT_THAT(result.out, HasSubstr("SUCCESS"));
   }
