@@ -62,8 +62,10 @@ export function problemsOfChart(render, objects) {
   return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
 }
 
-// The rules of deploy/prometheus as objects of the Prometheus Operator.
+// The rules of deploy/prometheus as objects of the Prometheus Operator; it selects them and the PodMonitor by labels.
 export const rulesValues = {
+  podMonitor: true,
+  podMonitorLabels: { release: "prometheus" },
   prometheusRule: { enabled: true, labels: { release: "prometheus" }, runbooks: "https://docs.example/kipt/" },
 };
 
@@ -75,9 +77,10 @@ export function problemsOfRules(objects, prometheus) {
     const text = readFileSync(file, "utf8");
     const installed = "file:///usr/share/doc/kube-iptables-agent/";
     problems.push(...differences(spec, parse(text.replaceAll(installed, "https://docs.example/kipt/")), metadata.name));
-    if (metadata.labels.release !== "prometheus") problems.push(`${metadata.name} has no label to select it by`);
   }
-  return problems;
+  const unlabelled = objects.filter(({ kind, metadata }) =>
+    ["PodMonitor", "PrometheusRule"].includes(kind) && metadata.labels.release !== "prometheus");
+  return [...problems, ...unlabelled.map(({ kind }) => `a ${kind} has no label to select it by`)];
 }
 
 // Every value that the schema names is one of values.yaml, and the other way round.

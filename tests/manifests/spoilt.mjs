@@ -91,6 +91,8 @@ export const spoiltCharts = [
     file: "Chart.yaml", from: /^appVersion: .*$/m, to: "appVersion: 0.0.1" },
   { name: "a chart without the monitor", of: "observe+podmonitor", found: /objects, not/,
     file: "templates/podmonitor.yaml", from: "if .Values.podMonitor", to: "if not .Values.podMonitor" },
+  { name: "a chart whose monitor has no labels", of: "observe", found: /a PodMonitor has no label/,
+    file: "templates/podmonitor.yaml", from: "with .Values.podMonitorLabels", to: "with false" },
   { name: "a chart with rules of another place", of: "observe", found: /kube-iptables-agent-alerts.*runbook_url is/,
     file: "templates/prometheusrule.yaml", from: "with $.Values.prometheusRule.runbooks", to: "with false" },
   { name: "a chart that forgets a file of rules", of: "observe", found: /PrometheusRule objects, not 2/,
