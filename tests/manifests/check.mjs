@@ -64,6 +64,8 @@ for (const render of renders) {
   const objects = renderChart(chart, valuesOf(render), work);
   complain(`chart: ${render.name}`, [...problemsOfChart(render, objects), ...problemsOfProgram({ objects })]);
 }
+const noSettings = renderChart(chart, { config: { observe: null, emulatedVersion: null } }, work);
+complain("chart: no settings", problemsOfProgram({ objects: noSettings }));
 const prometheus = join(source, "deploy/prometheus");
 const rules = renderChart(chart, rulesValues, work);
 complain("chart: rules", [...problemsOfRules(rules, prometheus), ...(await problemsOfTypes(rules, work)).flat()]);

@@ -11,7 +11,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "config.yaml" -}}
 apiVersion: kube-iptables-agent/v1alpha1
 kind: KubeIPTablesAgentConfiguration
-{{ toYaml .Values.config }}
+{{- with .Values.config }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* With a hash of its content: a change is rolled out node by node, and stops where a node does not
