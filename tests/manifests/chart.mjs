@@ -6,6 +6,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
+import Ajv from "ajv";
 import { parse, stringify } from "yaml";
 import { read } from "./render.mjs";
 
@@ -94,5 +95,9 @@ export function problemsOfValues(chart) {
       ? [] : [`${path}: the schema has ${known}, values.yaml ${Object.keys(value)}`];
     return [...problems, ...known.flatMap((key) => compare(value[key], of.properties[key], `${path}.${key}`))];
   };
-  return compare(values, schema, "values");
+  const accepts = new Ajv({ strict: false }).compile(schema);
+  const wrong = ["apiVersion", "kind", "healthzBindAddress", "metricsBindAddress"].filter((key) =>
+    accepts({ ...values, config: { [key]: "" } }));
+  return [...compare(values, schema, "values"), ...(accepts(values) ? [] : ["values: the schema refuses values.yaml"]),
+    ...wrong.map((key) => `values: the schema accepts config.${key}`)];
 }
