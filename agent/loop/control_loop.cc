@@ -97,7 +97,7 @@ void ControlLoop::SetDesired(ControlLoopOptions options) {
   if (!same) foreign_rules_ = MakeForeignRules(options_);
   retirer_ = Retirer(options_.retire);
   ForgetRepairs();
-  SetPace();
+  pace_.SetOptions(options_.sync_period, CpuShare());
   pace_.NoteUrgent();
   next_trigger_ = Trigger::kConfig;
   NoteOptions();
@@ -124,9 +124,7 @@ bool ControlLoop::IsLegacy() const {
   return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
 }
 
-void ControlLoop::SetPace() {
-  pace_.SetOptions(options_.sync_period, IsLegacy() ? kLegacyCpuShare : kNftCpuShare);
-}
+double ControlLoop::CpuShare() const { return IsLegacy() ? kLegacyCpuShare : kNftCpuShare; }
 
 void ControlLoop::OnSight() {
   pace_.NoteChange();
@@ -207,7 +205,7 @@ absl::Status ControlLoop::EnsureBackend() {
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   state_.iptables_mode = std::string(netlink::BackendKindName(backend_->kind()));
-  SetPace();
+  pace_.SetCpuShare(CpuShare());
   return absl::OkStatus();
 }
 

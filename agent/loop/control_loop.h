@@ -103,7 +103,7 @@ class ControlLoop {
   void OnTimer();
   // Sets the timer to the next check.
   void Rearm();
-  void SetPace();
+  double CpuShare() const;
   void NoteOptions();
   // To be called where the desired state changes.
   void ForgetRepairs();

@@ -39,14 +39,20 @@ void Backoff::NoteFailure(SteadyTime now, absl::Duration longest) {
 Pace::Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share)
     : jitter_(std::move(jitter)),
       sync_period_(sync_period),
+      cpu_share_(cpu_share),
       checks_(kChecksAtOnce, kChecksPerSecond),
       cpu_(cpu_share * kShareBurstSeconds, cpu_share),
       backoff_(sync_period, jitter_) {}
 
 void Pace::SetOptions(absl::Duration sync_period, double cpu_share) {
   sync_period_ = sync_period;
-  cpu_ = Allowance(cpu_share * kShareBurstSeconds, cpu_share);
+  SetCpuShare(cpu_share);
   backoff_ = Backoff(sync_period, jitter_);
+}
+
+void Pace::SetCpuShare(double cpu_share) {
+  if (std::exchange(cpu_share_, cpu_share) == cpu_share) return;
+  cpu_ = Allowance(cpu_share * kShareBurstSeconds, cpu_share);
 }
 
 void Pace::NoteCheck(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed) {

@@ -61,6 +61,8 @@ class Pace {
   // one CPU in the long run, with a burst of a minute's worth; 1 is no limit.
   Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share = 1);
   void SetOptions(absl::Duration sync_period, double cpu_share);
+  // Keeps the waits after failures, and the debt where the share is the same.
+  void SetCpuShare(double cpu_share);
 
   // Another process changed something.
   void NoteChange() { change_pending_ = true; }
@@ -82,6 +84,7 @@ class Pace {
  private:
   std::function<double()> jitter_;
   absl::Duration sync_period_;
+  double cpu_share_;
   Allowance checks_;
   Allowance cpu_;
   Backoff backoff_;

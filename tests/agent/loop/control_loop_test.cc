@@ -35,6 +35,14 @@ TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
   EXPECT_EQ(agent_->state().mode, Mode::kLegacy);
 }
 
+TEST_F(AgentTest, WhatOpensAndCannotBeReadIsTriedLessAndLessOften) {
+  for (int i = 0; i < 100; ++i) kernel_.FailNextRead(absl::PermissionDeniedError("no"));
+  Start(Mode::kLegacy);
+  TurnFor(absl::Seconds(1));
+  EXPECT_GE(opened_, 2) << "each time anew";
+  EXPECT_LE(rounds_.size(), 5U) << "after 0.1, 0.2, 0.4 and 0.8 s";
+}
+
 TEST_F(AgentTest, TheTimerFindsUnreportedDamage) {
   sync_period_ = absl::Milliseconds(100);
   kernel_.FailNextWatch(absl::ResourceExhaustedError("no inotify watches left"));

@@ -90,6 +90,13 @@ TEST(PaceTest, OtherOptionsForgetFailuresAndBoundThePausesAfterNewOnes) {
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
 }
 
+TEST(PaceTest, AnotherBackendForgetsNoFailure) {
+  Pace pace = NewPace();
+  for (int i = 0; i < 2; ++i) pace.NoteCheck(kStart, kStart, absl::ZeroDuration(), true);
+  pace.SetCpuShare(0.05);
+  EXPECT_EQ(pace.Next(kStart), kStart + absl::Milliseconds(200));
+}
+
 TEST(PaceTest, FailuresAreRetriedWithPausesThatDoubleUpToTheTimer) {
   Pace pace = NewPace();
   SteadyTime now = kStart;
