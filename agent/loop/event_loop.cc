@@ -9,6 +9,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <exception>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "agent/loop/clock.h"
@@ -20,12 +23,21 @@ absl::Status Error(int result, absl::string_view what) {
   return absl::ErrnoToStatus(std::max(-result, 0), what);
 }
 
+absl::Status Failed(int result) {
+  return absl::InternalError(Error(result, "the event loop failed").message());
+}
+
 template <typename... Event>
 int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
   // A copy: the handler may destroy the source that holds it.
   const EventHandler handler = *static_cast<EventHandler*>(data);
   *handler.busy = true;
-  handler.run();
+  // A host program's may throw, and libsystemd's frames are in between.
+  try {
+    handler.run();
+  } catch (...) {
+    *handler.thrown = std::current_exception();
+  }
   *handler.busy = false;
   return 0;
 }
@@ -62,24 +74,34 @@ EventLoop::~EventLoop() {
 
 int EventLoop::fd() const { return sd_event_get_fd(event_); }
 
+int EventLoop::Turn(uint64_t timeout) {
+  const int result = sd_event_run(event_, timeout);
+  if (*thrown_ != nullptr) std::rethrow_exception(std::exchange(*thrown_, nullptr));
+  return result;
+}
+
 absl::Status EventLoop::Dispatch() {
   for (;;) {
-    const int result = sd_event_run(event_, 0);
-    if (result == -ESTALE) return absl::OkStatus();                  // Exit() ran
-    if (result <= 0) return Error(result, "the event loop failed");  // 0: nothing is ready
+    const int result = Turn(0);
+    if (result == -ESTALE || result == 0) return absl::OkStatus();  // Exit() ran, nothing is ready
+    if (result < 0) return Failed(result);
   }
 }
 
 absl::StatusOr<int> EventLoop::Run() {
-  const int result = sd_event_loop(event_);
-  if (result < 0) return Error(result, "the event loop failed");
-  return result;
+  while (sd_event_get_state(event_) != SD_EVENT_FINISHED) {
+    const int result = Turn(std::numeric_limits<uint64_t>::max());
+    if (result < 0) return Failed(result);
+  }
+  int code = 0;
+  sd_event_get_exit_code(event_, &code);
+  return code;
 }
 
 void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
 
 EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> handler) {
-  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
   const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
                                      RunHandler<int, uint32_t>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
@@ -88,7 +110,7 @@ EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> ha
 
 EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler,
                                              absl::Duration tolerance) {
-  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
   const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
                                        std::numeric_limits<int64_t>::max(),
                                        static_cast<uint64_t>(absl::ToInt64Microseconds(tolerance)),
@@ -101,7 +123,7 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
   sigset_t mask{};
   sigaddset(&mask, signal);
   pthread_sigmask(SIG_BLOCK, &mask, nullptr);
-  std::unique_ptr<EventSource> source(new EventSource({std::move(handler), busy_}));
+  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
   const int result = sd_event_add_signal(event_, &source->source_, signal,
                                          RunHandler<const signalfd_siginfo*>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));

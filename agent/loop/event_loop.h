@@ -5,6 +5,8 @@
 #define KIPT_AGENT_LOOP_EVENT_LOOP_H_
 
 #include <atomic>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -20,11 +22,13 @@ namespace kipt::agent {
 
 struct EventHandler {
   std::function<void()> run;
-  std::shared_ptr<std::atomic<bool>> busy;  // EventLoop::busy
+  std::shared_ptr<std::atomic<bool>> busy;     // EventLoop::busy
+  std::shared_ptr<std::exception_ptr> thrown;  // by a handler, until the loop throws it
 };
 
 // What the loop waits for, until this is destroyed. Must not outlive its loop. Handlers run one at
-// a time, on the loop's thread, and may destroy their own source.
+// a time, on the loop's thread, and may destroy their own source. What one throws, Dispatch or Run
+// throws once the handler has ended, and the loop is as before.
 class EventSource {
  public:
   ~EventSource();
@@ -82,9 +86,14 @@ class EventLoop {
 
  private:
   explicit EventLoop(sd_event* event) : event_(event) {}
+  // One turn, of `timeout` microseconds at most, as sd_event_run(3).
+  int Turn(uint64_t timeout);
+  EventHandler Handler(std::function<void()> run) const { return {std::move(run), busy_, thrown_}; }
+
   sd_event* event_;
   std::unique_ptr<EventSource> watchdog_;
   const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<std::exception_ptr> thrown_ = std::make_shared<std::exception_ptr>();
 };
 
 }  // namespace kipt::agent

@@ -54,6 +54,21 @@ class EventLoopTest : public ::testing::Test {
   int counter_ = -1;
 };
 
+TEST_F(EventLoopTest, ThrowsWhatAHandlerThrewAndGoesOn) {
+  const auto source = loop_->AddReadable(counter_, [this] {
+    Read();
+    throw std::bad_alloc();
+  });
+  for (int i = 0; i < 2; ++i) {
+    Write();
+    EXPECT_THROW(loop_->Dispatch().IgnoreError(), std::bad_alloc);
+    EXPECT_FALSE(*loop_->busy());
+    EXPECT_THAT(loop_->Dispatch(), IsOk());
+  }
+  Write();
+  EXPECT_THROW(loop_->Run().IgnoreError(), std::bad_alloc);
+}
+
 TEST_F(EventLoopTest, RunsUntilItIsEndedAndReturnsTheCode) {
   for (const int code : {0, 7}) {
     const auto loop = EventLoop::Create();
@@ -192,7 +207,7 @@ TEST_F(EventLoopTest, ReportsWhatTheKernelRefuses) {
   // No epoll any more.
   ASSERT_GE(dup2(counter_, loop_->fd()), 0);
   EXPECT_THAT(loop_->Dispatch(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the event loop failed")));
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("the event loop failed")));
   EXPECT_THAT(loop_->Run(), Not(IsOk()));
 }
 
