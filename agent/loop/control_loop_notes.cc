@@ -160,7 +160,9 @@ void ControlLoop::NoteState(const Round& round) {
     }
   }
   retired.kept = state_.claimed;
-  if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
+  // Without families there is no plan: others changed the rules until the patience ended.
+  const bool was_read = report.status.ok() && !report.plan.families.empty();
+  if (was_read || netlink::IsWriteRefused(report.status)) {
     std::vector<Finding> findings = report.plan.diff.findings;
     // A family that waits was not tried again.
     absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
@@ -170,7 +172,7 @@ void ControlLoop::NoteState(const Round& round) {
     });
     state_.findings = std::move(findings);
   }
-  if (report.status.ok()) {
+  if (was_read) {
     const Plan& plan = report.plan;
     state_.in_place = WithoutNative(plan.diff.in_place);
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);

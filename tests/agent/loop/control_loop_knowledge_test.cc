@@ -67,6 +67,19 @@ TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   EXPECT_GE(agent_->state().last_success, start);
 }
 
+TEST_F(AgentTest, ARoundThatCouldReadNothingLeavesWhatIsKnown) {
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  const size_t in_place = agent_->state().in_place.size();
+  ControlLoopOptions hasty = Options(Mode::kCleanup);
+  hasty.patience = absl::ZeroDuration();
+  agent_->SetDesired(std::move(hasty));
+  kernel_.FailNextRead(absl::AbortedError("others write"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_FALSE(rounds_[1].report.FirstError().ok());
+  EXPECT_THAT(agent_->state().in_place, SizeIs(in_place));
+  EXPECT_TRUE(agent_->state().martian_protection);
+}
+
 TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachCheck) {
   const absl::Time before = absl::Now();
   Start(Mode::kCleanup);
