@@ -163,22 +163,24 @@ absl::StatusOr<VisitedNamespace> VisitedNamespace::Open(const std::string& path)
 
 absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   absl::Status status;
-  // The new thread inherits the signal mask.
+  // The new thread inherits the signal mask, which the calling one needs again while it waits.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread visitor;
   try {
     // The thread ends instead of going back.
-    std::thread([&] {
+    visitor = std::thread([&] {
       status = Enter(fd_, path_);
       if (status.ok()) work();
-    }).join();
+    });
   } catch (const std::system_error& error) {
     status = absl::ResourceExhaustedError(
         absl::StrCat("no thread to enter ", path_, " with: ", error.what()));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (visitor.joinable()) visitor.join();
   return status;
 }
 
