@@ -79,7 +79,9 @@ absl::StatusOr<Diff> Agent::Plan() const {
       found = backend.status();
       return;
     }
-    Reconciler reconciler(backend->get(), SteadyClock(), &node.support());
+    Clock clock = SteadyClock();
+    clock.patience = patience_;
+    Reconciler reconciler(backend->get(), std::move(clock), &node.support());
     absl::StatusOr<agent::Plan> plan = reconciler.Check(node.Input());
     found = plan.ok() ? absl::StatusOr<Diff>(std::move(plan->diff)) : plan.status();
   });

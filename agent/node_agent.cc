@@ -14,8 +14,18 @@
 namespace kipt::agent {
 namespace {
 
+absl::Status CheckLimits(const NodeAgentOptions& options) {
+  for (const absl::Duration limit : {options.longest_retry, options.program_deadline}) {
+    if (limit < absl::Milliseconds(1) || limit > absl::Hours(24)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a limit of ", absl::FormatDuration(limit), "; it is from 1ms to 24h"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The program's flags with the same meaning, so that both are checked alike.
-absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
+Flags FlagsOf(const NodeAgentOptions& options) {
   const auto add_gate = [](std::string* out, const auto& gate) {
     absl::StrAppend(out, gate.first, gate.second ? "=true" : "=false");
   };
@@ -43,7 +53,7 @@ absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
     flags.emulated_version = featuregates::ToString(*options.emulated_version);
   }
   if (options.iptables_mode) flags.iptables_mode.emplace(IptablesModeName(*options.iptables_mode));
-  return options.netns ? ResolveConfigIn(*options.netns, flags) : ResolveConfig(flags);
+  return flags;
 }
 
 }  // namespace
@@ -88,7 +98,10 @@ NodeAgent::~NodeAgent() = default;
 
 absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions options,
                                                              NodeAgentHandlers handlers) {
-  absl::StatusOr<Config> config = ConfigOf(options);
+  if (absl::Status status = CheckLimits(options); !status.ok()) return status;
+  const Flags flags = FlagsOf(options);
+  absl::StatusOr<Config> config =
+      options.netns ? ResolveConfigIn(*options.netns, flags) : ResolveConfig(flags);
   if (!config.ok()) return config.status();
   absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
@@ -142,9 +155,17 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
     return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
   }
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
-  absl::StatusOr<Config> config = ConfigOf(options);
-  if (!config.ok()) return config.status();
-  return inside_->agent->SetConfig(*std::move(config));
+  // The path may name another namespace by now, or none.
+  absl::StatusOr<Config> config = absl::UnknownError("");
+  absl::Status status =
+      inside_->agent->node().InNamespace([&] { config = ResolveConfig(FlagsOf(options)); });
+  if (status.ok()) status = config.status();
+  if (status.ok()) status = inside_->agent->SetConfig(*config);
+  if (!status.ok()) return status;
+  for (const std::string& warning : config->warnings) {
+    inside_->Notice(absl::LogSeverity::kWarning, warning);
+  }
+  return absl::OkStatus();
 }
 
 Agent& AgentInside(NodeAgent& agent) { return *agent.inside_->agent; }

@@ -4,14 +4,15 @@
 // host program (a kubelet-like node agent) that brings its own event loop, log and configuration.
 //
 //   auto agent = NodeAgent::Create({.iptables_mode = IptablesMode::kNft}, {.round = Log});
-//   (*agent)->Dispatch();                      // once, and whenever (*agent)->fd() is readable
+//   (*agent)->Dispatch();  // once, whenever (*agent)->fd() is readable, after Sync and SetOptions
 //
 // Version 0: the API is not frozen. It may change with every minor release.
 //
 // Threads. An agent is made, used and destroyed on one thread, and calls its handlers there. Any
 // number of agents, of different namespaces and iptables modes, may share a thread.
 //
-// Time. Only Create, Dispatch, Plan and Sync wait. Dispatch does at most one round for each thing
+// Time. Only Create, Dispatch, Plan and Sync wait, and SetOptions where the agent would now write
+// in a mode that it detects anew. Dispatch does at most one round for each thing
 // that happened. In nf_tables mode a round waits for each of the kernel's answers for 5 s at most;
 // where other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry
 // at most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
@@ -21,13 +22,13 @@
 // in at Create. The thread must stay there: Dispatch, Plan, Sync and SetOptions are refused in
 // another one. A namespace that NodeAgentOptions::netns names is entered by a thread that works
 // there and has ended before the call returns; the caller's thread never leaves its own. That
-// happens while an agent is made and in Plan; later only when a broken socket is opened anew, and
-// in iptables-legacy mode whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the
-// agent lives.
+// happens while an agent is made, in Plan and SetOptions, in rounds, and whenever a program runs.
+// Entering needs CAP_SYS_ADMIN, as long as the agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
-// of the process are left alone. In iptables-legacy mode the process has children; a host program
-// that ignores SIGCHLD, or reaps every child, breaks that mode.
+// of the process are left alone. Unless the mode is given as kNft, the process may have children,
+// programs of iptables-legacy; a host program that ignores SIGCHLD, or reaps every child, breaks
+// that.
 #ifndef KIPT_AGENT_NODE_AGENT_H_
 #define KIPT_AGENT_NODE_AGENT_H_
 
@@ -94,7 +95,8 @@ struct NodeAgentOptions {
 };
 
 // Called by Dispatch and Sync, and never by Create: they may call every member of the agent but
-// those two, and must not destroy it. May be empty.
+// those two, and must not destroy it. What they throw, the call throws that called them. May be
+// empty.
 struct NodeAgentHandlers {
   // At the end of every round.
   std::function<void(const Event&)> round = {};
@@ -107,7 +109,8 @@ class NodeAgent {
   // Finds out which iptables is in use and opens it, if that is possible by now, and with
   // StaleChains::kRetire retires what the other mode holds. Writes nothing else.
   //
-  // InvalidArgument: an option is wrong; messages name it as the program's flag.
+  // InvalidArgument: an option is wrong; messages name it as the program's flag. The two limits are
+  // from 1 ms to 24 h.
   // NotFound, InvalidArgument, PermissionDenied: `netns` does not exist, is no network namespace,
   // or cannot be entered.
   // ResourceExhausted: no timer, thread or descriptor. What the kernel or a missing program refuses
@@ -122,7 +125,7 @@ class NodeAgent {
   // To be polled for input by the host's event loop, which must not close it.
   int fd() const;
   // Does what is due. Call it once before fd() is polled for the first time, each time fd() is
-  // readable, and after SetOptions.
+  // readable, and after Sync and SetOptions, which leave the setting of timers to it.
   //
   // FailedPrecondition: the thread is in another network namespace than at Create; nothing was
   // done. Other errors: the event loop failed, and needs another agent.

@@ -26,7 +26,8 @@
  * lock the task to its thread first. With options.netns the thread's own namespace does not matter.
  *
  * Waiting. kube_iptables_agent_create, _dispatch, _sync_json, _plan_json and _audit_json wait, for
- * at most the times that agent/node_agent.h documents. All other functions return at once.
+ * at most the times that agent/node_agent.h documents, and so does _set_options where the agent is
+ * to write in a mode that it detects anew. All other functions return at once.
  *
  * Errors. Functions that can fail return 0 or a kube_iptables_agent_code. They also fill in
  * `error`, if it is not NULL. What `error` held before is overwritten without being freed. On
@@ -203,12 +204,13 @@ int kube_iptables_agent_free(struct kube_iptables_agent* agent,
 int kube_iptables_agent_fd(struct kube_iptables_agent* agent);
 
 /* Waits until something is due, at most `timeout_ms` (0: not at all; -1: without limit), does it,
- * and returns. It does not wait in the first call after kube_iptables_agent_create and
- * _set_options. A program with an event loop of its own polls the descriptor and passes 0.
+ * and returns. It does not wait in the first call after kube_iptables_agent_create, _set_options
+ * and _sync_json, which leave the setting of timers to it. A program with an event loop of its own
+ * polls the descriptor and passes 0, also once after each of these three.
  *
  * INVALID_ARGUMENT: no such agent, or `timeout_ms` is below -1. FAILED_PRECONDITION: another
- * thread, another network namespace, or within a callback. UNKNOWN, INTERNAL: the event loop
- * failed; free the agent. A rule that cannot be written is no error: events report it. */
+ * thread, another network namespace, or within a callback. RESOURCE_EXHAUSTED: no memory for an
+ * event; call again. UNKNOWN, INTERNAL: the event loop failed; free the agent. A rule that cannot be written is no error: events report it. */
 int kube_iptables_agent_dispatch(struct kube_iptables_agent* agent, int64_t timeout_ms,
                                  struct kube_iptables_agent_error* error);
 

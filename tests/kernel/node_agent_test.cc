@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
 #include "agent/process/network_namespaces.h"
+#include "tests/support/background_program.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
@@ -258,6 +260,11 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--feature-gates: unrecognized feature gate: NoSuchGate")));
   options.feature_gates = {{"IPTablesOwnershipCleanup", false}};
+  for (const absl::Duration limit : {absl::ZeroDuration(), absl::InfiniteDuration()}) {
+    NodeAgentOptions limited = options;
+    limited.program_deadline = limit;
+    EXPECT_THAT(NodeAgent::Create(limited, {}), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
   auto agent = NodeAgent::Create(options, {});
   ASSERT_THAT(agent, IsOk());
   ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
@@ -276,6 +283,16 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   ASSERT_TRUE(DispatchUntil(**agent, [&] {
     return (*agent)->state().mode == Mode::kCleanup && IsReady((*agent)->state());
   }));
+}
+
+TEST_F(FrontDoorTest, TakesOptionsForANamespaceThatHasLostItsName) {
+  std::optional<Netns> served(NewNetns());
+  NodeAgentOptions options = In(*served);
+  const auto agent = NodeAgent::Create(options, {});
+  ASSERT_THAT(agent, IsOk());
+  served.reset();
+  options.observe = true;
+  EXPECT_THAT((*agent)->SetOptions(options), IsOk());
 }
 
 class VisitedNamespaceTest : public NetnsTest {};
@@ -302,6 +319,16 @@ TEST_F(VisitedNamespaceTest, IsVisitedByAnotherThreadThatHearsNoSignals) {
   sigset_t own;
   pthread_sigmask(SIG_BLOCK, nullptr, &own);
   EXPECT_EQ(sigismember(&own, SIGTERM), 0) << "the caller's are as before";
+  static std::atomic<bool> heard = false;
+  std::signal(SIGUSR1, [](int /*signal*/) { heard = true; });
+  bool in_time = false;
+  const pthread_t caller = pthread_self();
+  EXPECT_THAT(visited->Visit([&] {
+    pthread_kill(caller, SIGUSR1);
+    in_time = kipt::testing::WaitUntil([] { return heard.load(); }, absl::Seconds(5));
+  }),
+              IsOk());
+  EXPECT_TRUE(in_time) << "and it hears them while it waits";
 }
 
 }  // namespace
