@@ -218,8 +218,6 @@ TEST(FeatureGatesTest, DoesNotBlameARemovedGateForItsDependencies) {
   EXPECT_THAT(Resolve(features, "Needed=false"), IsOk());
 }
 
-// ---- the syntax of --feature-gates ----
-
 TEST(ParseFeatureGatesFlagTest, AcceptsWhatComponentBaseAccepts) {
   const std::pair<const char*, GateValues> rows[] = {
       {"", {}},

@@ -87,8 +87,6 @@ INSTANTIATE_TEST_SUITE_P(
             IptablesMode::kLegacy}),
     [](const auto& row) { return row.param.name; });
 
-// ---- the programs of iptables-legacy ----
-
 class ProgramPrivilegesTest : public DaemonTest {
  protected:
   const TemporaryTree& tree() const { return tree_; }

@@ -62,8 +62,6 @@ TEST_F(DaemonCostTest, IdleWakesForItsTimerOnly) {
   EXPECT_LE(Spent(before, after).wakeups, 3) << WakeupsText(before, after);
 }
 
-// ---- for years ----
-
 // The same chain is damaged again when the second is over within which that would be a fight.
 constexpr absl::Duration kRest = absl::Milliseconds(1100);
 

@@ -290,8 +290,6 @@ TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {
               HasSubstr("FAILED_PRECONDITION"));
 }
 
-// ---- where a step fails ----
-
 TEST(CapabilityFaultTest, EachStepThatFailsIsNamed) {
   const auto failure = [](const std::string& step) {
     return absl::StrCat("INTERNAL: giving up capabilities: ", step, ": Operation not permitted");

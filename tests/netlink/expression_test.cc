@@ -125,8 +125,6 @@ TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingExceptWhatNeverTouchesAM
   }
 }
 
-// ---- what iptables-nft lists ----
-
 bool Lists(const std::vector<Bytes>& rule, Family family = Family::kIPv4) {
   const Bytes list = Join(rule);
   return IsListable(family, ParseExpressions(list));

@@ -312,8 +312,6 @@ TEST(XtDisplayTest, ShowsWhatLeavesConnectionTracking) {
   }
 }
 
-// ---- nf_tables' own ----
-
 TEST(LimitTextTest, TakesTheUnitThatLosesLittle) {
   const std::pair<uint64_t, std::string> periods[] = {
       {0, ""},

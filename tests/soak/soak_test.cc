@@ -414,8 +414,6 @@ TEST_P(SoakOfModeTest, EverythingIsBackAndNoPacketPasses) {
 INSTANTIATE_TEST_SUITE_P(Modes, SoakOfModeTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });
 
-// ---- it notices ----
-
 struct CrippledRow {
   const char* name;
   Cripple cripple;

@@ -125,8 +125,6 @@ TEST(RefusedCommandLineTest, NamesTheMistake) {
   }
 }
 
-// ---- help ----
-
 std::string HelpOf(const Arguments& arguments) {
   const auto result = ParseCommandLine(arguments);
   EXPECT_TRUE(result.ok()) << result.status();

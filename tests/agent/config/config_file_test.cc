@@ -158,8 +158,6 @@ TEST(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
   }
 }
 
-// ---- files ----
-
 class ConfigFileOnDiskTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) const {

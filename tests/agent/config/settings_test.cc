@@ -122,8 +122,6 @@ TEST(SettingsTest, ComeFromTheAgentsOwnFileAndFlagsWinOverIt) {
   }
 }
 
-// ---- what a running daemon adopts ----
-
 TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
   const ConfigFiles node;
   const Config running = *node.Load(Flags{});

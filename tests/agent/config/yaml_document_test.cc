@@ -83,8 +83,6 @@ TEST(RefusedYamlTest, NamesFileAndLine) {
   }
 }
 
-// ---- typed readers ----
-
 struct ReaderCase {
   std::string value;         // as written after "field: "
   std::string result;        // the value read; empty where it is refused

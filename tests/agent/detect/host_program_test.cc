@@ -103,8 +103,6 @@ TEST(HostProgramTest, EachNameShowsTheMode) {
   }
 }
 
-// ---- is this process on the host? ----
-
 class OwnHostRootTest : public ::testing::Test {
  protected:
   OwnHostRootTest() {

@@ -161,8 +161,6 @@ TEST(CleanupTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
   EXPECT_EQ(Allow(damping, plan, kStart + absl::Hours(1) + kCleanupWait), plan.diff.changes);
 }
 
-// ---- in the loop ----
-
 TEST_F(AgentTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
   const TemporaryTree tree;
   tree.Link("pid_namespace", "pid:[4026531836]");

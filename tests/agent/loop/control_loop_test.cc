@@ -80,8 +80,6 @@ TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
   EXPECT_EQ(agent_->state().watching, "kernel events, anew after a failure: broken again");
 }
 
-// ---- failure as a normal state ----
-
 TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
   Refuse({.family = Family::kIPv4, .table = netlink::Table::kNat});
   Start(Mode::kLegacy);

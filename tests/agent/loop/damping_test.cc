@@ -276,8 +276,6 @@ TEST_F(DampingTest, RemembersABoundedNumberOfRepairs) {
   EXPECT_THAT(Fights(), SizeIs(1));
 }
 
-// ---- refills ----
-
 Plan WipedByKubeProxy() {
   Plan plan = Wants({DropMark()});
   plan.claimed_by_kube_proxy = {Family::kIPv4};

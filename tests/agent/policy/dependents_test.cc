@@ -253,8 +253,6 @@ TEST_F(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   }
 }
 
-// ---- labels of connections ----
-
 TEST_F(DependentsTest, CountRulesThatSetMarksAndLabelsOutsideOfTheChainsThatAreForIt) {
   const SurveyRule mark = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
   const SurveyRule label = Label(114);

@@ -160,8 +160,6 @@ TEST_F(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   EXPECT_EQ(descriptors(), descriptors_before);
 }
 
-// ---- paths that cannot be read, and limits ----
-
 // While it exists, names in a directory can be opened and created, but not listed.
 class Unlistable {
  public:

@@ -286,8 +286,6 @@ TEST_P(BatteryTest, CountsARepeatedSynForNoOtherProbe) {
   }
 }
 
-// ---- streams ----
-
 constexpr int kPerSecond = 500;
 
 class StreamTest : public NodeTest {

@@ -146,8 +146,6 @@ INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants)
                            return name;
                          });
 
-// ---- a broken audit ----
-
 // The report on an agent whose audit finds something else, once its rules are those of `report`.
 std::string ErrorsWithAudit(const std::string& report) {
   const testing::TemporaryTree tree;

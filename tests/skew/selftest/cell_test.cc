@@ -81,8 +81,6 @@ TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateO
   }
 }
 
-// ---- what they run ----
-
 struct ProgramRow {
   const char* name;
   // The missing programs: all whose paths have this in them.
