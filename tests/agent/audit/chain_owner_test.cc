@@ -81,8 +81,8 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
       {"Azure NPM", "filter/AZURE-NPM filter/AZURE-NPM-INGRESS"},
       {"OVN-Kubernetes", "nat/OVN-KUBE-ITP inet:ovn-kubernetes/mgmtport-snat"},
       {"kube-ovn",
-       "nat/OVN-POSTROUTING nat/OVN-MASQUERADE nat/OVN-NAT-PSUBNET-0123456789ab mangle/OVN-OUTPUT "
-       "ip6:kube-ovn/nat-postrouting"},
+       "nat/OVN-PREROUTING nat/OVN-POSTROUTING nat/OVN-MASQUERADE mangle/OVN-OUTPUT "
+       "nat/OVN-NAT-PSUBNET-0123456789ab ip6:kube-ovn/nat-postrouting"},
       {"Istio",
        "nat/ISTIO_REDIRECT inet:istio-ambient-nat/istio-prerouting "
        "inet:istio-proxy-mangle/istio-inbound"},
