@@ -158,12 +158,30 @@ bool Names(absl::string_view text, absl::string_view match) {
   return false;
 }
 
-// Whether a line of the file is `name`; any line where that is empty.
-absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
+absl::StatusOr<std::vector<std::string>> LinesOf(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadProcNetFile(path);
   if (!text.ok()) return text.status();
-  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
-  return name.empty() ? !lines.empty() : absl::c_linear_search(lines, name);
+  return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
+}
+
+// Whether a line of the file is `name`.
+absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
+  const auto lines = LinesOf(path);
+  if (!lines.ok()) return lines.status();
+  return absl::c_linear_search(*lines, name);
+}
+
+// Aborted: `output`, of a save, has not all tables that it was to print. A write by what it has
+// would flush chains in which others have rules.
+absl::Status CheckWhole(absl::string_view output, const std::vector<std::string>& names,
+                        absl::string_view only, const IptablesLegacyPrograms& programs) {
+  for (const std::string& name : names) {
+    const bool asked = only.empty() || only == name;
+    if (!asked || absl::StrContains(output, absl::StrCat("*", name, "\n"))) continue;
+    return absl::AbortedError(absl::StrCat(programs.save, " printed no table ", name,
+                                           ", which the kernel has; read again"));
+  }
+  return absl::OkStatus();
 }
 
 // False only where it is certain.
@@ -332,13 +350,13 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
     Family family, CommandRunner& runner, const absl::StatusOr<IptablesLegacyPrograms>& programs,
     const IptablesLegacyOptions& options, absl::string_view only,
     std::function<absl::Status(absl::string_view)> take) {
-  const absl::StatusOr<bool> listed =
-      IsListed(only, PathOfFamily(options.table_names_path, family));
+  const absl::StatusOr<std::vector<std::string>> names =
+      LinesOf(PathOfFamily(options.table_names_path, family));
   // Without the module there is no file, and no table.
-  if (!listed.ok() && !absl::IsNotFound(listed.status())) {
-    return Annotated(listed.status(), "; only uid 0 of the namespace may read it");
-  }
-  if (!listed.value_or(false) || (family == Family::kIPv6 && !HasIpv6(options))) return "";
+  if (absl::IsNotFound(names.status())) return "";
+  if (!names.ok()) return Annotated(names.status(), "; only uid 0 of the namespace may read it");
+  const bool listed = only.empty() ? !names->empty() : absl::c_linear_search(*names, only);
+  if (!listed || (family == Family::kIPv6 && !HasIpv6(options))) return "";
   if (!programs.ok()) return programs.status();
   const std::string theirs = PathOfFamily(options.program_names_path, family);
   const int hidden = access(theirs.c_str(), R_OK) == 0 ? 0 : errno;
@@ -357,6 +375,9 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   absl::StatusOr<CommandResult> saved = runner.Run(request);
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
+    absl::Status whole =
+        request.take_output ? absl::OkStatus() : CheckWhole(saved->output, *names, only, *programs);
+    if (!whole.ok()) return whole;
     if (!absl::StrContains(saved->output, "-m connlabel ")) return std::move(saved->output);
     return WithConnLabelNumbers(saved->output, ReadConnLabelNames(options.label_names_path));
   }

@@ -97,8 +97,6 @@ INSTANTIATE_TEST_SUITE_P(ModeFamilyGateBits, KubeletParityTest,
                                                               BitsRow{"Bits31And5", {31, 5}})),
                          NameOfRow);
 
-// ---- a node on which a kubelet of some generation has already been at work ----
-
 struct FormRow {
   const char* name;
   KubeletForm form;

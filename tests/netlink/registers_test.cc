@@ -138,8 +138,6 @@ TEST(RegistersTest, WhatIsWrittenToAPacketIsReadOnlyWhereItIsKnown) {
   });
 }
 
-// ---- expressions of which something is missing or too much ----
-
 struct Whole {
   std::string name;
   std::vector<Bytes> attributes;

@@ -17,8 +17,6 @@
 namespace kipt::agent {
 namespace {
 
-// ---- the release, from what each captured release wrote ----
-
 struct ReleaseRow {
   std::string name;
   std::string file;  // without "-v4.save"

@@ -59,8 +59,6 @@ TEST(DetectReportTest, TheTextListsEveryEvidence) {
   EXPECT_THAT(DetectText({Mode(IptablesMode::kNft, true, {"a canary"})}), EndsWith("! a canary\n"));
 }
 
-// ---- the mode that is not managed, in plan and status ----
-
 Subject WithOther(std::optional<OtherMode> other) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",

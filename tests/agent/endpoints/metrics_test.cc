@@ -254,8 +254,6 @@ TEST_F(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
   EXPECT_EQ(Of("duplicates_removed_total"), 3);
 }
 
-// ---- how many series a node has at most, whatever happens on it ----
-
 // Prometheus keeps each of them for each of 5,000 nodes.
 constexpr size_t kMostSeries = 400;
 constexpr auto kLastClaim = ClaimKind::kHintReaders;

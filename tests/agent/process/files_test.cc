@@ -152,8 +152,6 @@ TEST(InotifyTest, ReportsThatItsEventsCannotBeRead) {
   }
 }
 
-// ---- WalkPath follows a path as the kernel does. ----
-
 TEST(PathWalkTest, EndsAsTheKernelsDoes) {
   const TemporaryTree tree;
   for (const char* file : {"f", "d/f", "usr/sbin/other"}) tree.Write(file, file);

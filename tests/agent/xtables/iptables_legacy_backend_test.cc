@@ -295,6 +295,15 @@ TEST_F(LegacyBackendTest, WritesNothingThroughAProgramForNfTables) {
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
+TEST_F(LegacyBackendTest, AbortsOnASaveWithoutATableThatTheKernelHas) {
+  for (const std::string text : {"", kEmptyFilter}) {
+    Saves("iptables", text);
+    TableNames("ip", "nat\nfilter\n");
+    EXPECT_THAT(backend_->Read({{.chain = kUser}}),
+                StatusIs(absl::StatusCode::kAborted, HasSubstr("printed no table nat")));
+  }
+}
+
 TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
   EXPECT_THAT(backend_->Apply({.generation = 77, .operations = {CreateChain{kUser}}}),
               StatusIs(absl::StatusCode::kAborted));

@@ -20,6 +20,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "tests/support/fake_command_runner.h"
@@ -91,7 +94,11 @@ class LegacyFixture : public ::testing::Test {
 
   // From now on `text` is the ruleset of the family of `base`.
   void Saves(const std::string& base, const std::string& text) {
-    TableNames(base == "iptables" ? "ip" : "ip6", "nat\nfilter\n");
+    std::string names;
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+      if (absl::StartsWith(line, "*")) absl::StrAppend(&names, line.substr(1), "\n");
+    }
+    TableNames(base == "iptables" ? "ip" : "ip6", names.empty() ? "filter\n" : names);
     runner_.On(Program(base, "save"), Answers({.exit_code = 0, .output = text, .errors = ""}));
   }
 

@@ -123,8 +123,6 @@ TEST_P(CapturedKubeletTest, WatchesItsCanaryAndFrom1_34TakesALockForALostOne) {
 INSTANTIATE_TEST_SUITE_P(Generations, CapturedKubeletTest, ::testing::Values(32, 33, 34),
                          [](const auto& row) { return absl::StrCat("V1_", row.param); });
 
-// ---- the agent in its place ----
-
 class AgentDaemonActorTest : public ActorTest {
  protected:
   static AgentDaemonSettings As(const KubeletVersion& version) {

@@ -117,8 +117,6 @@ TEST_P(NftablesKernelTest, MakesOfItWhatTheWholeProgramLeft) {
 
 INSTANTIATE_TEST_SUITE_P(Versions, NftablesKernelTest, ::testing::ValuesIn(kVersions), VersionName);
 
-// ---- IPVS mode ----
-
 // Rules that the files of 1.28 leave out.
 Lines MoreOf128(IpFamily family) {
   const std::string set = family == IpFamily::kIpv4 ? "KUBE-" : "KUBE-6-";
