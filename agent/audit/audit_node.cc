@@ -147,6 +147,17 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
   for (const FwmarkRule& rule : view.ip_rules) AuditIpRule(rule, findings);
   AuditDeviceMarks(view, families, findings);
   AuditRouteLocalnet(view, findings);
+  std::vector<std::string> hidden = view.hidden;
+  if (!view.cni.hidden.empty()) {
+    hidden.push_back(absl::StrCat("CNI configurations: ", absl::StrJoin(view.cni.hidden, ", ")));
+  }
+  for (const std::string& files : hidden) {
+    findings.AddDetail({.kind = AuditKind::kNotSeen,
+                        .severity = AuditSeverity::kInfo,
+                        .message = "folders of the node are not mounted in this pod: what they "
+                                   "hold is missing from this report"},
+                       files);
+  }
   for (const std::string& problem : view.problems) {
     findings.AddDetail({.kind = AuditKind::kNotSeen,
                         .severity = AuditSeverity::kWarning,

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/audit/change_facts.h"
@@ -25,7 +26,7 @@ constexpr size_t kMostBytes = size_t{64} << 20;
 
 // What netfilter-persistent, Red Hat's iptables-services, OpenRC, Arch, nftables.service, ufw,
 // firewalld and ifupdown load at boot. A `*` in the last name matches any text.
-constexpr const char* kFiles[] = {
+constexpr absl::string_view kFiles[] = {
     "/etc/iptables/rules.v4",
     "/etc/iptables/rules.v6",
     "/etc/iptables.rules",
@@ -126,8 +127,11 @@ class BootRulesReader {
         if (absl::StartsWith(line, "create ")) ipsets_.emplace(WordAfter(line, "create "));
       }
     }
-    for (const char* const pattern : kFiles) {
-      for (const std::string& path : Matching(pattern)) {
+    if (const auto hidden = node_.Hidden(kFiles); !hidden.empty()) {
+      view_.hidden.push_back(absl::StrCat("saved rules: ", absl::StrJoin(hidden, ", ")));
+    }
+    for (const absl::string_view pattern : kFiles) {
+      for (const std::string& path : Matching(std::string(pattern))) {
         Unit unit;
         ReadFileOf(path, /*required=*/false, unit);
         Finish(std::move(unit));

@@ -127,6 +127,8 @@ struct NodeView {
   ChangeFacts facts = {};
   // What could not be read, and why: "nft tables: ...". `cni` has its own.
   std::vector<std::string> problems = {};
+  // What may exist on the node and is not mounted in this pod: "saved rules: ...".
+  std::vector<std::string> hidden = {};
 
   bool operator==(const NodeView&) const = default;
 };

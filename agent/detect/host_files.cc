@@ -280,8 +280,13 @@ CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::strin
     NoteProblem(status, configs);
     return configs;
   }
-  for (const std::string& directory : given) ReadDirectory(files, directory, configs);
+  for (const std::string& directory : given) {
+    ReadDirectory(files, directory, configs);
+    const int error = WalkPath("/", directory).error;
+    if (error == ENOENT) NoteProblem(ReadFailure(error, directory), configs);
+  }
   if (!given.empty()) return configs;
+  configs.hidden = files.Hidden(kCniDirectories);
   for (const absl::string_view directory : kCniDirectories) {
     ReadDirectory(files, std::string(directory), configs);
   }

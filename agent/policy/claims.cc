@@ -29,8 +29,10 @@ using netlink::TableId;
 // More than a person reads.
 constexpr uint64_t kExamples = 4;
 
-// Since 1.29; family ip and ip6.
-constexpr char kKubeProxyTable[] = "kube-proxy";
+// Of its nftables mode, since 1.29.
+bool IsKubeProxyTable(const TableId& table) {
+  return table.name == "kube-proxy" && (table.family == "ip" || table.family == "ip6");
+}
 
 // Nothing for a table that iptables does not share.
 std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
@@ -133,6 +135,14 @@ std::vector<Claim> OfOthers(const ClaimSources& sources, const ChainId& chain,
   for (const std::string& problem : sources.dependents.cni.problems) {
     claims.push_back(
         {ClaimKind::kCniConfig, absl::StrCat("a CNI configuration may name it: ", problem)});
+  }
+  if (const std::vector<std::string>& hidden = sources.dependents.cni.hidden; !hidden.empty()) {
+    claims.push_back(
+        {ClaimKind::kCniConfig,
+         absl::StrCat("a CNI configuration may name it in a folder of the node that is not mounted "
+                      "here: ",
+                      absl::StrJoin(hidden, ", "),
+                      "; name those that this node uses with --cni-conf-dir")});
   }
   return claims;
 }
@@ -273,9 +283,7 @@ void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rul
   const uint32_t bits = MarksSet(rule);
   const netlink::ConnLabelSet labels = LabelsSet(rule);
   const TableId& table = place.table;
-  if ((bits == 0 && labels.none()) || table.name == kKubeProxyTable || table.family == "arp") {
-    return;
-  }
+  if ((bits == 0 && labels.none()) || IsKubeProxyTable(table) || table.family == "arp") return;
   // The rule that makes a marking chain one, kubelet's or kube-proxy's, and the one that clears the
   // mark; with any bit or label.
   const std::optional<ChainId> id = place.Id();
@@ -311,7 +319,7 @@ Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_local
   // A marking chain counts if anything leads to it.
   for (const auto& [chain, marking] : other_marking_) {
     const bool named =
-        !dependents.cni.problems.empty() ||
+        !dependents.cni.AllRead() ||
         absl::c_any_of(dependents.cni.references, [&name = chain.name](const auto& reference) {
           return reference.chain == name;
         });

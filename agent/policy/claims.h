@@ -66,7 +66,10 @@ struct CniConfigs {
   std::vector<CniReference> references = {};
   // Why a directory or file (with path) could not be read or understood: it counts as a claim.
   std::vector<std::string> problems = {};
+  // Usual directories that the node may have and this process cannot see: they count as a claim.
+  std::vector<std::string> hidden = {};
 
+  bool AllRead() const { return problems.empty() && hidden.empty(); }
   bool operator==(const CniConfigs&) const = default;
 };
 

@@ -2,6 +2,7 @@
 #include "agent/process/files.h"
 
 #include <fcntl.h>
+#include <mntent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -140,6 +143,26 @@ absl::StatusOr<std::string> ReadFileAs(const std::string& shown, const std::stri
   return ReadToEnd(file.get(), shown, most);
 }
 
+bool IsWithin(absl::string_view path, absl::string_view directory) {
+  return absl::ConsumePrefix(&path, directory) && (path.empty() || path[0] == '/');
+}
+
+// The mount points below `root`; none if it is one itself.
+absl::StatusOr<std::vector<std::string>> MountsBelow(const std::string& root,
+                                                     const std::string& mounts) {
+  FILE* const list = setmntent(mounts.c_str(), "re");
+  if (list == nullptr) return ReadFailure(errno, mounts);
+  const absl::Cleanup close = [list] { endmntent(list); };
+  std::vector<std::string> below;
+  mntent entry = {};
+  std::array<char, 16384> line;
+  while (getmntent_r(list, &entry, line.data(), static_cast<int>(line.size())) != nullptr) {
+    if (root == entry.mnt_dir) return std::vector<std::string>();
+    if (IsWithin(entry.mnt_dir, root)) below.emplace_back(entry.mnt_dir);
+  }
+  return below;
+}
+
 }  // namespace
 
 absl::Status ReadFailure(int error, absl::string_view path) {
@@ -192,6 +215,26 @@ absl::Status NodeFiles::Check() const {
 
 std::string NodeFiles::Shown(absl::string_view path) const {
   return absl::StrCat(absl::StripSuffix(root_, "/"), "/", absl::StripPrefix(path, "/"));
+}
+
+std::vector<std::string> NodeFiles::Hidden(absl::Span<const absl::string_view> paths,
+                                           const std::string& mounts) const {
+  std::error_code ignored;
+  const std::string root = std::filesystem::canonical(root_, ignored).string();
+  if (root == "/") return {};
+  const absl::StatusOr<std::vector<std::string>> parts = MountsBelow(root, mounts);
+  if (parts.ok() && parts->empty()) return {};
+  std::vector<std::string> hidden;
+  for (const absl::string_view path : paths) {
+    const std::string within = absl::StrCat(root, "/", absl::StripPrefix(path, "/"));
+    const bool mounted = parts.ok() && absl::c_any_of(*parts, [&](const std::string& part) {
+                           return IsWithin(within, part);
+                         });
+    if (!mounted && WalkPath(root_, absl::StrCat("/", path)).error != 0) {
+      hidden.push_back(Shown(path));
+    }
+  }
+  return hidden;
 }
 
 absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most_bytes) const {

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
 
@@ -93,6 +94,13 @@ WalkedPath WalkPath(const std::string& root, const std::string& path,
 class NodeFiles {
  public:
   explicit NodeFiles(std::string root) : root_(std::move(root)) {}
+
+  // Those of `paths` that are absent here and may exist on the node, as this process sees them: a
+  // pod's root is a directory of its own into which parts of the node are mounted, and they are in
+  // none of these. `mounts` is in the form of proc_pid_mounts(5); if it cannot be read, each may.
+  std::vector<std::string> Hidden(absl::Span<const absl::string_view> paths,
+                                  const std::string& mounts = kMounts) const;
+  static constexpr char kMounts[] = "/proc/thread-self/mounts";
 
   // NotFound: the root is no directory.
   absl::Status Check() const;

@@ -221,15 +221,16 @@ class IptablesLegacyBackend : public netlink::Backend {
         return WithConnLabelNumbers(rule, ReadConnLabelNames(options_.label_names_path));
       };
       SaveSifter sifter(family, sieve, survey, complete);
-      bool any = false;
-      const auto take = [&](absl::string_view piece) {
-        any = true;
-        return sifter.Take(piece);
-      };
+      const SaveTaker taker = {
+          .take = [&](absl::string_view piece) { return sifter.Take(piece); },
+          .has_table =
+              [&, name = netlink::FamilyName(family)](absl::string_view table) {
+                return survey.tables.contains({std::string(name), std::string(table)});
+              }};
       absl::Status status =
-          SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, "", take)
+          SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, "", taker)
               .status();
-      if (status.ok() && any) status = sifter.Finish();
+      if (status.ok()) status = sifter.Finish();
       if (!status.ok()) return status;
     }
     return survey;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -171,13 +172,13 @@ absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
   return absl::c_linear_search(*lines, name);
 }
 
-// Aborted: `output`, of a save, has not all tables that it was to print. A write by what it has
-// would flush chains in which others have rules.
-absl::Status CheckWhole(absl::string_view output, const std::vector<std::string>& names,
-                        absl::string_view only, const IptablesLegacyPrograms& programs) {
+// Aborted: a save has not all tables that it was to print. A write by what it has would flush
+// chains in which others have rules, and what it lacks would seem to need nothing.
+absl::Status CheckWhole(absl::FunctionRef<bool(absl::string_view)> has_table,
+                        const std::vector<std::string>& names, absl::string_view only,
+                        const IptablesLegacyPrograms& programs) {
   for (const std::string& name : names) {
-    const bool asked = only.empty() || only == name;
-    if (!asked || absl::StrContains(output, absl::StrCat("*", name, "\n"))) continue;
+    if ((!only.empty() && only != name) || has_table(name)) continue;
     return absl::AbortedError(absl::StrCat(programs.save, " printed no table ", name,
                                            ", which the kernel has; read again"));
   }
@@ -348,8 +349,7 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
 
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     Family family, CommandRunner& runner, const absl::StatusOr<IptablesLegacyPrograms>& programs,
-    const IptablesLegacyOptions& options, absl::string_view only,
-    std::function<absl::Status(absl::string_view)> take) {
+    const IptablesLegacyOptions& options, absl::string_view only, SaveTaker taker) {
   const absl::StatusOr<std::vector<std::string>> names =
       LinesOf(PathOfFamily(options.table_names_path, family));
   // Without the module there is no file, and no table.
@@ -371,12 +371,15 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   if (!only.empty()) arguments.insert(arguments.end(), {"-t", std::string(only)});
   CommandRequest request =
       IptablesLegacyRequest(programs->save, std::move(arguments), options.command_deadline);
-  request.take_output = std::move(take);
+  request.take_output = std::move(taker.take);
   absl::StatusOr<CommandResult> saved = runner.Run(request);
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
-    absl::Status whole =
-        request.take_output ? absl::OkStatus() : CheckWhole(saved->output, *names, only, *programs);
+    const auto has_table = [&](absl::string_view table) {
+      return taker.has_table ? taker.has_table(table)
+                             : absl::StrContains(saved->output, absl::StrCat("*", table, "\n"));
+    };
+    absl::Status whole = CheckWhole(has_table, *names, only, *programs);
     if (!whole.ok()) return whole;
     if (!absl::StrContains(saved->output, "-m connlabel ")) return std::move(saved->output);
     return WithConnLabelNumbers(saved->output, ReadConnLabelNames(options.label_names_path));
@@ -390,14 +393,10 @@ absl::StatusOr<ObservedChains> ListIptablesLegacyChains(Family family, CommandRu
   const absl::StatusOr<IptablesLegacyPrograms> programs =
       FindIptablesLegacyPrograms(runner, family, options.directories);
   if (!programs.ok()) return programs.status();
-  const absl::StatusOr<CommandResult> result =
-      runner.Run(IptablesLegacyRequest(programs->save, {}, options.command_deadline));
-  if (!result.ok()) return result.status();
-  if (result->exit_code != 0) {
-    return absl::UnknownError(absl::StrCat(programs->save, " ended with exit status ",
-                                           result->exit_code, ": ", result->errors));
-  }
-  return ParseSave(family, result->output);
+  const absl::StatusOr<std::string> save =
+      SaveIptablesLegacyTables(family, runner, programs, options);
+  if (!save.ok()) return save.status();
+  return ParseSave(family, *save);
 }
 
 }  // namespace kipt::agent

@@ -125,9 +125,18 @@ void NoteWriteRefused(netlink::Family family, const CommandResult& result, absl:
 // `status` with its payloads, and with `more` after its message.
 absl::Status Annotated(const absl::Status& status, absl::string_view more);
 
+// Takes what a save prints, piece by piece as it comes (CommandRequest::take_output).
+struct SaveTaker {
+  std::function<absl::Status(absl::string_view piece)> take = {};
+  // Whether that table was in it.
+  std::function<bool(absl::string_view table)> has_table = {};
+};
+
 // What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every
 // table that exists, or `only` that one; none is created, unless `only` disappears meanwhile. If
 // there is no such table, it is empty and no program is run. Connections' labels are numbers.
+//
+// Aborted if a table that the kernel has is not printed.
 //
 // FailedPrecondition if labels are printed by names and the file of names cannot be read: our rules
 // would appear as another program's, and each round would add them again. The same if there are
@@ -136,18 +145,16 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 // only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
 // IptablesLegacyFailure's.
 //
-// With `take`, that gets the text instead, as CommandRequest::take_output does, with labels by
-// names where the program prints these.
+// With `taker`, that gets the text instead, with labels by names where the program prints these.
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     netlink::Family family, CommandRunner& runner,
     const absl::StatusOr<IptablesLegacyPrograms>& programs, const IptablesLegacyOptions& options,
-    absl::string_view only = "", std::function<absl::Status(absl::string_view)> take = {});
+    absl::string_view only = "", SaveTaker taker = {});
 
 // Every chain of the tables mangle, nat and filter that exist, in the calling thread's network
 // namespace: whether iptables-legacy is in use at all. No table is created.
 //
-// NotFound: the program is not installed. Unknown: it failed, with what it printed. Other errors
-// are FindIptablesLegacyPrograms', CommandRunner::Run's and ParseSave's.
+// Errors are FindIptablesLegacyPrograms', SaveIptablesLegacyTables' and ParseSave's.
 absl::StatusOr<ObservedChains> ListIptablesLegacyChains(netlink::Family family,
                                                         CommandRunner& runner,
                                                         const IptablesLegacyOptions& options = {});

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "tests/interop/retire_fixture.h"
+#include "tests/support/in_place_of.h"
 
 namespace kipt::testing {
 namespace {
@@ -145,6 +146,34 @@ TEST_P(UnreadableSourcesTest, ADaemonInAContainerRetiresNothingAndReportsWhy) {
                       "in a container (another pid namespace); give --host-root"))
       << daemon().Output();
   EXPECT_EQ(Metric("kube_iptables_agent_retired_total"), 0);
+}
+
+// k3s keeps its CNI configurations in a folder that the manifests do not mount.
+TEST_P(UnreadableSourcesTest, AFolderThatIsNotMountedInAPodMayNameAChain) {
+  LeaveResidue(GetParam());
+  const auto retire = [&](const std::vector<std::string>& more = {}) {
+    SyncAndKeep(GetParam());
+    const ProgramResult result = Command(
+        Words{"retire", "--yes", "--ip-families=ipv4", "--host-root=" + tree().Path("host")} +
+        more);
+    EXPECT_EQ(result.exit_code, kExitOk) << result;
+    return iptables_.Run({"-t", "nat", "-S", "KUBE-MARK-MASQ"}).exit_code == 0 ? result.out : "";
+  };
+  tree().Directory("host/etc/cni/net.d");
+  {
+    const InPlaceOf part(cni_dir(), tree().Path("host/etc/cni/net.d"));
+    const std::string kept = retire();
+    EXPECT_THAT(kept, HasSubstr("not mounted here: " +
+                                tree().Path("host/var/lib/rancher/k3s/agent/etc/cni/net.d, ")));
+    EXPECT_THAT(kept, Not(HasSubstr(tree().Path("host/etc/cni/net.d"))));
+    const ProgramResult audit = Command({"audit", "--host-root=" + tree().Path("host")});
+    EXPECT_THAT(audit.out, HasSubstr("saved rules: " + tree().Path("host/etc/iptables/rules.v4")));
+    EXPECT_EQ(retire({"--cni-conf-dir=" + tree().Path("host/etc/cni/net.d")}), "");
+  }
+  Kubelet(KubeletForm::k1_24, {.family = IpFamily::kIpv4, .mode = GetParam()});
+  const InPlaceOf whole(tree().Path("host"), tree().Path("host"));
+  const InPlaceOf part(cni_dir(), tree().Path("host/etc/cni/net.d"));
+  EXPECT_EQ(retire(), "") << "what does not exist there does not exist on the node";
 }
 
 // As systemd and container engines hide it.

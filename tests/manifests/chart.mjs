@@ -63,8 +63,9 @@ export function problemsOfChart(render, objects) {
   return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
 }
 
-// The rules of deploy/prometheus as objects of the Prometheus Operator; it selects them and the PodMonitor by labels.
+// Values other than the default's. The rules of deploy/prometheus as objects of the Prometheus Operator; it selects them and the PodMonitor by labels.
 export const rulesValues = {
+  cniConfDir: "/var/lib/rancher/k3s/agent/etc/cni/net.d",
   podMonitor: true,
   podMonitorLabels: { release: "prometheus" },
   prometheusRule: { enabled: true, labels: { release: "prometheus" }, runbooks: "https://docs.example/kipt/" },
@@ -81,6 +82,10 @@ export function problemsOfRules(objects, prometheus) {
   }
   const unlabelled = objects.filter(({ kind, metadata }) =>
     ["PodMonitor", "PrometheusRule"].includes(kind) && metadata.labels.release !== "prometheus");
+  const { containers, volumes } = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec;
+  const folder = rulesValues.cniConfDir;
+  if (!containers[0].volumeMounts.some(({ mountPath }) => mountPath === `/host${folder}`) ||
+      !volumes.some(({ hostPath }) => hostPath?.path === folder)) problems.push(`${folder} is not mounted`);
   return [...problems, ...unlabelled.map(({ kind }) => `a ${kind} has no label to select it by`)];
 }
 

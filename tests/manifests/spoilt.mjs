@@ -97,6 +97,8 @@ export const spoiltCharts = [
     file: "templates/prometheusrule.yaml", from: "with $.Values.prometheusRule.runbooks", to: "with false" },
   { name: "a chart that forgets a file of rules", of: "observe", found: /PrometheusRule objects, not 2/,
     file: "templates/prometheusrule.yaml", from: ' "recording_rules"', to: "" },
+  { name: "a chart that mounts another folder", of: "observe", found: /rancher.* is not mounted/,
+    file: "templates/daemonset.yaml", from: "path: {{ .Values.cniConfDir }}", to: "path: /etc/cni/net.d" },
   { name: "a value that the schema does not know", of: "observe", found: /values: the schema has/,
     file: "values.yaml", from: "attribution: false", to: "attribution: false\nsurprise: 1" },
 ];

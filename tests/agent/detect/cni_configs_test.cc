@@ -104,7 +104,7 @@ TEST(CniConfigsTest, ReadsTheFilesThatLibcniReads) {
   tree.Write("net.d/README", "no JSON");
   tree.Directory("net.d/50-e.conf");
   tree.Write("net.d/multus.d/60-f.conf", kPortmap);
-  const CniConfigs configs = ReadCniConfigs({tree.Path("net.d"), tree.Path("none")});
+  const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
   EXPECT_EQ(configs, (CniConfigs{.directories = {tree.Path("net.d")},
                                  .references = {Portmap(tree.Path("net.d/10-a.conflist")),
                                                 {tree.Path("net.d/20-b.conf"), "b", "B"},
@@ -277,6 +277,8 @@ TEST(CniConfigsTest, ReportsInaccessibleFilesOfANode) {
   EXPECT_THAT(ReadNodeCniConfigs({empty.Path("file"), ""}).problems,
               ElementsAre(HasSubstr(empty.Path("file"))));
   EXPECT_EQ(ReadNodeCniConfigs({empty.root(), ""}), CniConfigs{});
+  EXPECT_THAT(ReadCniConfigs({empty.Path("none")}).problems,
+              ElementsAre(AllOf(HasSubstr(empty.Path("none")), HasSubstr("No such file"))));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
 #include "tests/support/lock_holder.h"
@@ -295,12 +296,22 @@ TEST_F(LegacyBackendTest, WritesNothingThroughAProgramForNfTables) {
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
+struct KeepsAll : netlink::SurveySieve {
+  absl::Status Begin(const netlink::TableId&, const std::string&, bool) override { return {}; }
+  bool Keep(const netlink::SurveyRule&) override { return true; }
+  bool KeepBare() override { return true; }
+};
+
 TEST_F(LegacyBackendTest, AbortsOnASaveWithoutATableThatTheKernelHas) {
   for (const std::string text : {"", kEmptyFilter}) {
     Saves("iptables", text);
     TableNames("ip", "nat\nfilter\n");
-    EXPECT_THAT(backend_->Read({{.chain = kUser}}),
-                StatusIs(absl::StatusCode::kAborted, HasSubstr("printed no table nat")));
+    const auto aborts = StatusIs(absl::StatusCode::kAborted, HasSubstr("printed no table nat"));
+    EXPECT_THAT(backend_->Read({{.chain = kUser}}), aborts);
+    EXPECT_THAT(backend_->TakeSurvey({}), aborts);
+    KeepsAll sieve;
+    EXPECT_THAT(backend_->SiftSurvey(sieve), aborts);
+    EXPECT_THAT(agent::ListIptablesLegacyChains(Family::kIPv4, runner_, Options()), aborts);
   }
 }
 
