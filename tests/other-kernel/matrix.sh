@@ -85,7 +85,13 @@ programs_cell() {
     row "$(kernel_release "$kernel")" "$set" programs 1 0 1 0 0 "exit code $cell_code" >>"$cells"
 }
 
-# Rows of the table not-applicable that fit no test any more.
+# The rows of the table not-applicable, without those of other architectures than the guest's.
+not_applicable_rows() {
+  awk -v architecture="$architecture" '/^#/ || NF == 0 { next } $1 ~ /^[*0-9]/ || $1 == architecture' \
+    "$here/not-applicable"
+}
+
+# Rows that fit no test any more.
 check_not_applicable() {
   local set program patterns pattern list
   while read -r _ set program patterns _; do
@@ -95,7 +101,7 @@ check_not_applicable() {
       (($(tests_of "$program" "$pattern") > 0)) ||
         fail "not-applicable: $program has no test $pattern"
     done
-  done < <(grep -v -e '^#' -e '^$' "$here/not-applicable")
+  done < <(not_applicable_rows)
 }
 
 # The tests for one reason in one row.
@@ -104,7 +110,7 @@ list_not_applicable() {
   while read -r kernel set program pattern reason; do
     printf '%s\t' "${kernel/\*/all}" "${set/\*/all}" "$program" "$(tests_of "$program" "$pattern")"
     echo "$reason"
-  done < <(grep -v -e '^#' -e '^$' "$here/not-applicable") |
+  done < <(not_applicable_rows) |
     awk -F'\t' '{ key = $1 " | " $2 " | " $3; row = key "\t" $5; count[row] += $4 }
       !(row in seen) { seen[row]; order[++rows] = row }
       END { for (i = 1; i <= rows; ++i) { split(order[i], part, "\t")
