@@ -76,8 +76,6 @@ absl::Status Settled(absl::Status status) {
   return status;
 }
 
-// ---- the daemon ----
-
 std::unique_ptr<BackgroundProgram> StartDaemon(IptablesMode mode,
                                                const std::string& watch = "events") {
   auto daemon = std::make_unique<BackgroundProgram>(std::vector<std::string>{
@@ -180,8 +178,6 @@ void OthersCommit(State& state, const std::string& watch) {
   state.counters["rss_anon_kib"] = static_cast<double>(memory.anonymous_kib);
   state.counters["rss_kib"] = static_cast<double>(memory.resident_kib);
 }
-
-// ---- all of them ----
 
 void Register(IptablesMode mode, int services) {
   const bool nft = mode == IptablesMode::kNft;

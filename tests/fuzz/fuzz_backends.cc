@@ -63,8 +63,6 @@ class Choices {
   FuzzBytes bytes_;
 };
 
-// ---- rules: every match and target that the model has ----
-
 // Only the last two may masquerade: POSTROUTING leads to them, and no other built-in chain.
 constexpr absl::string_view kUserChains[] = {"KUBE-A", "KUBE-B", "a-chain-with.28-bytes_in_it",
                                              "z"};
@@ -217,8 +215,6 @@ ChainId RandomChain(Choices& choices) {
   const std::vector<absl::string_view> names = ChainNames(table);
   return {family, table, std::string(names[choices.Below(names.size())])};
 }
-
-// ---- rulesets ----
 
 std::vector<Operation> RandomRuleset(Choices& choices) {
   std::set<ChainId> chains;

@@ -105,8 +105,6 @@ void ScriptedKernel::Renumber(uint8_t* datagram, size_t size) {
 
 }  // namespace kipt::testing
 
-// ---- what the linker puts in the place of the calls (--wrap) ----
-
 using kipt::testing::FuzzBytes;
 using kipt::testing::scripted;
 

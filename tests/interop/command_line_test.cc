@@ -76,8 +76,6 @@ TEST_F(CommandLineTest, DeprecatedFlagsAreNamedOnlyWhereTheyHaveNoEffect) {
   EXPECT_FALSE(is_named("--feature-gates=IPTablesOwnershipCleanup=false"));
 }
 
-// ---- --color: on a terminal and in a pipe, with the environment's wishes ----
-
 // What `argv` prints where its standard output is a terminal.
 std::string OnTerminal(std::vector<std::string> argv) {
   std::vector<char*> words;

@@ -205,8 +205,6 @@ class EffectPacketsTest : public AgentTest {
   std::optional<PacketTaker> listener_;
 };
 
-// ---- iptables: a row for each target that Debian's iptables takes in table filter ----
-
 const EffectRow kXtRows[] = {
     {"NothingElse", "", false},
     {"Accept", "-I INPUT -j ACCEPT", true},
@@ -252,8 +250,6 @@ TEST_F(EffectPacketsTest, OfIptablesTargetsIsPredicted) {
     }
   }
 }
-
-// ---- nft: a row for each effect of an expression; expression_test.cc has the expressions ----
 
 const EffectRow kNftRows[] = {
     {"Counter", "counter accept", true},

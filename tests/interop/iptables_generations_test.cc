@@ -84,8 +84,6 @@ TEST_P(IptablesGenerationsTest, WroteWhatWeReadAsDone) {
 INSTANTIATE_TEST_SUITE_P(Releases, IptablesGenerationsTest, ::testing::ValuesIn(kGenerations),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// ---- the chains of ConnLabelMarking, as nft and as legacy ----
-
 class ConnLabelGenerationsTest
     : public AgentTest,
       public ::testing::WithParamInterface<std::tuple<const char*, IptablesMode, bool>> {
@@ -166,8 +164,6 @@ TEST_F(OldReaderTest, WhatItsSaveAndRestoreDestroyedIsRepaired) {
   Sync(Legacy());
   EXPECT_EQ(repaired, SavedRules::Of(own_));
 }
-
-// ---- rules that nft saved: `nft list ruleset > /etc/nftables.conf`, loaded again at boot ----
 
 class SavedByNftTest : public AgentTest, public ::testing::WithParamInterface<const char*> {
  protected:

@@ -66,8 +66,6 @@ INSTANTIATE_TEST_SUITE_P(Gate, IptablesModesTest, ::testing::Bool(), [](const au
   return std::string(row.param ? "GateOn" : "GateOff");
 });
 
-// ---- the tables and base chains that iptables owns ----
-
 class EitherIptablesTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {};
 
 TEST_P(EitherIptablesTest, ADropPolicySurvivesEverySync) {
@@ -107,8 +105,6 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
   EXPECT_THAT(Output({"/usr/sbin/nft", "list", "chain", "ip", "nat", "POSTROUTING"}),
               HasSubstr("policy drop;"));
 }
-
-// ---- how often the ruleset of nf_tables changes because of us ----
 
 using TransactionsTest = AgentTest;
 

@@ -46,8 +46,6 @@ class RetirePathsTest : public RetireTest {
   }
 };
 
-// ---- forms and bits ----
-
 struct Residue {
   const char* name;
   std::vector<KubeletForm> forms;
@@ -91,8 +89,6 @@ INSTANTIATE_TEST_SUITE_P(All, ResidueTest,
                            return absl::StrCat(std::get<0>(row.param).name,
                                                TestNameOf(std::get<1>(row.param)));
                          });
-
-// ---- families, modes, commands ----
 
 class RetireModesTest : public RetirePathsTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:

@@ -179,8 +179,6 @@ TEST_P(BackendContractTest, LeavesForeignRulesAloneAndShowsTheirJump) {
 INSTANTIATE_TEST_SUITE_P(Backends, BackendContractTest, ::testing::ValuesIn(AllSubjects()),
                          [](const auto& param_info) { return param_info.param.name; });
 
-// ---- What every Backend refuses, with which code, and that nothing has been done then ----
-
 class BackendRefusalTest : public BackendContractTest {};
 class UnhookedChainTest : public BackendContractTest {};
 

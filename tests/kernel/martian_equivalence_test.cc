@@ -23,8 +23,6 @@ namespace {
 
 using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
-// ---- the two protections, each in the calling thread's namespace ----
-
 // As kubelet writes it.
 void AddXtRule() {
   MustRun({"iptables-nft", "-N", "KUBE-FIREWALL"});
@@ -69,8 +67,6 @@ struct Protection {
 const Protection kNone = {[](Backend&) {}, [](Backend&) { return uint64_t{0}; }};
 const Protection kXt = {[](Backend&) { AddXtRule(); }, &XtDropped};
 const Protection kNative = {&PutNativeTable, &NativeDropped};
-
-// ---- packets ----
 
 struct Outcome {
   Fate fate;

@@ -77,8 +77,6 @@ TEST(OwnCommitsTest, ExplainOnlyWhatIsOursFromBeginningToEnd) {
   EXPECT_TRUE(own.Explain(UINT32_MAX, 2));
 }
 
-// ---- events ----
-
 FailingCall Option(uint32_t option) {
   return {.number = SYS_setsockopt, .argument = 2, .value = option, .error = EPERM};
 }
@@ -177,8 +175,6 @@ TEST_F(EventMonitorTest, WithoutMemoryForEventsThereIsNone) {
   });
 }
 #endif
-
-// ---- calls that fail ----
 
 TEST_F(EventMonitorTest, AnOptionThatIsRefusedIsAnError) {
   for (const uint32_t option : {uint32_t{SO_ATTACH_FILTER}, uint32_t{NETLINK_NO_ENOBUFS},

@@ -56,8 +56,6 @@ void ExpectShown(const std::vector<Row>& rows) {
   }
 }
 
-// ---- single conditions ----
-
 struct Condition {
   std::string text;  // the option, or the expression's name in brackets
   Bytes load;
@@ -381,8 +379,6 @@ TEST(RuleDisplayTest, StillFindsTheJumpInARuleThatIsBroken) {
       {"a list that is cut off", List(FromHex("ff000100")), "[nft malformed]", "decides "},
   });
 }
-
-// ---- what else is known ----
 
 OpaqueRule Opaque(const std::vector<Bytes>& expressions) {
   const absl::StatusOr<SurveyRule> rule =

@@ -249,8 +249,6 @@ TEST(ClearedMarksTest, NothingOnASoundNodeClearsThem) {
   EXPECT_GT(rulesets, 50U);
 }
 
-// ---- the map of marks ----
-
 TEST(ClearedMarksTest, AreNeverAFreeBit) {
   const auto text = [](const char* rule) {
     return MarkMapText(MapMarks(ViewOf(SurveyOf("nft", NodeText("mangle", rule))), {}));
@@ -264,8 +262,6 @@ TEST(ClearedMarksTest, AreNeverAFreeBit) {
   EXPECT_THAT(text("-A POSTROUTING -j MARK --set-xmark 0x1/0xff"),
               HasSubstr("masquerade: no other program uses it"));
 }
-
-// ---- programs that share a bit ----
 
 TEST(SharedMarksTest, WhoActsOnItsOwnMarkSharesTheBit) {
   struct Row {

@@ -93,8 +93,6 @@ TEST(CompletionTest, RefusesAShellThatItDoesNotKnow) {
   EXPECT_THAT(script.status().message(), AllOf(HasSubstr("\"fish\""), HasSubstr("bash and zsh")));
 }
 
-// ---- the manual page, of the same description ----
-
 TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   const std::string page = packages::ManualPage(AgentCompletion(), "%COMMANDS%\n%OPTIONS%\n");
   for (const Setting& row : kSettings) {
@@ -104,8 +102,6 @@ TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   EXPECT_THAT(page, HasSubstr("\n.br\nIPTablesOwnershipCleanup=true|false (BETA"));
   EXPECT_THAT(page, Not(HasSubstr("%")));
 }
-
-// ---- what bash and zsh offer when the user presses Tab ----
 
 struct Case {
   std::string name;

@@ -50,8 +50,6 @@ TEST(ChooseModeTest, AnUnknownFamilyIsRefusedWithItsFindings) {
                      HasSubstr("--iptables-mode=nft or --iptables-mode=legacy"))));
 }
 
-// ---- on a machine ----
-
 class BackendChoiceTest : public ModeSourcesTest {
  protected:
   void UnloadNft() {
@@ -114,8 +112,6 @@ TEST_F(BackendChoiceTest, ReadingNftThatIsNotLoadedShowsNothingAndLoadsNothing) 
   EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
   EXPECT_EQ(opened(), 1) << "sync may load it";
 }
-
-// ---- the other mode ----
 
 TEST_F(BackendChoiceTest, TheOtherModeIsListedByKubeletsChains) {
   SetLegacyTables("mangle\nnat\n");

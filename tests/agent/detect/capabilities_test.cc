@@ -233,8 +233,6 @@ TEST(CapabilityTest, XtablesListsShowWhatIsRegisteredAndNothingMore) {
   EXPECT_EQ(Unusual(modular, "loadable"), "");
 }
 
-// ---- the table against what kube-proxy wrote ----
-
 int MinorOf(absl::string_view release) {
   int minor = 0;
   const std::vector<absl::string_view> parts = absl::StrSplit(release, '.');
@@ -292,8 +290,6 @@ TEST(CapabilityTest, TheRowsOfIptablesModeAreWhatCapturedRulesNeed) {
     EXPECT_EQ(seen.contains(std::string(row.feature)), of_rules && !rare) << row.feature;
   }
 }
-
-// ---- it loads nothing ----
 
 // Only these make a kernel load modules: requests over sockets, programs, and being asked to.
 std::string Forbid() {

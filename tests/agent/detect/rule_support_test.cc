@@ -193,8 +193,6 @@ TEST_F(SupportSourceTest, ARefusalIsForgottenAfterARoundWithoutLabelsOrWithOther
   EXPECT_TRUE(support().conn_labels);
 }
 
-// ---- modules in the kernel's own lists ----
-
 using Files = std::map<std::string, std::string>;
 
 // A node with these files, among them lists of modules of the host and of its own.
@@ -284,8 +282,6 @@ TEST(ModuleTest, IsFoundInTheKernelsOwnLists) {
     EXPECT_THAT(reading.reason, HasSubstr(row.reason));
   }
 }
-
-// ---- all that iptables-nft needs ----
 
 constexpr char kSymbols[] =
     "ffffffff81f98590 t nft_match_select_ops\nffffffff81fa7310 t mark_mt\n"

@@ -116,8 +116,6 @@ TEST_F(LabelsRefusedTest, AFailureWithoutLabelsTooIsNotBlamedOnThem) {
   EXPECT_NE(kernel_.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
 }
 
-// ---- the commands ----
-
 struct Outcome {
   ExitCode code = kExitOk;
   std::string out;
@@ -177,8 +175,6 @@ TEST_F(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
   EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible"));
   EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
 }
-
-// ---- the loop: what a round learns changes what the next ones desire ----
 
 class AgentLabelsRefusedTest : public AgentTest {
  protected:

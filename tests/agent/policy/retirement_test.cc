@@ -69,8 +69,6 @@ Observed& Serving(Observed& observed, Family family = Family::kIPv4) {
       .Chain(Nat("OUTPUT", family), {JumpTo("KUBE-SERVICES", "kubernetes service portals")});
 }
 
-// ---- what is done to a node before its retirement is planned ----
-
 using Prepare = std::function<void(Observed&, Dependents&)>;
 
 Prepare JumpedTo(const netlink::ChainId& chain) {
@@ -452,8 +450,6 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   EXPECT_TRUE(may(Cleanup(), Residue()));
   EXPECT_FALSE(may(Legacy(), Residue()));
 }
-
-// ---- the reasons for what is removed and what is kept; the native table ----
 
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
   Diff diff;

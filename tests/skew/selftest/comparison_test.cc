@@ -25,8 +25,6 @@ Comparison Compare(std::vector<StepReport> kubelets, std::vector<StepReport> age
   return CompareSides({Cell(kKubelet, std::move(kubelets)), Cell(kAgent, std::move(agents))});
 }
 
-// ---- checks ----
-
 StepReport Checked(Outcome outcome, Outcome sound,
                    const std::string& probe = "load-balancer-refused/tcp/ipv4") {
   Check check;
@@ -81,8 +79,6 @@ TEST(CompareTest, CountsNoCellWithoutAKubeletAndLeavesBrokenOnesToTheirVerdict) 
   EXPECT_EQ(result.compared.cells, 0U);
   EXPECT_THAT(result.worse, IsEmpty());
 }
-
-// ---- streams ----
 
 StreamCheck Stream(Outcome sound, const StreamCount& count, bool afterwards = false) {
   StreamCheck stream;

@@ -98,8 +98,6 @@ TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod)
   }
 }
 
-// ---- its switch to nftables mode and back, next to kubelet ----
-
 TEST_P(KubeProxyActorTest, NftablesModeRemovesWhatIptablesModeLeftAndTheOtherWayRound) {
   for (const int minor : {31, 36}) {
     SCOPED_TRACE(minor);

@@ -96,8 +96,6 @@ TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndRep
   EXPECT_EQ(Saved(V4()) == before, GetParam() == IptablesMode::kLegacy);
 }
 
-// ---- 1.17 to 1.30, by their sources ----
-
 // Of IPv4: what is checked before it is deleted, emptied and deleted; without the wait flags.
 std::vector<std::string> CallsOf(const Act& act) {
   std::vector<std::string> calls;
@@ -127,8 +125,6 @@ TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
     EXPECT_TRUE(Went(Flush(Choice())));
   }
 }
-
-// ---- next to the agent, with the gate off ----
 
 class CleanupNextToTheAgentTest : public KubeProxyCleanupTest {
  protected:

@@ -111,8 +111,6 @@ TEST_P(PresentTest, AnotherBitIsWhatTheRealOneWrote) {
 INSTANTIATE_TEST_SUITE_P(Versions, PresentTest, ::testing::Range(31, 37),
                          [](const auto& row) { return absl::StrCat("V1_", row.param); });
 
-// ---- carried out by the real iptables, against what it saved after the real kube-proxy ----
-
 using CapturedRow = std::tuple<CapturedVersion, Fixture, IpFamily>;
 
 class CapturedSaveTest : public ProxyKernelTest,
