@@ -125,7 +125,7 @@ ControlLoopOptions Agent::MakeOptions() {
 }
 
 void Agent::OnRound(const Round& round) {
-  if (round.trigger == Trigger::kTimer) NoteModeChange();
+  if (round.periodic) NoteModeChange();
   Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
   if (options_mode_ != node_.mode()) loop_->SetDesired(MakeOptions());
   last_report_ = round.report;

@@ -235,6 +235,11 @@ class Daemon {
   void Reload(absl::string_view why) {
     service_manager_.Reloading();
     absl::StatusOr<Config> config = LoadConfig(flags_);
+    if (config.ok() && config->config_file.empty() && !config_.config_file.empty()) {
+      // A program may be replacing it. The defaults would end observe mode.
+      config = absl::NotFoundError(absl::StrCat(
+          config_.config_file, " is gone; write it again, or restart to use the defaults"));
+    }
     if (config.ok()) {
       Use(*std::move(config), why);
     } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -210,6 +211,7 @@ class NftBackend : public Backend {
       absl::Status status = ReadNativeOnce(*socket_, *native, snapshot.native);
       if (!status.ok()) return status;
     }
+    rule_counts_.clear();
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {
@@ -226,7 +228,29 @@ class NftBackend : public Backend {
       absl::Status status = ReadRules(chain->first, torn, chain->second.rules);
       if (!status.ok()) return status;
     }
+    if (torn == Torn::kIsJudged && commits_->keeps_any()) {
+      if (absl::Status status = CheckKept(queries, snapshot); !status.ok()) return status;
+    }
     return Follow(queries, std::move(read), torn, snapshot);
+  }
+
+  // No event about a renamed chain has its old name, which rules that are kept still jump to.
+  absl::Status CheckKept(absl::Span<const ChainQuery> queries, const Snapshot& snapshot) {
+    for (const ChainQuery& query : queries) {
+      const std::vector<ObservedRule>* kept = commits_->Kept(query.chain);
+      if (kept == nullptr) continue;
+      for (const ObservedRule& rule : *kept) {
+        const std::string* jump = JumpTarget(rule);
+        if (jump == nullptr) continue;
+        const ChainId target = {query.chain.family, query.chain.table, *jump};
+        const bool asked = std::any_of(queries.begin(), queries.end(),
+                                       [&](const auto& one) { return one.chain == target; });
+        if (!asked || snapshot.chains.contains(target)) continue;
+        commits_->Leave();
+        return absl::AbortedError(absl::StrCat(ToString(target), " was renamed"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // Reads what ChainQuery::follow asks for; the rules of `read` are known.
@@ -285,6 +309,10 @@ class NftBackend : public Backend {
       const ChainId& chain = queries[place].chain;
       if (attributes.Text(NFTA_CHAIN_NAME) != chain.name) return false;
       snapshot.chains[chain].hooked = IsHooked(chain, attributes);
+      // No rule jumps to a base chain.
+      if (attributes.Bytes(NFTA_CHAIN_HOOK)) {
+        rule_counts_[chain] = attributes.U32(NFTA_CHAIN_USE).value_or(0);
+      }
       return true;
     };
     return AskEach(*socket_, requests, NFT_MSG_NEWCHAIN, action, take);
@@ -312,6 +340,13 @@ class NftBackend : public Backend {
     const bool interrupted = absl::IsAborted(error.status());
     if (!error.ok() && (!interrupted || torn == Torn::kIsAnError)) return error.status();
     if (error.ok() && *error != 0) return KernelError(*error, action);
+    // What follows a rule that does not fit a message of 32 KiB is missing, without an error.
+    const auto count = rule_counts_.find(chain);
+    if (torn != Torn::kIsAllowed && count != rule_counts_.end() && rules.size() < count->second) {
+      return absl::AbortedError(
+          absl::StrCat(action, ": the kernel listed ", rules.size(), " of ", count->second,
+                       "; one is too large to be listed, or another program is changing them"));
+    }
     if (torn != Torn::kIsAllowed && AnyTwice(rules)) {
       return absl::AbortedError(absl::StrCat(action, ": one came twice"));
     }
@@ -323,6 +358,8 @@ class NftBackend : public Backend {
   std::unique_ptr<EventSocket> events_;
   std::unique_ptr<CommitWatch> commits_;
   OwnCommits own_commits_;
+  // Of base chains, as ReadChains found them.
+  std::map<ChainId, uint32_t> rule_counts_;
   // WatchMode::kEvents: the kernel reports commits in any case.
   bool listens_ = false;
 };

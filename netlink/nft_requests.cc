@@ -125,6 +125,8 @@ struct ListedTable {
   std::string names = {};  // each ends with NUL, which no name contains
   // By their names.
   std::map<std::string, SurveyChain> base_chains = {};
+  // Of all chains: their rules, and what jumps to them.
+  uint64_t uses = 0;
 
   std::vector<const char*> Sorted() const {
     std::vector<const char*> sorted;
@@ -162,6 +164,7 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
     if (!table || !name) return absl::DataLossError("a chain's message is malformed");
     ListedTable& listed = table_of(message, *table);
     listed.names.append(name->c_str(), name->size() + 1);
+    listed.uses += attributes.U32(NFTA_CHAIN_USE).value_or(0);
     if (!attributes.Bytes(NFTA_CHAIN_HOOK)) return absl::OkStatus();
     const std::optional<uint32_t> policy = attributes.U32(NFTA_CHAIN_POLICY);
     SurveyChain& base = listed.base_chains[*name];
@@ -184,6 +187,10 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
   return Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
 }
 
+bool IsOfIptables(const TableId& table) {
+  return (table.family == "ip" || table.family == "ip6") && HookOfIptables(table.name, "OUTPUT");
+}
+
 absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
   survey = {.mode = "nft", .generation = 0, .tables = {}};
   ListedTables tables;
@@ -193,6 +200,8 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
   for (auto& [table, listed] : tables) {
     auto& chains = survey.tables[table];
     if (listed.dormant) survey.dormant.insert(table);
+    uint64_t uses = 0;
+    bool has_maps = false;
     for (const char* const listed_name : listed.Sorted()) {
       const std::string name = listed_name;
       auto base = listed.base_chains.extract(name);
@@ -200,6 +209,9 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
       const auto take_rule = [&](WireBytes message) {
         absl::StatusOr<SurveyRule> rule = DecodeRule(message, DecodeFor::kSurvey);
         if (!rule.ok()) return rule.status();
+        uses += JumpTarget(*rule) != nullptr ? 2 : 1;
+        has_maps |= rule->opaque() != nullptr && rule->opaque()->perhaps_terminal &&
+                    !rule->opaque()->terminal;
         if (sieve.Keep(*rule)) chain.rules.push_back(*std::move(rule));
         return absl::OkStatus();
       };
@@ -209,6 +221,13 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
                     {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}},
                     "reading the rules of a chain", take_rule);
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
+    }
+    // What follows a rule that does not fit a message of 32 KiB is missing, without an error.
+    // Elements of verdict maps jump, too.
+    if (status.ok() && IsOfIptables(table) && !has_maps && uses < listed.uses) {
+      return absl::AbortedError(absl::StrCat(
+          "the kernel listed fewer rules of table ", ToString(table), " than it has; one is too ",
+          "large to be listed, or another program is changing them"));
     }
   }
   return status;
@@ -272,15 +291,18 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
                                          int attempts) {
   const auto begin = std::chrono::steady_clock::now();
   int attempt = 0;
+  absl::Status last;
   do {
     const absl::StatusOr<uint32_t> before = ReadGeneration(socket);
     if (!before.ok()) return before.status();
     const absl::Status status = read();
+    last = status;
     if (absl::IsAborted(status)) continue;
     if (!status.ok()) return status;
     absl::StatusOr<uint32_t> after = ReadGeneration(socket);
     if (!after.ok() || *after == *before) return after;
   } while (++attempt < attempts && std::chrono::steady_clock::now() - begin < kReadPatience);
+  if (!last.ok()) return last;
   return absl::AbortedError(attempt == 1 ? "the ruleset changed while it was read"
                                          : absl::StrCat("the ruleset changed during each of ",
                                                         attempt, " attempts to read it"));

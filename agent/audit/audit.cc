@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/family_audit.h"
 #include "agent/audit/mode_meetings.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -24,6 +25,22 @@ std::vector<std::string> NftablesProxy(const NodeView& view) {
     }
   }
   return tables;
+}
+
+// Without the gate, only what kubelet of legacy mode left acts on the drop bit.
+bool ActsOnDropBit(absl::Span<const NodeView> views, const AuditOptions& options) {
+  if (options.mode == Mode::kLegacy) return true;
+  return absl::c_any_of(views, [&](const NodeView& view) {
+    return absl::c_any_of(view.surveys, [&](const Survey& survey) {
+      return absl::c_any_of(netlink::kFamilies, [&](netlink::Family family) {
+        const FamilyChains chains(survey, family);
+        return chains.Has("nat", kMarkDropChain) ||
+               absl::c_any_of(chains.Rules("filter", kFirewallChain), [&](const auto& rule) {
+                 return (MarksTested(rule) >> options.bits.drop & 1U) != 0;
+               });
+      });
+    });
+  });
 }
 
 std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findings) {
@@ -81,6 +98,7 @@ bool HasCounters(const Survey& survey) {
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options) {
   FindingCollector findings(options);
   AuditReport report{.change = options.change};
+  if (!ActsOnDropBit(views, options)) findings.marks &= ~(uint32_t{1} << options.bits.drop);
   if (!options.mode_unknown.empty() && options.mode != Mode::kOff) {
     findings.AddSum(
         {.kind = AuditKind::kModeUnknown,

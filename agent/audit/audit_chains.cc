@@ -245,6 +245,21 @@ void AuditListable(const FamilyAudit& audit) {
   }
 }
 
+// One finding for each table with a base chain into which iptables inserts no rule.
+void AuditHooks(const FamilyAudit& audit) {
+  for (const auto& [table, chains] : audit.chains.survey().tables) {
+    if (table.family != audit.chains.name() || !IsIptablesTable(table)) continue;
+    for (const auto& [name, chain] : chains) {
+      const std::optional<netlink::ChainHook> own = netlink::HookOfIptables(table.name, name);
+      if (!own || !chain.hook || *chain.hook == *own) continue;
+      AuditFinding finding = audit.Here(FindingOf(advice::kOtherHook));
+      finding.chain = absl::StrCat(table.name, "/", name);
+      audit.findings.AddDetail(std::move(finding), absl::StrCat("priority ", chain.hook->priority,
+                                                                ", of iptables ", own->priority));
+    }
+  }
+}
+
 }  // namespace
 
 void AuditChains(FamilyAudit& audit) {
@@ -263,9 +278,13 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
       return audit.chains.survey().mode == mode && HasKubelet(audit.chains);
     });
   };
+  // There, kubelet asks iptables-legacy.
+  const bool stays_legacy =
+      in_mode("legacy") && !in_mode("nft") && findings.options.change != NodeChange::kIptablesNft;
   for (const FamilyAudit& audit : families) {
-    if (in_mode("legacy") && !in_mode("nft")) break;
+    if (stays_legacy) break;
     AuditListable(audit);
+    AuditHooks(audit);
     for (const SurveyRule& rule : audit.chains.Rules("nat", "POSTROUTING")) {
       if (!rule.unlistable) continue;
       AuditFinding finding = audit.Here(FindingOf(advice::kProbeRule));

@@ -86,7 +86,7 @@ bool DescribeEffects(const DeviceMark& device, uint32_t bits,
 
 void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& families,
                       FindingCollector& findings) {
-  const uint32_t ours = findings.options.OurMarks();
+  const uint32_t ours = findings.marks;
   for (const DeviceMark& device : view.device_marks) {
     const uint32_t set = device.marks.set & ours;
     const uint32_t tested = device.marks.tested & ours;

@@ -41,7 +41,7 @@ bool IsHeard(const FamilyAudit& audit, uint32_t bit, bool masquerades) {
 void DescribeSetter(uint32_t set, const MarkPath& path, bool shared, const FamilyAudit& audit,
                     AuditFinding& finding) {
   const AuditOptions& options = audit.findings.options;
-  const uint32_t ours = options.OurMarks();
+  const uint32_t ours = audit.findings.marks;
   const std::string bits = HexText(set & ours);
   const std::string action = path.masquerades ? "masqueraded" : "dropped";
   finding.kind = AuditKind::kMarkBitSet;
@@ -85,16 +85,18 @@ void DescribeSetter(uint32_t set, const MarkPath& path, bool shared, const Famil
   }
 }
 
-// The same for one that tests the bits `tested`.
-void DescribeTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
+// The same for one that tests the bits `tested`. `spares`: what kube-proxy marks leaves its chain,
+// as in flannel's, and kube-proxy marks it in every mode.
+void DescribeTester(uint32_t tested, uint32_t ours, bool spares, AuditFinding& finding) {
   finding.kind = AuditKind::kMarkBitTested;
   if (tested == netlink::kAllMarks) {
     finding.message += " compare the whole packet mark, including kubelet's bits";
     return;
   }
-  finding.severity = AuditSeverity::kWarning;
   absl::StrAppend(&finding.message, " react to mark bit ", HexText(tested & ours),
                   ", which kubelet's chains set");
+  if (spares) return;
+  finding.severity = AuditSeverity::kWarning;
   finding.consequence = "They match only while another rule sets the bit.";
   finding.remedy = "Match the packets themselves, or a mark bit of your own.";
 }
@@ -178,7 +180,7 @@ void AddCleared(const MarkRule& cleared, const MarkPath& path, const netlink::Su
 void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options;
-  const uint32_t ours = options.OurMarks();
+  const uint32_t ours = findings.marks;
   // By family and bit, whether others act on it.
   std::map<std::pair<netlink::Family, uint32_t>, bool> shared;
   for (const auto& [table, chains] : survey.tables) {
@@ -190,6 +192,9 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
         if (((set | tested) & ours) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
         if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
+        const bool spares = set == 0 && tested == findings.options.MasqueradeMarks() &&
+                            TargetName(rule) == "RETURN" &&
+                            family.after.mode != KubeProxyMode::kNone;
         for (const bool sets : {true, false}) {
           const uint32_t bits = sets ? set : tested;
           if ((bits & ours) == 0) continue;
@@ -207,10 +212,10 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
             if (is_new) known->second = OthersActOnMark(survey, path);
             DescribeSetter(set, path, known->second, family, finding);
           } else {
-            DescribeTester(tested, ours, finding);
+            DescribeTester(tested, ours, spares, finding);
           }
           findings.AddRule(std::move(finding), Audited(table, name, rule),
-                           absl::StrCat(table.name, " ", absl::Hex(bits)));
+                           absl::StrCat(table.name, " ", absl::Hex(bits), spares ? " spares" : ""));
         }
       }
     }

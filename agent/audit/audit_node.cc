@@ -93,7 +93,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
 // ---- routing rules, sysctls ----
 
 void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
-  const uint32_t ours = findings.options.OurMarks();
+  const uint32_t ours = findings.marks;
   if ((rule.mask & ours) == 0) return;
   const bool names = (rule.mark & rule.mask & ours) != 0;
   const std::string bits = HexText(rule.mask & ours);

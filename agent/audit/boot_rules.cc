@@ -109,6 +109,7 @@ bool IsUnreadableListing(absl::string_view line) {
 
 // What is loaded at once: a file, and for nft those that it includes.
 struct Unit {
+  bool native = false;  // in nft's language
   std::vector<SavedRules> files = {};
   std::set<std::string> declared = {};
   std::set<std::string> used = {};
@@ -132,7 +133,7 @@ class BootRulesReader {
     }
     for (const absl::string_view pattern : kFiles) {
       for (const std::string& path : Matching(std::string(pattern))) {
-        Unit unit;
+        Unit unit{.native = absl::StrContains(path, "nft")};
         ReadFileOf(path, /*required=*/false, unit);
         Finish(std::move(unit));
       }
@@ -167,7 +168,7 @@ class BootRulesReader {
   void NoteProblem(const absl::Status& status) { AddProblem(view_, "saved rules", status); }
 
   void ReadText(const std::string& path, absl::string_view text, Unit& unit) {
-    SavedRules saved = {.file = node_.Shown(path), .native = absl::StrContains(path, "nft")};
+    SavedRules saved = {.file = node_.Shown(path), .native = unit.native};
     // Quotes in XML hold names of chains.
     const bool quotes_names = absl::EndsWith(path, ".xml");
     size_t number = 0;

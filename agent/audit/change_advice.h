@@ -89,6 +89,13 @@ inline constexpr Advice kIncompatible = Make(
     "iptables -S fails, and iptables-save leaves the table out. Programs that read it miss their "
     "rules: kube-proxy deletes no old chains.",
     "Move these rules to a table of their own (nft add table).");
+inline constexpr Advice kOtherHook = Make(
+    kTableIncompatible, kError, "",
+    "iptables cannot insert a rule into this base chain, because its priority, hook or type is not "
+    "iptables' own",
+    "kubelet, kube-proxy and CNI plugins fail to make their jumps there (CHAIN_ADD failed). "
+    "iptables 1.8.7 cannot list it, so that kubelet 1.33 and later may give up the family.",
+    "Move the chain to a table of its own (nft add table), and reboot or delete it here.");
 inline constexpr char kLoadedByNft[] =
     "nft loaded rules of Kubernetes from a saved ruleset (nft list ruleset), so that iptables can "
     "neither list nor save this table";

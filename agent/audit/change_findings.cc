@@ -343,13 +343,19 @@ void AuditLegacy(const FamilyAudit& audit) {
   if (kubernetes.count != 0) audit.findings.AddSum(std::move(kubernetes), "kubernetes");
 }
 
+// kube-router has sets of the other two names.
+bool IsKubeProxySet(absl::string_view set) {
+  return absl::StartsWith(set, "KUBE-") && !absl::StartsWith(set, "KUBE-SRC-") &&
+         !absl::StartsWith(set, "KUBE-DST-");
+}
+
 void AuditRulesOfChange(const FamilyAudit& audit, const NodeView& view) {
   for (const auto& [table, chains] : audit.chains.survey().tables) {
     if (table.family != audit.chains.name()) continue;
     for (const auto& [name, chain] : chains) {
       if (IsKubernetes(OwnerOfChain(table, name, chain.base))) continue;
       for (const SurveyRule& rule : chain.rules) {
-        if (rule.opaque() == nullptr || !absl::StartsWith(rule.opaque()->set, "KUBE-")) continue;
+        if (rule.opaque() == nullptr || !IsKubeProxySet(rule.opaque()->set)) continue;
         audit.findings.AddRule(audit.Here(FindingOf(kIpset)), Audited(table, name, rule));
       }
     }

@@ -5,6 +5,7 @@
 #define KIPT_AGENT_AUDIT_FINDING_COLLECTOR_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -22,9 +23,11 @@ bool CanFind(NodeChange change, AuditKind kind);
 // one, with a count and the words of the first. The allow list is applied before, to each rule.
 class FindingCollector {
  public:
-  explicit FindingCollector(const AuditOptions& of) : options(of) {}
+  explicit FindingCollector(const AuditOptions& of) : options(of), marks(of.OurMarks()) {}
 
   const AuditOptions& options;
+  // OurMarks, without what nothing acts on any more.
+  uint32_t marks;
   // Both describe the findings that are added from now on.
   std::string netns;
   bool counted = false;  // HasCounters

@@ -211,6 +211,15 @@ bool FindTable(const FamilyChains& chains, absl::string_view name, KubeProxyFact
   return true;
 }
 
+// kube-proxy writes this chain anew in the mode in which it runs. Others of a mode that it has left
+// stay until a reboot.
+bool ServesByIptables(const FamilyChains& chains) {
+  return absl::c_any_of(chains.Rules("nat", "KUBE-SERVICES"), [](const netlink::SurveyRule& rule) {
+    const absl::string_view jump = JumpOf(rule);
+    return jump == "KUBE-NODEPORTS" || absl::StartsWith(jump, "KUBE-SVC-");
+  });
+}
+
 // Jumps of every generation and mode that has the chain. kube-proxy makes them at its start, and
 // since 1.27 at few other times.
 struct JumpRow {
@@ -261,7 +270,7 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
   }
   facts.lost_jumps = LostJumps(chains);
   const bool balancer = chains.Has("nat", "KUBE-LOAD-BALANCER");
-  if (balancer || chains.Has("nat", "KUBE-NODE-PORT")) {
+  if ((balancer || chains.Has("nat", "KUBE-NODE-PORT")) && !ServesByIptables(chains)) {
     facts.mode = KubeProxyMode::kIpvs;
     facts.evidence = {absl::StrCat("nat/", balancer ? "KUBE-LOAD-BALANCER" : "KUBE-NODE-PORT",
                                    ", which only IPVS mode makes")};

@@ -183,6 +183,7 @@ void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& c
   for (const std::string& network : networks) {
     const std::string folder = absl::StrCat(path, "/", network);
     const auto plugins = ListConfigs(node, folder, is_plugin, configs);
+    if (!plugins) absl::c_move(node.Hidden({folder}), std::back_inserter(configs.hidden));
     if (!plugins) continue;
     for (const std::string& name : *plugins) {
       ReadConfig(node, absl::StrCat(folder, "/", name), configs);

@@ -156,12 +156,15 @@ void ControlLoop::Turn(Trigger trigger) {
   waiting_families_.clear();
   Round round;
   round.trigger = trigger;
+  const bool starts = trigger == Trigger::kStart;
+  round.periodic = !starts && start >= last_periodic_ + options_.sync_period;
+  if (round.periodic || starts) last_periodic_ = start;
   SyncReport& report = round.report;
   report.status = EnsureBackend();
   SeenWriters noticed;
   if (report.status.ok()) {
     noticed = Listen();
-    report = Repair(trigger);
+    report = Repair(round.periodic);
   }
   const SteadyTime end = SteadyNow();
   round.external_changes = noticed.changes;
@@ -185,7 +188,8 @@ void ControlLoop::Turn(Trigger trigger) {
   NoteFamilies(round, end);
   if (backend_ != nullptr && !options_.observe && report.FirstError().ok() &&
       damping_.next() == SteadyTime::InfiniteFuture()) {
-    const bool quiet = trigger != Trigger::kChange && trigger != Trigger::kRetry;
+    const bool quiet =
+        round.periodic || (trigger != Trigger::kChange && trigger != Trigger::kRetry);
     round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.input,
                                     KnownSupport(options_.support), quiet);
     pace_.NoteWaiting(retirer_.next());
@@ -233,10 +237,10 @@ SeenWriters ControlLoop::Listen() {
   return noticed;
 }
 
-SyncReport ControlLoop::Repair(Trigger trigger) {
+SyncReport ControlLoop::Repair(bool periodic) {
   const RuleSupport before = KnownSupport(options_.support);
   // Modules may have been installed.
-  if (trigger == Trigger::kTimer && !before.all()) {
+  if (periodic && !before.all()) {
     options_.support->Read(backend_->kind(), options_.input.labels.has_value());
   }
   Clock clock = SteadyClock();

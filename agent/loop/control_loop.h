@@ -119,7 +119,7 @@ class ControlLoop {
   // What was noticed since the last round. Starts to watch if necessary.
   SeenWriters Listen();
   // Reads, compares, and repairs what Restrain lets through.
-  SyncReport Repair(Trigger trigger);
+  SyncReport Repair(bool periodic);
   std::vector<Change> Restrain(const Plan& plan);
   // What WriterAttribution knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
@@ -151,6 +151,7 @@ class ControlLoop {
   WriterAttribution attribution_;
   std::map<netlink::Family, FamilyRecord> records_;
   Trigger next_trigger_ = Trigger::kStart;
+  SteadyTime last_periodic_ = SteadyTime::InfinitePast();
   // As the last check that succeeded found them.
   std::vector<ForeignJump> foreign_jumps_;
   std::optional<ForeignRules> foreign_rules_;

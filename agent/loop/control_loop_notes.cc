@@ -181,10 +181,11 @@ void ControlLoop::NoteState(const Round& round) {
         state_.martian_protection, MartianProtectionExists(plan.martians, report.applied));
     state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
     // One file for each interface, so not after every change.
-    if (options_.route_localnet && round.trigger != Trigger::kChange) {
+    const bool full = round.periodic || round.trigger != Trigger::kChange;
+    if (options_.route_localnet && full) {
       state_.route_localnet = options_.route_localnet();
     }
-    if (round.trigger != Trigger::kChange || was_protected) {
+    if (full || was_protected) {
       state_.martians_dropped_elsewhere.clear();
       if (!ExposedBecause(state_).empty() && options_.who_drops_martians) {
         state_.martians_dropped_elsewhere = options_.who_drops_martians();

@@ -73,9 +73,9 @@ class Retirer {
   explicit Retirer(std::optional<RetirementSources> sources = {}) : sources_(std::move(sources)) {}
 
   // For after a round that left the desired state in place; nothing if it is not time. `quiet`: no
-  // other process has just changed anything. One attempt, during which nothing is repaired (1.5 s
-  // with 10,000 services). If the kernel refuses it, or everything stale is claimed, the next
-  // follows ten minutes later; if it is aborted, at next().
+  // other process has just changed anything, or they never pause. One attempt, during which nothing
+  // is repaired (1.5 s with 10,000 services). If the kernel refuses it, or everything stale is
+  // claimed, the next follows ten minutes later; if it is aborted, at next().
   std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,
                                   const PolicyInput& input, const RuleSupport& support, bool quiet);
 

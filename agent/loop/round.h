@@ -23,6 +23,9 @@ inline constexpr absl::Duration kSlowRound = absl::Seconds(3);
 
 // An Event with what this program logs and counts.
 struct Round : Event {
+  // It checks what no event reports: modules, the node's settings, leftovers. Once in a sync
+  // period, however often other programs change rules or a write is refused.
+  bool periodic = false;
   // Since the last round: commits of other processes that were noticed, and events that were lost.
   uint64_t external_changes = 0;
   uint64_t lost_events = 0;

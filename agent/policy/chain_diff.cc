@@ -352,9 +352,13 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
     found = true;
     diff.in_place.push_back({base, RuleText(base, rule), desired.reason});
     if (above != nullptr) {
+      // A verdict map may have a verdict for every packet.
+      const bool certain =
+          JumpTarget(*above) != nullptr || netlink::IsUnconditionalTerminal(*above);
       diff.findings.push_back(
-          {Condition::kShadowedJump, base,
-           absl::StrCat(GoQuote(RuleText(base, rule)), " is below a rule that no packet passes, ",
+          {certain ? Condition::kShadowedJump : Condition::kPerhapsShadowedJump, base,
+           absl::StrCat(GoQuote(RuleText(base, rule)), " is below a rule that ",
+                        certain ? "no packet passes, " : "may decide about every packet, ",
                         GoQuote(RuleText(base, *above)),
                         "; jumps are never moved, because CNI plugins insert first too: move "
                         "that rule down"),

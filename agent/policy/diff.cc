@@ -36,6 +36,7 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kBitConflict, "BitConflict", Severity::kWarning},
     {Condition::kOlderFormKept, "OlderFormKept", Severity::kInfo},
     {Condition::kShadowedJump, "ShadowedJump", Severity::kCritical},
+    {Condition::kPerhapsShadowedJump, "PerhapsShadowedJump", Severity::kWarning},
     {Condition::kShadowedRules, "ShadowedRules", Severity::kWarning},
     {Condition::kPrecedingRule, "PrecedingRule", Severity::kInfo},
     {Condition::kDamagedRule, "DamagedRule", Severity::kCritical},

@@ -68,6 +68,8 @@ enum class Condition : uint8_t {
   kOlderFormKept,
   // Our jump is below a rule that no packet passes (netlink/reach.h).
   kShadowedJump,
+  // Our jump is below a rule that may decide about every packet, such as one with a verdict map.
+  kPerhapsShadowedJump,
   // In table nat, a foreign rule above a set that kube-proxy keeps decides first about all packets.
   kShadowedRules,
   // In table nat, a foreign rule above a set decides first about some packets.

@@ -226,13 +226,17 @@ std::vector<std::string> NodeFiles::Hidden(absl::Span<const absl::string_view> p
   if (parts.ok() && parts->empty()) return {};
   std::vector<std::string> hidden;
   for (const absl::string_view path : paths) {
-    const std::string within = absl::StrCat(root, "/", absl::StripPrefix(path, "/"));
+    // Where the path ends, which a link may have led out of its mount.
+    std::string end;
+    const auto note = [&](const OwnedFd& directory, const std::string& /*name*/) {
+      end = std::filesystem::read_symlink(ProcPath(directory), ignored).string();
+      return true;
+    };
+    if (WalkPath(root_, absl::StrCat("/", path), note).error == 0) continue;
     const bool mounted = parts.ok() && absl::c_any_of(*parts, [&](const std::string& part) {
-                           return IsWithin(within, part);
+                           return IsWithin(end, part);
                          });
-    if (!mounted && WalkPath(root_, absl::StrCat("/", path)).error != 0) {
-      hidden.push_back(Shown(path));
-    }
+    if (!mounted) hidden.push_back(Shown(path));
   }
   return hidden;
 }

@@ -51,8 +51,6 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   return {code, out.str(), err.str()};
 }
 
-// ---- colours ----
-
 TEST(ColoredTest, ColoursWhatTheTableNames) {
   const struct {
     ColoredText kind;
@@ -87,8 +85,6 @@ TEST(ColoredTest, ColoursWhatTheTableNames) {
     EXPECT_EQ(Colored(false, row.kind, row.text), row.text);
   }
 }
-
-// ---- exit codes, per command and state ----
 
 struct ExitCase {
   std::string name;
@@ -174,8 +170,6 @@ TEST_F(CommandsTest, SyncEndsWithOneWhenTheKernelRefusesAndAFailedReadPrintsNoRe
   EXPECT_EQ(plan.err, "Error: CAP_NET_ADMIN is missing\n");
 }
 
-// ---- the reports' contents ----
-
 TEST_F(CommandsTest, APlanBeginsWithItsChangesAndListsTheRestOnRequest) {
   PutInPlace();
   backend_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", netlink::Family::kIPv6));
@@ -220,8 +214,6 @@ TEST_F(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   EXPECT_TRUE(report["applied"].empty());
 }
 
-// ---- nodes on which iptables can hold no rules ----
-
 NodeQuestions WithoutXt(int* asked = nullptr) {
   return {.support = std::make_shared<SupportSource>([asked]() -> XtCompatReading {
             if (asked != nullptr) ++*asked;
@@ -259,8 +251,6 @@ TEST_F(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
   }
   EXPECT_EQ(asked, 0);
 }
-
-// ---- retirement ----
 
 NodeQuestions Retiring(CniConfigs cni = {}) {
   return {.retire = RetirementSources{.cni = [cni] { return cni; },

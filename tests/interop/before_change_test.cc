@@ -44,8 +44,6 @@ class BeforeChangeTest : public RetireTest, public ::testing::WithParamInterface
   }
 };
 
-// ---- kube-proxy's nftables mode ----
-
 constexpr char kUser[] =
     "*nat\n:OWN-PORT - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j OWN-PORT\n"
     "-A OWN-PORT -j KUBE-MARK-MASQ\n"
@@ -91,8 +89,6 @@ TEST_P(BeforeChangeTest, AUserOfMarkMasqIsMasqueradedUntilTheRebootAndNotAfterwa
   Load(Ip4(), without);
   EXPECT_EQ(world.Reaches(kHostPort, kWait), kUnchanged);
 }
-
-// ---- remedies: each is followed to the letter, and ends its finding ----
 
 // Not here: those that need a reboot, a kernel module, or another release of a program. Those of
 // KubeProxyLeftOver are tried next to kube-proxy (skew_kube_proxy_actor_test).
@@ -193,8 +189,6 @@ TEST_P(BeforeChangeTest, ARemedyEndsItsFinding) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, BeforeChangeTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });
-
-// ---- kubelet's probe: real iptables are the oracle ----
 
 struct ProbeRow {
   const char* name;

@@ -39,8 +39,6 @@ TEST_F(DaemonLifecycleTest, ATerminationLeavesTheRulesAndIsNoFailure) {
   }
 }
 
-// ---- addresses ----
-
 TEST_F(DaemonLifecycleTest, TakenPortsKeepNoRuleFromBeingMadeAndAreHadOnceTheyAreFree) {
   {
     const BackgroundProgram other({"systemd-socket-activate", "--listen=127.0.0.1:10270",
@@ -116,8 +114,6 @@ TEST_F(DaemonLifecycleTest, ItIsReadyForTheServiceManagerAlsoWhereTheKernelRefus
   EXPECT_TRUE(BecomesReady()) << Readyz();
 }
 
-// ---- privileges ----
-
 TEST_F(DaemonLifecycleTest, EveryThreadHasNothingButNetAdmin) {
   Start({});
   const pid_t pid = daemon().pid();
@@ -158,8 +154,6 @@ TEST_F(DaemonLifecycleTest, NftWorksForAnotherUserWhoHasNetAdmin) {
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1))
       << daemon().Output();
 }
-
-// ---- a log that is not read ----
 
 TEST_F(DaemonLifecycleTest, UnreadLogLinesAreDroppedAndCounted) {
   FullPipe log;

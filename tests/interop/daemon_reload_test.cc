@@ -4,6 +4,8 @@
 // packaged unit first starts it: it shows what it would do, and does it when the file allows it.
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
+#include "tests/support/in_place_of.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -64,6 +66,22 @@ TEST_F(DaemonReloadTest, AWrongFileIsReportedAndTheOldOneStaysInForce) {
   Write(kLegacyMode);
   EXPECT_TRUE(BecomesLegacyMode());
   EXPECT_THAT(Readyz(), Not(HasSubstr("not reloaded")));
+}
+
+// The package's unit and the manifests give no --config.
+TEST_F(DaemonReloadTest, AnObserverWritesNothingWhileItsFileIsReplaced) {
+  const TemporaryTree etc;
+  MustRun({"cp", "-a", "/etc/.", etc.root()});
+  etc.Directory("kube-iptables-agent");
+  const InPlaceOf in_place(etc.root(), "/etc");
+  const std::string path = "/etc/kube-iptables-agent/config.yaml";
+  WriteTo(path, "observe: true\n");
+  StartWith({});
+  std::filesystem::rename(path, path + "~");
+  EXPECT_TRUE(daemon().Prints(path + " is gone; write it again")) << daemon().Output();
+  EXPECT_EQ(Output({"nft", "list", "ruleset"}), "");
+  WriteTo(path, "");
+  EXPECT_TRUE(BecomesClean({})) << daemon().Output();
 }
 
 TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {

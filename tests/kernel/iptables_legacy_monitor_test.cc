@@ -359,8 +359,6 @@ TEST_F(LegacyMonitorTest, RulesThatCouldNotBeReadMayHaveChanged) {
   EXPECT_EQ(Seen(*monitor), 0U);
 }
 
-// ---- what is watched ----
-
 TEST_F(LegacyMonitorTest, ALockWithoutADirectoryIsInTheCurrentOne) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path("/run");
@@ -453,8 +451,6 @@ TEST_F(LegacyMonitorTest, ARemovedLockFileIsWatchedUntilItsLastProgramEnds) {
   EXPECT_EQ(Seen(*monitor), 1U);
 }
 
-// ---- the lock when its file is moved, replaced or removed ----
-
 TEST_F(LegacyMonitorTest, SeesAWriterOfAShortLivedLockFile) {
   auto monitor = Watch();
   for (int i = 0; i < 50; ++i) {
@@ -523,8 +519,6 @@ TEST_F(LegacyMonitorTest, CountsAnOverflowAsAChange) {
   MustRun({"iptables-legacy", "-N", "USER"});
   EXPECT_EQ(Seen(*monitor), 1U);
 }
-
-// ---- the names of the tables ----
 
 TEST_F(LegacyMonitorTest, NamesThatCannotBeReadAreAnError) {
   ASSERT_EQ(mkdir("/run/names", 0755), 0);

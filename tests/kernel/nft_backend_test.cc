@@ -226,6 +226,38 @@ TEST_F(NftBackendStormTest, ATransactionOfWhatWasReadSurvivesCommitsThatTouchNot
   }
 }
 
+// Its event names the new name only, and the long chain is kept.
+TEST_F(NftBackendStormTest, AChainThatIsRenamedIsMissing) {
+  {
+    const std::jthread storm = Storm();
+    ASSERT_THAT(ReadBoth(), IsOk());
+  }
+  MustRun({"iptables-nft", "-E", "SHORT", "OTHER"});
+  const absl::StatusOr<Snapshot> now = ReadBoth();
+  ASSERT_THAT(now, IsOk());
+  EXPECT_EQ(now->Find(short_), nullptr);
+  EXPECT_EQ(*netlink::JumpTarget(now->Find(long_)->rules[0]), "OTHER");
+}
+
+// The kernel ends a dump before a rule that does not fit a message of 32 KiB, without an error.
+TEST_F(NftBackendTest, ARuleThatIsTooLargeToBeListedHidesNoOther) {
+  std::vector<std::string> large = {"iptables-nft", "-A", "INPUT"};
+  for (int match = 0; match < 18; ++match) {
+    large.insert(large.end(),
+                 {"-m", "u32", "--u32", "0=0&&4=0&&8=0&&12=0&&16=0&&20=0&&24=0&&28=0&&32=0&&36=0"});
+  }
+  large.insert(large.end(), {"-j", "ACCEPT"});
+  MustRun(large);
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "DROP"});
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  EXPECT_THAT(backend_->Read({{.chain = input}}),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("listed 0 of 2; one is too large")));
+  EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kAborted,
+                                                 HasSubstr("fewer rules of table ip filter than")));
+  MustRun({"iptables-nft", "-F", "INPUT"});
+  EXPECT_THAT(backend_->TakeSurvey({}), IsOk());
+}
+
 TEST_F(NftBackendTest, TakesAnAnswerThatIsLargerThanItsBuffer) {
   std::string text = "*filter\n:BIG - [0:0]\n";
   for (int i = 0; i < 5000; ++i) {

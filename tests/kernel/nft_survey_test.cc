@@ -45,8 +45,6 @@ class NftSurveyTest : public NftBackendTest {
   }
 };
 
-// ---- against iptables-nft-save ----
-
 std::vector<std::string> CapturedSaves() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
@@ -112,8 +110,6 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
   }
 }
 
-// ---- what it covers ----
-
 TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
   MustRun({"nft", "-f", "-"}, R"(
     table ip empty { }
@@ -169,8 +165,6 @@ TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
   EXPECT_THAT(survey.Find({"ip", "filter"}, "B")->rules, IsEmpty());
   EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(1));
 }
-
-// ---- Which chains there are, on the real kernel ----
 
 class NftChainListTest : public NetnsTest {};
 

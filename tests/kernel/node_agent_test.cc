@@ -146,7 +146,7 @@ TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
       << "an agent that ends leaves the rules";
   flags.feature_gates.clear();
   flags.stale_chains = "retire";
-  flags.cni_conf_dir = "/nonexistent";
+  flags.cni_conf_dir = "/run";
   const std::unique_ptr<Hosted> hosted = Serve(served, flags);
   ASSERT_NE(hosted, nullptr);
   const auto retired = [](const Round& round) {

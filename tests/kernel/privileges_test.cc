@@ -157,7 +157,7 @@ struct Forbidden {
 };
 constexpr bool kByCapabilitiesToo = true;
 constexpr Forbidden kForbidden[] = {
-    {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); },
+    {"mount", [](int) -> long { return mount("none", "/proc", "tmpfs", 0, nullptr); },
      kByCapabilitiesToo},
     {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }},
     {"chroot", [](int) -> long { return chroot("/"); }, kByCapabilitiesToo},

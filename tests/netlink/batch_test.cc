@@ -234,8 +234,6 @@ TEST_F(BatchErrorTest, SurvivesAnyOffset) {
   }
 }
 
-// ---- one rule that was refused ----
-
 // A message with a rule of one expression, and where the kernel would point at its parts.
 Bytes MessageOf(const std::string& expression) {
   const Bytes any = Text("any");
@@ -318,8 +316,6 @@ TEST(BatchErrorsTest, NamesWhereMasqueradingIsAllowedAndBlamesAJumpOnlyWhereTher
   EXPECT_THAT(Explained(jump, "bitwise"), Not(HasSubstr("to jump to")));
 }
 
-// ---- any error ----
-
 TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   struct Row {
     int error;
@@ -398,8 +394,6 @@ TEST(BatchTest, TheLongestMessagesTakeHalfOfTheirPlaces) {
   EXPECT_THAT(most, AllOf(Gt(size_t{1500}), Lt(size_t{2000})));
   static_assert(Requests::kMostBytes >= size_t{2} * 2000);
 }
-
-// ---- allocations of libnftnl, which is linked from its archive ----
 
 // How many more succeed; negative: all.
 int allocations_left = -1;

@@ -57,8 +57,6 @@ int Sysctl(const std::string& name) {
   return value;
 }
 
-// ---- how it is set up ----
-
 TEST(SocketTest, WaitsFiveSecondsAndJoinsNothing) {
   int fd = -1;
   {
@@ -117,8 +115,6 @@ TEST(SocketTest, EachCallThatFailsIsAnError) {
     });
   }
 }
-
-// ---- sending ----
 
 Requests Request() {
   Requests request(1);
@@ -179,8 +175,6 @@ TEST(SocketTest, ItsSendBufferGrowsToWhatDoesNotFit) {
       {.number = SYS_setsockopt, .argument = 2, .value = SO_SNDBUFFORCE, .error = EPERM},
       [&] { EXPECT_EQ(grown(), allowed); });
 }
-
-// ---- errors ----
 
 constexpr int kTlvs = NLM_F_ACK_TLVS;
 constexpr int kCapped = NLM_F_ACK_TLVS | NLM_F_CAPPED;
@@ -246,8 +240,6 @@ TEST(SocketTest, AnErrorNumberIsOneThatTheKernelHas) {
   EXPECT_THAT(ErrorsOf(Generation(7)), IsEmpty()) << "no error at all";
 }
 
-// ---- replies ----
-
 struct Handled {
   absl::Status status;
   std::vector<int> errors = {};
@@ -296,8 +288,6 @@ TEST(SocketTest, OnlyAnAnswerAndAnErrorAreReplies) {
     EXPECT_EQ(handled.types, row.types) << row.name;
   }
 }
-
-// ---- memory ----
 
 bool IsResident(const void* address) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -119,6 +119,10 @@ inline Observed Made(const agent::PolicyInput& input, const agent::RuleSupport& 
 inline netlink::OpaqueRule ForeignAccept() {
   return {.text = "-p tcp -j ACCEPT", .jump = {}, .terminal = true};
 }
+// ct state vmap { ... }
+inline netlink::OpaqueRule VerdictMap() {
+  return {.text = "[nft ct] [nft lookup]", .perhaps_unconditional = true, .perhaps_terminal = true};
+}
 inline netlink::OpaqueRule ForeignAcceptAll() {
   return {.text = "-j ACCEPT", .jump = {}, .unconditional = true, .terminal = true};
 }
@@ -162,6 +166,7 @@ using testing::Mangle;
 using testing::Nat;
 using testing::Observed;
 using testing::RuleContent;
+using testing::VerdictMap;
 using testing::Wanting;
 }  // namespace kipt
 

@@ -63,8 +63,6 @@ TEST(AuditNodeTest, AnInvertedRoutingRuleSparesPacketsWithOurBits) {
       HasSubstr("info IpRuleFwmark: routing rules leave out packets without mark bit 0xc000"));
 }
 
-// ---- CNI ----
-
 struct CniRow {
   std::string name;
   std::string file;  // empty: a fresh node
@@ -106,8 +104,6 @@ TEST(AuditNodeTest, CniConfigsThatNameTheirOwnChainsAreNone) {
   EXPECT_THAT(Audit(view, kCleanup).findings, IsEmpty());
 }
 
-// ---- the node ----
-
 TEST(AuditNodeTest, RouteLocalnetWithoutADropOfMartiansIsAnError) {
   NodeView view = ViewOf(SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save")));
   view.route_localnet.interfaces = {"all"};
@@ -126,8 +122,6 @@ TEST(AuditNodeTest, EveryNamespaceHasItsName) {
   EXPECT_EQ(report.findings[0].netns, "/run/netns/pod1");
   EXPECT_THAT(report.kube_proxy, IsEmpty());
 }
-
-// ---- the allow list ----
 
 TEST(AuditNodeTest, AnUnusedEntryIsReportedByAuditsThatCanFindItsKind) {
   const AllowList allow = *ParseAllowList(

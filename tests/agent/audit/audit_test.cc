@@ -50,8 +50,6 @@ TEST(AuditRulesetTest, WalksEachChainOnceHoweverManyPathsLeadToIt) {
   EXPECT_THAT(Explain(survey, netlink::Family::kIPv4, "nat/KUBE-MARK-MASQ"), IsOk());
 }
 
-// ---- whole rulesets, in one line a finding ----
-
 const netlink::TableId kInetOwn = {"inet", "own"};
 const netlink::TableId kIp6Own = {"ip6", "own"};
 const netlink::TableId kIpKubeProxy = {"ip", "kube-proxy"};
@@ -95,8 +93,6 @@ TEST(AuditRulesetTest, FindsThese) {
     EXPECT_EQ(Lines(AuditFile(row.file)), row.lines);
   }
 }
-
-// ---- what is reported of a finding ----
 
 TEST(AuditTest, GivesConsequenceAndRemedyOfAFinding) {
   NodeView portmap = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));
@@ -209,8 +205,6 @@ TEST(AuditChainFutureTest, DecidesTheSeverity) {
     EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
   }
 }
-
-// ---- chains that exist but have no effect ----
 
 TEST(AuditTest, AMarkThatNothingMasqueradesIsAnError) {
   const std::vector<std::string> rules = {
@@ -351,8 +345,6 @@ TEST(AuditLeftOverTest, AdvisesCleanupOnlyWhereItDeletesNothingLive) {
   }
 }
 
-// ---- marks and routing rules ----
-
 TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   netlink::Survey survey = SurveyOf("nft", "");
   const netlink::SurveyRule rule = Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
@@ -386,8 +378,6 @@ TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
   EXPECT_EQ(report.warnings, 1U);
   EXPECT_EQ(report.allowed, 1U);
 }
-
-// ---- two iptables modes on one node ----
 
 // Table filter of IPv4, with what comes after its built-in chains.
 std::string FilterText(const std::string& rules, const std::string& input_policy = "ACCEPT") {

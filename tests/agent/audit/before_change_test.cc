@@ -150,6 +150,12 @@ TEST(BeforeChangeTest, FindsTheseRulesOfOthers) {
       {"kube-proxy's sets go with IPVS mode", kIpvs,
        List("-A OWN -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN"), "warning IpsetUser", "",
        List(), "legacy"},
+      {"kube-router has others", kIpvs,
+       List("-A OWN -m set --match-set KUBE-SRC-ABCDEFGH src -j RETURN"), "", "", List(), "legacy"},
+      {"a plugin may spare what kube-proxy masquerades", kGate,
+       List("-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j RETURN"), ""},
+      {"and not do more by its mark", kGate,
+       List("-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j ACCEPT"), "warning MarkBitTested"},
       {"no rule of iptables-nft remains", kToNft, List(), "", "",
        List("-A INPUT -s 192.0.2.0/24 -j DROP")},
   };
@@ -406,6 +412,18 @@ TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
   legacy.surveys[0].tables.erase({"ip6", "mangle"});
   legacy.surveys.push_back(Kubelets("legacy", true, true));
   EXPECT_EQ(FindKind(Audit(legacy, kNftables), AuditKind::kIptablesProbeFails), nullptr);
+  EXPECT_NE(FindKind(Audit(legacy, kToNft), AuditKind::kIptablesProbeFails), nullptr);
+}
+
+TEST(BeforeChangeTest, ABaseChainOfAnotherPriorityTakesNoRuleOfIptables) {
+  netlink::Survey survey = Kubelets("nft", true, true);
+  netlink::SurveyChain& chain = survey.tables[{"ip", "nat"}]["POSTROUTING"];
+  chain = {.base = true, .hook = netlink::HookOfIptables("nat", "POSTROUTING")};
+  EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
+  chain.hook->priority = 0;
+  const AuditReport report = Audit(ViewOf(survey), kNftables);
+  EXPECT_THAT(Bad(report), ElementsAre("error TableIncompatible nat/POSTROUTING"));
+  EXPECT_THAT(report.findings[0].details, ElementsAre("priority 0, of iptables 100"));
 }
 
 // ---- what is gathered ----
@@ -547,6 +565,7 @@ TEST_F(ChangeFactsTest, FindWhatIsLoadedAtBootAndWhyLoadingFails) {
            {"etc/nftables.conf", "set KUBE-A {\n comment \"KUBE-A\"\n}\n", kNone},
            {"etc/nftables.conf", "include \"/opt/*.nft\"\n", kChain},
            {"etc/nftables.conf", "chain KUBE-A {\n}\ninclude \"/opt/x.nft\"\n", kNone},
+           {"etc/nftables.conf", "include \"/opt/rules\"\n", kSyntax},
            {"etc/nftables.conf", "include \"x.conf\"\n", std::nullopt},
            {"etc/nftables.d/50-node.conf", readable.c_str(), std::nullopt},
            {"etc/iptables/rules.v4",
@@ -562,6 +581,8 @@ TEST_F(ChangeFactsTest, FindWhatIsLoadedAtBootAndWhyLoadingFails) {
            {"etc/iptables/rules.v4", "-A INPUT -m nfacct --nfacct-name mine\n", std::nullopt}}) {
     const std::string path = std::string("host/") + row.path;
     tree_.Write("host/opt/x.nft", "add rule ip nat A jump KUBE-A\n");
+    tree_.Write("host/opt/rules", "include \"/opt/more\"\n");
+    tree_.Write("host/opt/more", unreadable);
     tree_.Write("host/etc/iptables/ipsets", "create kept hash:ip family inet\n");
     tree_.Write(path, row.text);
     const std::vector<SavedRules> saved = Gather(NodeChange::kOwnershipCleanup).facts.saved;

@@ -46,8 +46,6 @@ std::string LineWith(const std::string& text, const std::string& part) {
   return "";
 }
 
-// ---- the table of well-known software ----
-
 TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
   const std::string text = FileText(KIPT_KNOWN_MARKS_CSV);
   const auto parsed = ParseKnownMarks(text);
@@ -76,8 +74,6 @@ TEST(KnownMarksTest, ALineThatIsWrongIsNamed) {
                 StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("line 2: ")));
   }
 }
-
-// ---- users ----
 
 TEST(MarkMapTest, HasWhoSetsTestsAndClearsEachBit) {
   NodeView view = Kubelet();
@@ -119,8 +115,6 @@ TEST(MarkMapTest, RulesOfOneOwnerInOneTableAreOneRow) {
   EXPECT_EQ(map.users[0].count, 500U);
   EXPECT_THAT(map.users[0].examples, SizeIs(kMostExamples));
 }
-
-// ---- verdicts ----
 
 TEST(MarkMapTest, WireguardsDefaultMarkIsDroppedByKubeFirewall) {
   NodeView view = Kubelet();
@@ -240,8 +234,6 @@ TEST(MarkMapTest, AFreeBitIsCalledSoAndNeedsNoAttention) {
   EXPECT_TRUE(MarksNeedAttention(MapOf(unread)));
   EXPECT_THAT(MarkMapText(MapOf(unread)), HasSubstr("not seen: tc: refused"));
 }
-
-// ---- the output formats, with deceptive names ----
 
 NodeView Hostile() {
   NodeView view = Kubelet();

@@ -299,5 +299,22 @@ TEST(SharedMarksTest, ReportsAMarkThatNoRuleActsOn) {
               HasSubstr("No rule acts on this bit now"));
 }
 
+// Nothing in Kubernetes uses it since 1.28.
+TEST(SharedMarksTest, ReportsTheDropBitOnlyWhereSomethingMayActOnIt) {
+  Survey survey = SurveyOf("nft",
+                           "*mangle\n:PREROUTING ACCEPT [0:0]\n"
+                           "-A PREROUTING -i eth1 -j MARK --set-xmark 0x8000/0x8000\nCOMMIT\n");
+  const auto found = [&](Mode mode) {
+    AuditOptions options;
+    options.mode = mode;
+    const AuditReport report = Audit(ViewOf(survey), options);
+    return FindKind(report, AuditKind::kMarkBitSet) != nullptr;
+  };
+  EXPECT_FALSE(found(Mode::kCleanup));
+  EXPECT_TRUE(found(Mode::kLegacy)) << "kubelet makes what drops";
+  survey.tables[{"ip", "nat"}]["KUBE-MARK-DROP"] = {};
+  EXPECT_TRUE(found(Mode::kCleanup)) << "left over";
+}
+
 }  // namespace
 }  // namespace kipt::agent::mark_path_test

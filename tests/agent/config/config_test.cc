@@ -18,8 +18,6 @@ namespace {
 
 using netlink::Family;
 
-// ---- modes, bits and warnings, by release, gate and source ----
-
 constexpr char kDeprecatedMasquerade[] =
     "Flag --iptables-masquerade-bit has been deprecated, This flag has no effect and will be "
     "removed in a future version.";
@@ -118,8 +116,6 @@ TEST(ConfigTest, ChoosesModeBitsAndWarnings) {
   }
 }
 
-// ---- families ----
-
 TEST(ConfigFamiliesTest, AutoTakesIPv6WhereTheNamespaceHasIt) {
   const ConfigFiles node;
   const auto with = node.Load(Flags{});
@@ -140,8 +136,6 @@ TEST(ConfigFamiliesTest, AListReplacesDetectionAndIsSorted) {
   EXPECT_THAT(both->families, ElementsAre(Family::kIPv4, Family::kIPv6));
   EXPECT_THAT(node.Load(Flags{.ip_families = "ipv6"})->families, ElementsAre(Family::kIPv6));
 }
-
-// ---- files ----
 
 TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIsAndAnExplicitOneReplacesIt) {
   const ConfigFiles node;
@@ -164,10 +158,6 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
   EXPECT_EQ(config->gates.ignored().front(), "CPUManagerPolicyAlphaOptions");
   EXPECT_THAT(config->warnings, IsEmpty());
 }
-
-// ---- as a value ----
-
-// ---- every wrong flag and file that LoadConfig refuses, and its message ----
 
 struct BadCase {
   std::string name;

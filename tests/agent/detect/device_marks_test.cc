@@ -111,8 +111,6 @@ uint16_t TypeSent(const Bytes& datagram) {
   return header.nlmsg_type;
 }
 
-// ---- WireGuard ----
-
 TEST(DeviceMarksTest, AWireguardInterfaceOverwritesTheWholeMark) {
   const DeviceMarks marks =
       Read({Dumped({kEth0, LinkMessage(3, "wg0", "wireguard"), LinkMessage(4, "wg1", "wireguard")}),
@@ -195,8 +193,6 @@ TEST(DeviceMarksTest, AKernelWithoutTrafficControlHasNoFilters) {
   EXPECT_EQ(Read({Dumped({kEth0}), Dumped({kClsact}), Refused(EOPNOTSUPP), Refused(EOPNOTSUPP)}),
             DeviceMarks{});
 }
-
-// ---- tc ----
 
 TEST(DeviceMarksTest, FiltersAndActionsSetAndTestWhatTheySay) {
   const tc_u32_mark own = {.val = 0x4000, .mask = 0xc000, .success = 0};
@@ -320,8 +316,6 @@ TEST(DeviceMarksTest, TheClassesOfAnInterfaceAreReadOnce) {
             Dumped({Filter("fw", 1, {})})});
   EXPECT_THAT(read.found, SizeIs(1));
 }
-
-// ---- what it means for retirement ----
 
 TEST(DeviceMarksTest, WhatSelectsPacketsWithABitShowsThatSomethingSetsIt) {
   const DeviceMarks devices = {

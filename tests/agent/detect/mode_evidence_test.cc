@@ -73,8 +73,6 @@ TEST_F(ModeEvidenceTest, AHintInAnotherTableOrFamilyIsNone) {
   EXPECT_EQ(Gather().nft.hint, false);
 }
 
-// ---- legacy: no table is touched that is not listed ----
-
 TEST_F(ModeEvidenceTest, LegacyIsNotOpenedWithoutTablesThatHoldSomethingOfOurs) {
   legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   for (const char* names : {"", "raw\nsecurity\nnatural\n"}) {
@@ -180,8 +178,6 @@ TEST_F(ModeEvidenceTest, TablesOfAnyFamilyCountAndUnreadableFamiliesAreReported)
   EXPECT_THAT(unknown, IsEmpty());
 }
 
-// ---- nft: nothing is asked that would load it ----
-
 TEST_F(ModeEvidenceTest, NftIsNotAskedWhereItIsNotKnownToBeThere) {
   tree_.Write("modules", "x_tables 1 - Live 0x0\nnf_tables_set 1 - Live 0x0\n");
   ModeQuestion question = Gather();
@@ -266,8 +262,6 @@ TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
   tree_.Remove("ip_tables_names");
   EXPECT_THAT(IptablesLegacyTableNames(kV4, sources_), StatusIs(absl::StatusCode::kUnavailable));
 }
-
-// ---- Where this machine's evidence is found, with programs that are never run. ----
 
 using SystemModeSourcesTest = ::kipt::testing::LegacyFixture;
 

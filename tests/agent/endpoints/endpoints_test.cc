@@ -86,8 +86,6 @@ class EndpointsTest : public ::testing::Test {
   std::function<void()> at_now_ = [] {};
 };
 
-// ---- health ----
-
 struct HealthRow {
   std::string name;
   HttpRequest request;
@@ -219,8 +217,6 @@ TEST_F(EndpointsTest, AHeartbeatInTheFutureHidesNoDeadLoop) {
   EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
 }
 
-// ---- paths ----
-
 TEST_F(EndpointsTest, EachAddressHasItsOwnPaths) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
   for (const char* path : {"/metrics", "/statusz", "/auditz", "/flagz", "/configz"}) {
@@ -260,8 +256,6 @@ TEST_F(EndpointsTest, MetricsHaveTheirContentType) {
   EXPECT_EQ(reply.body, "some_metric 1\n");
 }
 
-// ---- configz ----
-
 TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
   for (const char* version : {"1.24", "1.25", "1.27", "1.29", "1.34", "1.37"}) {
@@ -289,8 +283,6 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
     }
   }
 }
-
-// ---- statusz ----
 
 constexpr absl::string_view kBusy = R"(Started: 2026-01-31T23:59:58Z
 Up: 27 hr 03 min 04 sec
@@ -401,8 +393,6 @@ TEST_F(EndpointsTest, StatuszCountsMartiansAndNoTimeBeforeTheStart) {
                     HasSubstr("\nMartian packets: a rule drops them, 7 dropped since the start, "
                               "route_localnet is 1 for eth0, eth1\n")));
 }
-
-// ---- flagz ----
 
 std::string FlagzText(const Flags& flags) {
   const Endpoints endpoints({.flags = flags, .config = MakeConfig("1.27")}, DaemonState());

@@ -34,8 +34,6 @@
 namespace kipt::agent {
 namespace {
 
-// ---- addresses ----
-
 TEST(HttpAddressTest, ReportsThePortThatItWasGiven) {
   for (const char* host : {"127.0.0.1:", "[::1]:", "0.0.0.0:", "[::]:"}) {
     const auto server = HttpServer::Bind(absl::StrCat(host, 0));
@@ -78,8 +76,6 @@ TEST(HttpAddressTest, CanBeBoundAnewWhileOldConnectionsLinger) {
   server.reset();
   EXPECT_THAT(HttpServer::Bind(address), IsOk());
 }
-
-// ---- requests ----
 
 std::string Repeated(const std::string& text, int count) {
   std::string all;
@@ -251,8 +247,6 @@ TEST(HttpServerTest, ARefusedMethodGetsTheAllowedOnes) {
               HasSubstr("Allow: GET, HEAD\r\n"));
 }
 
-// ---- the thread ----
-
 std::set<int> Threads() {
   std::set<int> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -314,8 +308,6 @@ TEST(HttpServerTest, AnswersWhatIsBeingAnsweredBeforeItEnds) {
   server.reset();
   EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nafter all"));
 }
-
-// ---- malicious clients ----
 
 TEST(HttpServerAbuseTest, ClosesAConnectionWithAnEndlessRequest) {
   const std::unique_ptr<HttpServer> server = Serve();
@@ -408,8 +400,6 @@ TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
   abuse();
   EXPECT_LE(kipt::testing::MemoryOf(getpid()).resident_kib, before + 256) << "100 MiB were sent";
 }
-
-// ---- what the daemon does where its server cannot start; addresses in use are in interop ----
 
 TEST(ServedAddressesTest, AServerThatCannotStartIsReportedAndStartedLater) {
   const std::unique_ptr<EventLoop> loop = *EventLoop::Create();

@@ -51,8 +51,6 @@ class AgentFightTest : public AgentTest {
   }
 };
 
-// ---- readiness ----
-
 // No packet reaches the rules of a dormant table, so they count as missing.
 TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
   ASSERT_TRUE(TurnUntil([&] {
@@ -89,8 +87,6 @@ TEST_F(AgentFightTest, WhatOthersKeptFromBeingWrittenWaitsNoLongerThanAFight) {
   EXPECT_LT(ends.back() - ends[ends.size() - 2], absl::Seconds(2) * 1.2 + absl::Milliseconds(50));
 }
 
-// ---- who is named ----
-
 TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(400)));
   const size_t rounds = rounds_.size();
@@ -113,8 +109,6 @@ TEST_F(AgentFightTest, OthersMayHaveDoneItWhereWatchingHadFailed) {
   EXPECT_THAT(LastIncident().by.writers, IsEmpty());
   EXPECT_TRUE(LastIncident().by.others);
 }
-
-// ---- a commit whose effect can be read before the kernel reports it ----
 
 // Commits of "rival" are reported with the next transaction of ours.
 class Delays : public FiltersChanges {

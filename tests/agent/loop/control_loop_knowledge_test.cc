@@ -12,8 +12,6 @@
 namespace kipt::agent {
 namespace {
 
-// ---- what it remembers ----
-
 TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("CNI-HOSTPORT-DNAT"));
   ASSERT_TRUE(Started(Mode::kLegacy));
@@ -52,8 +50,6 @@ TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
   EXPECT_THAT(rounds_[1].incident->damage,
               ElementsAre(Field(&DamagedItem::kind, DamageKind::kRuleUnwanted)));
 }
-
-// ---- the state that it reports ----
 
 TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
   Refuse({.family = Family::kIPv6});
@@ -112,8 +108,6 @@ TEST_F(AgentTest, KnowsWhatIsInPlaceAndWhatIsStale) {
   EXPECT_EQ(agent_->state().stale, before.stale);
   EXPECT_TRUE(agent_->state().martian_protection);
 }
-
-// ---- what it knows of others, with --stale-chains=retire ----
 
 TEST_F(AgentTest, LeftoversOfAnotherAreRetiredByTheTimerAndNotWhileItWrites) {
   sync_period_ = absl::Milliseconds(500);
@@ -180,6 +174,23 @@ TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
   EXPECT_EQ(read, 2);
 }
 
+TEST_F(AgentTest, OnABusyNodeTheyAreReadOnceInAPeriodAllTheSame) {
+  int read = 0;
+  sync_period_ = absl::Milliseconds(300);
+  ControlLoopOptions options = Options(Mode::kCleanup);
+  options.route_localnet = [&read] {
+    ++read;
+    return RouteLocalnet();
+  };
+  ASSERT_TRUE(StartedWith(options));
+  ASSERT_TRUE(TurnUntil([&] {
+    kernel_.Touch();
+    return read == 3;
+  }));
+  EXPECT_GT(rounds_.size(), 4U);
+  for (const Round& round : rounds_) EXPECT_NE(round.trigger, Trigger::kTimer);
+}
+
 TEST_F(AgentTest, ABackendIsKeptWhereOthersWereOnlyInTheWay) {
   struct Row {
     absl::Status failure;
@@ -210,8 +221,6 @@ TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
   EXPECT_EQ(opened_, 2);
   EXPECT_EQ(agent_->state().watching, "kernel events");
 }
-
-// ---- what a reload changes in a running agent, and what not ----
 
 using AgentReloadTest = AgentTest;
 

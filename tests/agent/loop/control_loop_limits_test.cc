@@ -19,8 +19,6 @@
 namespace kipt::agent {
 namespace {
 
-// ---- the share of the CPU ----
-
 class AsLegacy : public BorrowedBackend {
  public:
   using BorrowedBackend::BorrowedBackend;
@@ -95,8 +93,6 @@ TEST(CpuUsedTest, CountsThisThreadAndProgramsThatHaveEnded) {
   EXPECT_GE(CpuUsed() - before, 2 * kWork);
 }
 
-// ---- iptables-legacy reports no events ----
-
 TEST_F(AgentCpuTest, OnLegacyARepairIsRecheckedOnceOnly) {
   OpenLegacy();
   ASSERT_TRUE(Started(Mode::kCleanup, 2));
@@ -105,8 +101,6 @@ TEST_F(AgentCpuTest, OnLegacyARepairIsRecheckedOnceOnly) {
   TurnFor(absl::Milliseconds(100));
   EXPECT_THAT(rounds_, SizeIs(2));
 }
-
-// ---- what waits ----
 
 TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
   Refuse({.family = Family::kIPv6});
@@ -171,8 +165,6 @@ TEST_F(AgentTest, AfterFailedChecksBothFamiliesAreRepairedByTheFirstThatSucceeds
     EXPECT_TRUE(InPlace());
   }
 }
-
-// ---- a storm ----
 
 class AgentStormTest : public AgentTest {
  protected:

@@ -65,6 +65,7 @@ const OneStateRow kOneState[] = {
     {Condition::kBitConflict, FamilyPhase::kDegraded, true, kWarning},
     {Condition::kOlderFormKept, FamilyPhase::kInPlace, true, kInfo},
     {Condition::kShadowedJump, FamilyPhase::kFailed, false, kError},
+    {Condition::kPerhapsShadowedJump, FamilyPhase::kDegraded, true, kWarning},
     {Condition::kDamagedRule, FamilyPhase::kFailed, false, kError},
     {Condition::kForeignDropsEverything, FamilyPhase::kFailed, false, kError},
     {Condition::kVoidedMark, FamilyPhase::kDegraded, true, kWarning},

@@ -250,6 +250,8 @@ TEST(DiffTest, PutsEachChainInOrder) {
        List(JumpTo("CALI-INPUT"), ForeignAccept(), JumpTo("KUBE-FIREWALL"), ForeignLog())},
       {"a jump below a rule that no packet passes is reported", Cleanup(), Filter("INPUT"),
        List(ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")), List(), List("ShadowedJump")},
+      {"a jump below a verdict map is doubted", Cleanup(), Filter("INPUT"),
+       List(VerdictMap(), JumpTo("KUBE-FIREWALL")), List(), List("PerhapsShadowedJump")},
       {"a missing jump is inserted first", Cleanup(), Filter("INPUT"),
        List(ForeignAccept(), JumpTo("CALI-INPUT")), List("-I INPUT 1 -j KUBE-FIREWALL")},
       {"a jump with another comment is not ours", Cleanup(), Filter("INPUT"),

@@ -31,8 +31,6 @@ std::vector<ObservedRule> Rules(const std::vector<RuleContent>& contents) {
   return rules;
 }
 
-// ---- forms ----
-
 // "mark bit 14, bit 14, shared with kube-proxy"; "foreign".
 std::string FormOf(const netlink::ChainId& chain, const netlink::Rule& rule) {
   const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, rule);
@@ -154,8 +152,6 @@ TEST(CompleteSetTest, IsFoundWhereTheChainWorks) {
   }
 }
 
-// ---- damage ----
-
 TEST(DamageTest, IsFoundOnlyInKubeletsChains) {
   const std::vector<ObservedRule> drop = Rules({BareDrop(kDropComment)});
   EXPECT_EQ(FindDamage(Filter("KUBE-FIREWALL"), drop).size(), 1);
@@ -186,8 +182,6 @@ TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysForeign) {
   }
   EXPECT_THAT(FindDamage(Nat("KUBELET-FIREWALL"), Rules({BareDrop()})), IsEmpty());
 }
-
-// ---- marks that are cleared again ----
 
 netlink::Rule Marks(uint32_t value, uint32_t mask) {
   netlink::Rule rule;
@@ -256,8 +250,6 @@ TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
         << netlink::ToString(Family::kIPv4, rule);
   }
 }
-
-// ---- claims ----
 
 TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");

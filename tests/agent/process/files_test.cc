@@ -83,18 +83,18 @@ TEST(FilesTest, AreHiddenWhereNoPartOfTheNodeIsMounted) {
   const TemporaryTree tree;
   tree.Write("host/usr/f", "");
   tree.Write("host/own", "");
-  const std::string host = tree.Path("host");
-  const NodeFiles node(host + "/");
+  tree.Link("host/usr/out", "/opt/out");
+  const std::string host = std::filesystem::canonical(tree.Path("host"));
+  const NodeFiles node(host);
   const auto hidden = [&](const std::string& mounts) {
     tree.Write("mounts", absl::StrCat("overlay / overlay rw 0 0\n", mounts));
-    return node.Hidden({"/usr/none", "usr/f", "usrlocal/f", "/etc/f", "own"}, tree.Path("mounts"));
+    return node.Hidden({"/usr/none", "usr/f", "usrlocal/f", "/etc/f", "own", "usr/out"},
+                       tree.Path("mounts"));
   };
   EXPECT_THAT(hidden(""), IsEmpty()) << "a copy of a node, as of a test";
   EXPECT_THAT(hidden(absl::StrCat("/dev/sda1 ", host, "/usr ext4 ro 0 0\n")),
-              ElementsAre(host + "/usrlocal/f", host + "/etc/f"));
-  EXPECT_THAT(hidden(absl::StrCat("/dev/sda1 ", host, "/usr ext4 ro 0 0\n/dev/sda1 ", host,
-                                  "/etc ext4 ro 0 0\n")),
-              ElementsAre(host + "/usrlocal/f"));
+              ElementsAre(host + "/usrlocal/f", host + "/etc/f", host + "/usr/out"))
+      << "a link leads out of the mount";
   EXPECT_THAT(hidden(absl::StrCat("/dev/sda1 ", host, " ext4 ro 0 0\n/dev/sdb1 ", host,
                                   "/usr ext4 ro 0 0\n")),
               IsEmpty())

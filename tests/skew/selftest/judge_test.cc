@@ -48,8 +48,6 @@ FamilyFacts AllFlushed() {
   return facts;
 }
 
-// ---- probes ----
-
 struct CheckRow {
   const char* name;
   FamilyFacts facts;
@@ -97,8 +95,6 @@ TEST(JudgeCheckTest, SeesALostBalance) {
   result.receivers = {{"pod a", 30}, {"pod b", 30}};
   EXPECT_FALSE(JudgeCheck(Sound(), question, result).AsExpected());
 }
-
-// ---- streams ----
 
 StreamQuestion StreamNamed(About about, IpFamily family = IpFamily::kIpv4) {
   for (const StreamQuestion& question : StreamQuestions(family)) {
@@ -257,8 +253,6 @@ TEST(JudgeStreamTest, ExplainsOneFamilyByItsOwnFacts) {
   EXPECT_EQ(JudgeStream(Moved(19, IpFamily::kIpv6), ipv6, count).allowed, 0U);
   EXPECT_EQ(JudgeStream(Moved(19), StreamNamed(About::kService), count).allowed, 9U);
 }
-
-// ---- errors ----
 
 struct ErrorRow {
   const char* name;

@@ -16,8 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kId[] = "boot/kubelet-1.24/proxy-1.27/nft/agent";
 
-// ---- verdicts ----
-
 struct StepRow {
   std::string name;
   StepReport step;
@@ -110,8 +108,6 @@ TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
   EXPECT_THAT(TallyOf(report), ElementsAre(1, 2, 1, 1));
 }
 
-// ---- JSON ----
-
 TEST(CellJsonTest, IsTheSameCellWhenItIsReadAgain) {
   const CellReport cell = CellWithEveryField();
   const absl::StatusOr<CellReport> read = ParseCellReport(CellJson(cell));
@@ -180,8 +176,6 @@ TEST(MatrixJsonTest, HasTheWholeMatrixAndEachCellsVerdict) {
   report.cells.clear();
   EXPECT_TRUE(Json::parse(MatrixJson(report))["cells"].empty());
 }
-
-// ---- as people and CI systems read it without a browser ----
 
 MatrixReport SmallMatrix() {
   MatrixReport report{.kernel = "6.18.5",

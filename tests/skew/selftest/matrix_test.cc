@@ -23,8 +23,6 @@ namespace {
 using ::testing::Pair;
 using testing::ProgramResult;
 
-// ---- the sample ----
-
 struct SampleRow {
   const char* name;
   // A regular expression that begins with the path, both actors.
@@ -93,15 +91,11 @@ TEST_P(SampleTest, IsAsExpected) {
 INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// ---- all of it ----
-
 TEST(WholeMatrixLongTest, IsAsExpected) {
   const Matrix matrix({"--paths=all"}, KIPT_AGENT_PROGRAM);
   EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
   EXPECT_GT(matrix.Verdicts().size(), 600U);
 }
-
-// ---- as a program ----
 
 // 1.24 drops what kube-proxy 1.24 marks, and 1.27 does not.
 TEST(SidesTest, FindTheWorseOfTwoKubeletsOnEveryPath) {
