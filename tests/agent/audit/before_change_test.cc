@@ -422,7 +422,7 @@ TEST(BeforeChangeTest, ABaseChainOfAnotherPriorityTakesNoRuleOfIptables) {
   EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
   chain.hook->priority = 0;
   const AuditReport report = Audit(ViewOf(survey), kNftables);
-  EXPECT_THAT(Bad(report), ElementsAre("error TableIncompatible nat/POSTROUTING"));
+  ASSERT_THAT(Bad(report), ElementsAre("error TableIncompatible nat/POSTROUTING"));
   EXPECT_THAT(report.findings[0].details, ElementsAre("priority 0, of iptables 100"));
 }
 

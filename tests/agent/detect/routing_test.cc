@@ -232,6 +232,8 @@ TEST(RouteLocalnetTest, WhatCannotBeReadMayBeOpenAndHidesNoOther) {
   EXPECT_THAT(read.interfaces, ElementsAre("eth1"));
   EXPECT_THAT(read.unread, HasSubstr("eth0/route_localnet: "));
   EXPECT_EQ(ToString(read), "route_localnet is 1 for eth1, and may be for others: " + read.unread);
+  EXPECT_EQ(ToString(RouteLocalnet{.interfaces = {"eth1"}}), "route_localnet is 1 for eth1");
+  EXPECT_EQ(ToString(RouteLocalnet{.unread = "why"}), "route_localnet may be 1: why");
   EXPECT_EQ(sysctls.Set("all", "1\n").Read(), RouteLocalnet{.interfaces = {"all"}});
 }
 

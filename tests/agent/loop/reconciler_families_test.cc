@@ -193,6 +193,8 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) 
     EXPECT_THAT(found.plan.diff.changes, UnorderedElementsAreArray(plan.diff.changes));
     EXPECT_THAT(found.plan.diff.in_place, UnorderedElementsAreArray(plan.diff.in_place));
     EXPECT_THAT(found.plan.diff.stale, UnorderedElementsAreArray(plan.diff.stale));
+    EXPECT_THAT(found.plan.diff.of_kube_proxy, UnorderedElementsAreArray(plan.diff.of_kube_proxy));
+    EXPECT_EQ(plan.diff.of_kube_proxy.empty(), mode == Mode::kLegacy);
     EXPECT_THAT(found.plan.diff.findings, UnorderedElementsAreArray(plan.diff.findings));
     EXPECT_THAT(found.plan.claimed_by_kube_proxy,
                 UnorderedElementsAreArray(plan.claimed_by_kube_proxy));
