@@ -340,9 +340,10 @@ class NftBackend : public Backend {
     const bool interrupted = absl::IsAborted(error.status());
     if (!error.ok() && (!interrupted || torn == Torn::kIsAnError)) return error.status();
     if (error.ok() && *error != 0) return KernelError(*error, action);
-    // What follows a rule that does not fit a message of 32 KiB is missing, without an error.
+    // What follows a rule that does not fit a message of 32 KiB is missing, without an error. To
+    // add what seems to be missing would add it again and again.
     const auto count = rule_counts_.find(chain);
-    if (torn != Torn::kIsAllowed && count != rule_counts_.end() && rules.size() < count->second) {
+    if (count != rule_counts_.end() && rules.size() < count->second) {
       return absl::AbortedError(
           absl::StrCat(action, ": the kernel listed ", rules.size(), " of ", count->second,
                        "; one is too large to be listed, or another program is changing them"));
