@@ -120,6 +120,7 @@ class Backend {
   // Creates no table or chain. The cost grows with the rules of these chains only.
   //
   // Aborted: other programs kept changing the ruleset; read again.
+  // FailedPrecondition: a rule takes more than the 32 KiB of a kernel's message, and hides others.
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
   virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
@@ -133,7 +134,8 @@ class Backend {
   // there all the time, or hold one twice. So it shows what may be added, never what may be
   // removed. Its generation is 0: ask for one with Read({}).
   //
-  // Aborted: a chain was deleted meanwhile. Other errors as Read. Where a read is always at one
+  // Aborted: a chain was deleted meanwhile, or fewer rules of a base chain were listed than it has.
+  // Other errors as Read. Where a read is always at one
   // generation (iptables-legacy), this is one.
   virtual absl::StatusOr<Snapshot> ReadTorn(absl::Span<const ChainQuery> queries,
                                             const NativeTable* native) {

@@ -82,6 +82,9 @@ class NftBackend : public Backend {
     absl::StatusOr<uint32_t> generation = queries.empty() && native == nullptr
                                               ? ReadGeneration(*socket_)
                                               : ReadAll(queries, native, snapshot);
+    if (absl::IsAborted(generation.status()) && !incomplete_.empty()) {
+      return absl::FailedPreconditionError(incomplete_);
+    }
     if (!generation.ok()) return generation.status();
     snapshot.generation = *generation;
     return snapshot;
@@ -212,6 +215,7 @@ class NftBackend : public Backend {
       if (!status.ok()) return status;
     }
     rule_counts_.clear();
+    incomplete_.clear();
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {
@@ -344,9 +348,9 @@ class NftBackend : public Backend {
     // add what seems to be missing would add it again and again.
     const auto count = rule_counts_.find(chain);
     if (count != rule_counts_.end() && rules.size() < count->second) {
-      return absl::AbortedError(
-          absl::StrCat(action, ": the kernel listed ", rules.size(), " of ", count->second,
-                       "; one is too large to be listed, or another program is changing them"));
+      incomplete_ = absl::StrCat(action, ": the kernel listed ", rules.size(), " of ",
+                                 count->second, "; one is too large to be listed: delete it");
+      return absl::AbortedError(incomplete_);
     }
     if (torn != Torn::kIsAllowed && AnyTwice(rules)) {
       return absl::AbortedError(absl::StrCat(action, ": one came twice"));
@@ -361,6 +365,9 @@ class NftBackend : public Backend {
   OwnCommits own_commits_;
   // Of base chains, as ReadChains found them.
   std::map<ChainId, uint32_t> rule_counts_;
+  // Why the last attempt to read was given up, if fewer were listed: another program was about to
+  // change them, or it always will be so.
+  std::string incomplete_;
   // WatchMode::kEvents: the kernel reports commits in any case.
   bool listens_ = false;
 };

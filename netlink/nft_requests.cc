@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,7 @@ struct ListedTable {
   std::map<std::string, SurveyChain> base_chains = {};
   // Of all chains: their rules, and what jumps to them.
   uint64_t uses = 0;
+  bool has_other_users = false;
 
   std::vector<const char*> Sorted() const {
     std::vector<const char*> sorted;
@@ -165,6 +167,9 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
     ListedTable& listed = table_of(message, *table);
     listed.names.append(name->c_str(), name->size() + 1);
     listed.uses += attributes.U32(NFTA_CHAIN_USE).value_or(0);
+    // The rule that makes such a chain counts twice.
+    const uint32_t flags = attributes.U32(NFTA_CHAIN_FLAGS).value_or(0);
+    listed.has_other_users |= (flags & NFT_CHAIN_BINDING) != 0;
     if (!attributes.Bytes(NFTA_CHAIN_HOOK)) return absl::OkStatus();
     const std::optional<uint32_t> policy = attributes.U32(NFTA_CHAIN_POLICY);
     SurveyChain& base = listed.base_chains[*name];
@@ -191,6 +196,32 @@ bool IsOfIptables(const TableId& table) {
   return (table.family == "ip" || table.family == "ip6") && HookOfIptables(table.name, "OUTPUT");
 }
 
+// For a table of which fewer rules were listed than its chains count: what follows a rule that does
+// not fit a message of 32 KiB is missing, without an error. FailedPrecondition: so it is. Aborted:
+// another program was changing them. OK: elements of verdict maps jump, too.
+absl::Status CheckComplete(Socket& socket, const TableId& table) {
+  bool maps = false;
+  const uint16_t family = table.family == "ip6" ? NFPROTO_IPV6 : NFPROTO_IPV4;
+  const auto take_set = [&](WireBytes message) {
+    maps |= Attributes::OfMessage(message).U32(NFTA_SET_DATA_TYPE) == uint32_t{NFT_DATA_VERDICT};
+    return absl::OkStatus();
+  };
+  absl::Status status = Dump(socket, NFT_MSG_GETSET, family, {{NFTA_SET_TABLE, table.name}},
+                             "listing the sets of a table", take_set);
+  if (!status.ok() || maps) return status;
+  const absl::StatusOr<uint32_t> begin = ReadGeneration(socket);
+  // A transaction that is open ends soon, and most are committed.
+  for (int wait = 0; wait < 10; ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const absl::StatusOr<uint32_t> now = ReadGeneration(socket);
+    if (!begin.ok() || !now.ok()) return now.status();
+    if (*now != *begin) return absl::AbortedError("the ruleset changed while it was read");
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the kernel listed fewer rules of table ", ToString(table),
+                   " than it has; one is too large to be listed, or hides others: delete it"));
+}
+
 absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
   survey = {.mode = "nft", .generation = 0, .tables = {}};
   ListedTables tables;
@@ -201,7 +232,6 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
     auto& chains = survey.tables[table];
     if (listed.dormant) survey.dormant.insert(table);
     uint64_t uses = 0;
-    bool has_maps = false;
     for (const char* const listed_name : listed.Sorted()) {
       const std::string name = listed_name;
       auto base = listed.base_chains.extract(name);
@@ -210,8 +240,6 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
         absl::StatusOr<SurveyRule> rule = DecodeRule(message, DecodeFor::kSurvey);
         if (!rule.ok()) return rule.status();
         uses += JumpTarget(*rule) != nullptr ? 2 : 1;
-        has_maps |= rule->opaque() != nullptr && rule->opaque()->perhaps_terminal &&
-                    !rule->opaque()->terminal;
         if (sieve.Keep(*rule)) chain.rules.push_back(*std::move(rule));
         return absl::OkStatus();
       };
@@ -222,12 +250,8 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
                     "reading the rules of a chain", take_rule);
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
-    // What follows a rule that does not fit a message of 32 KiB is missing, without an error.
-    // Elements of verdict maps jump, too.
-    if (status.ok() && IsOfIptables(table) && !has_maps && uses < listed.uses) {
-      return absl::AbortedError(absl::StrCat(
-          "the kernel listed fewer rules of table ", ToString(table), " than it has; one is too ",
-          "large to be listed, or another program is changing them"));
+    if (status.ok() && IsOfIptables(table) && uses < listed.uses && !listed.has_other_users) {
+      status = CheckComplete(socket, table);
     }
   }
   return status;

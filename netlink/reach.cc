@@ -75,28 +75,30 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
   return missing;
 }
 
-bool Walk::Stops(const ChainId& chain, const ObservedRule& rule) {
-  if (IsPerhapsUnconditionalTerminal(rule)) return true;
+bool Walk::Stops(const ChainId& chain, const ObservedRule& rule, Doubt doubt) {
+  const bool doubted = doubt == Doubt::kStops;
+  if (doubted ? IsPerhapsUnconditionalTerminal(rule) : IsUnconditionalTerminal(rule)) return true;
   const std::string* jump = JumpTarget(rule);
-  return jump != nullptr && IsPerhapsUnconditional(rule) &&
-         KeepsEveryPacket(Sibling(chain, *jump), 0);
+  return jump != nullptr && (doubted ? IsPerhapsUnconditional(rule) : IsUnconditional(rule)) &&
+         KeepsEveryPacket(Sibling(chain, *jump), doubt, 0);
 }
 
-bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
-  const auto [known, is_new] = keeps_.emplace(id, false);
+bool Walk::KeepsEveryPacket(const ChainId& id, Doubt doubt, int depth) {
+  const bool doubted = doubt == Doubt::kStops;
+  const auto [known, is_new] = keeps_.emplace(std::pair(id, doubt), false);
   const ObservedChain* chain = snapshot_.Find(id);
   if (!is_new || chain == nullptr || depth > kDeepestJump) return known->second;
   for (const ObservedRule& rule : chain->rules) {
     // Some packets come back.
     if (Returns(rule)) return false;
     const std::string* jump = JumpTarget(rule);
-    const bool kept = jump != nullptr && KeepsEveryPacket(Sibling(id, *jump), depth + 1);
+    const bool kept = jump != nullptr && KeepsEveryPacket(Sibling(id, *jump), doubt, depth + 1);
     // What comes back from there comes back from here, too.
     if (IsGoto(rule) && !kept) return false;
-    if (!IsPerhapsUnconditional(rule)) continue;
-    if (kept || (jump == nullptr && IsPerhapsUnconditionalTerminal(rule))) {
-      return known->second = true;
-    }
+    if (!(doubted ? IsPerhapsUnconditional(rule) : IsUnconditional(rule))) continue;
+    const bool ends =
+        doubted ? IsPerhapsUnconditionalTerminal(rule) : IsUnconditionalTerminal(rule);
+    if (kept || (jump == nullptr && ends)) return known->second = true;
   }
   return false;
 }

@@ -6,8 +6,10 @@
 #ifndef KIPT_NETLINK_REACH_H_
 #define KIPT_NETLINK_REACH_H_
 
+#include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "netlink/backend.h"
@@ -28,7 +30,13 @@ class Walk {
 
   // Perhaps no packet that reaches `rule` of `chain` reaches the next one: a verdict, a goto, a
   // jump to a chain that no packet returns from, or something that is not known.
-  bool Stops(const ChainId& chain, const ObservedRule& rule);
+  bool Stops(const ChainId& chain, const ObservedRule& rule) {
+    return Stops(chain, rule, Doubt::kStops);
+  }
+  // The same where it is certain.
+  bool StopsSurely(const ChainId& chain, const ObservedRule& rule) {
+    return Stops(chain, rule, Doubt::kPasses);
+  }
   // Every packet that reaches `rule` of `chain` is dropped or rejected there, or in the chain that
   // it jumps to.
   bool Drops(const ChainId& chain, const ObservedRule& rule) {
@@ -42,13 +50,16 @@ class Walk {
   bool Leads(const ChainId& from, const ChainId& to);
 
  private:
-  bool KeepsEveryPacket(const ChainId& chain, int depth);
+  // What something that is not known counts as.
+  enum class Doubt : uint8_t { kStops, kPasses };
+  bool Stops(const ChainId& chain, const ObservedRule& rule, Doubt doubt);
+  bool KeepsEveryPacket(const ChainId& chain, Doubt doubt, int depth);
   bool Drops(const ChainId& chain, const ObservedRule& rule, bool unheard, int depth);
   bool Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen);
 
   const Snapshot& snapshot_;
   // Whether a chain keeps every packet, for the chains that were walked through.
-  std::map<ChainId, bool> keeps_;
+  std::map<std::pair<ChainId, Doubt>, bool> keeps_;
 };
 
 }  // namespace kipt::netlink

@@ -156,7 +156,7 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
                         .severity = AuditSeverity::kInfo,
                         .message = "folders of the node are not mounted in this pod: what they "
                                    "hold is missing from this report"},
-                       files);
+                       files, "hidden");
   }
   for (const std::string& problem : view.problems) {
     findings.AddDetail({.kind = AuditKind::kNotSeen,

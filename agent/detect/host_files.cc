@@ -184,6 +184,9 @@ void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& c
     const std::string folder = absl::StrCat(path, "/", network);
     const auto plugins = ListConfigs(node, folder, is_plugin, configs);
     if (!plugins) absl::c_move(node.Hidden({folder}), std::back_inserter(configs.hidden));
+    if (!plugins && node.IsDangling(folder)) {
+      configs.problems.push_back(absl::StrCat(node.Shown(folder), ": its link leads nowhere"));
+    }
     if (!plugins) continue;
     for (const std::string& name : *plugins) {
       ReadConfig(node, absl::StrCat(folder, "/", name), configs);

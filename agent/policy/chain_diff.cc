@@ -333,7 +333,8 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   const std::vector<ObservedRule>& rules = observed != nullptr ? observed->rules : none;
   RuleNumbers numbers(rules);
   bool found = false;
-  const ObservedRule* above = nullptr;  // no packet passes it
+  const ObservedRule* above = nullptr;  // no packet passes it, perhaps
+  bool certain = false;
   const bool copied = IsReplacedCopy(desired, diff);
   for (const ObservedRule& rule : rules) {
     if (copied && rule.rule() != nullptr && !desired.rule.comment.empty() &&
@@ -342,7 +343,10 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
       continue;
     }
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
-      if (!found && above == nullptr && walk.Stops(base, rule)) above = &rule;
+      if (!found && !certain && walk.Stops(base, rule)) {
+        certain = walk.StopsSurely(base, rule);
+        if (above == nullptr || certain) above = &rule;
+      }
       continue;
     }
     if (found) {
@@ -353,8 +357,6 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
     diff.in_place.push_back({base, RuleText(base, rule), desired.reason});
     if (above != nullptr) {
       // A verdict map may have a verdict for every packet.
-      const bool certain =
-          JumpTarget(*above) != nullptr || netlink::IsUnconditionalTerminal(*above);
       diff.findings.push_back(
           {certain ? Condition::kShadowedJump : Condition::kPerhapsShadowedJump, base,
            absl::StrCat(GoQuote(RuleText(base, rule)), " is below a rule that ",

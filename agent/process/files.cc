@@ -213,6 +213,11 @@ absl::Status NodeFiles::Check() const {
                                                        : ReadFailure(ENOENT, root_);
 }
 
+bool NodeFiles::IsDangling(const std::string& path) const {
+  const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
+  return located.error == ENOENT && located.names.size() > 1;
+}
+
 std::string NodeFiles::Shown(absl::string_view path) const {
   return absl::StrCat(absl::StripSuffix(root_, "/"), "/", absl::StripPrefix(path, "/"));
 }

@@ -106,6 +106,9 @@ class NodeFiles {
   // NotFound: the root is no directory.
   absl::Status Check() const;
 
+  // It is a link that leads to no file.
+  bool IsDangling(const std::string& path) const;
+
   // "/host/etc/cni/net.d": `path` as this process sees it.
   std::string Shown(absl::string_view path) const;
 

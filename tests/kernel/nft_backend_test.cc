@@ -250,15 +250,21 @@ TEST_F(NftBackendTest, ARuleThatIsTooLargeToBeListedHidesNoOther) {
   MustRun(large);
   MustRun({"iptables-nft", "-A", "INPUT", "-j", "DROP"});
   const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
-  for (const auto& read :
-       {backend_->Read({{.chain = input}}), backend_->ReadTorn({{.chain = input}}, nullptr)}) {
-    EXPECT_THAT(read,
-                StatusIs(absl::StatusCode::kAborted, HasSubstr("listed 0 of 2; one is too large")));
-  }
-  EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kAborted,
+  const auto incomplete = HasSubstr("listed 0 of 2; one is too large");
+  EXPECT_THAT(backend_->Read({{.chain = input}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, incomplete));
+  EXPECT_THAT(backend_->ReadTorn({{.chain = input}}, nullptr),
+              StatusIs(absl::StatusCode::kAborted, incomplete));
+  EXPECT_THAT(backend_->TakeSurvey({}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                  HasSubstr("fewer rules of table ip filter than")));
-  MustRun({"iptables-nft", "-F", "INPUT"});
-  EXPECT_THAT(backend_->TakeSurvey({}), IsOk());
+  // What else counts as a use of a chain.
+  MustRun({"iptables-nft", "-N", "OTHER"});
+  for (const char* const rule :
+       {"jump { drop; }", "ip saddr vmap { 192.0.2.1 : jump OTHER } drop"}) {
+    MustRun({"iptables-nft", "-F", "INPUT"});
+    MustRun({"nft", absl::StrCat("add rule ip filter INPUT ", rule)});
+    EXPECT_THAT(backend_->TakeSurvey({}), IsOk()) << rule;
+  }
 }
 
 TEST_F(NftBackendTest, TakesAnAnswerThatIsLargerThanItsBuffer) {

@@ -277,6 +277,10 @@ TEST(CniConfigsTest, ReportsInaccessibleFilesOfANode) {
   EXPECT_THAT(ReadNodeCniConfigs({empty.Path("file"), ""}).problems,
               ElementsAre(HasSubstr(empty.Path("file"))));
   EXPECT_EQ(ReadNodeCniConfigs({empty.root(), ""}), CniConfigs{});
+  empty.Write("net.d/10.conflist", R"({"name": "net", "plugins": []})");
+  empty.Link("net.d/net", "/no/such/folder");
+  EXPECT_THAT(ReadCniConfigs({empty.Path("net.d")}).problems,
+              ElementsAre(HasSubstr("net.d/net: its link leads nowhere")));
   EXPECT_THAT(ReadCniConfigs({empty.Path("none")}).problems,
               ElementsAre(AllOf(HasSubstr(empty.Path("none")), HasSubstr("No such file"))));
 }

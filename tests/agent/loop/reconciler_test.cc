@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/reconciler_fixture.h"
 #include "tests/agent/policy/ipv4_plans.h"
@@ -31,7 +32,8 @@ TEST_F(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
     const SyncReport first = reconciler.Sync(Both(mode));
     EXPECT_THAT(first.FirstError(), IsOk());
     EXPECT_THAT(first.applied, Not(IsEmpty()));
-    EXPECT_THAT(backend.applied(), SizeIs(1));
+    ASSERT_THAT(backend.applied(), SizeIs(1));
+    EXPECT_TRUE(backend.applied()[0].only_of_snapshot);
     const uint32_t generation = backend.state().generation;
 
     const SyncReport second = reconciler.Sync(Both(mode));
@@ -164,6 +166,27 @@ TEST_F(ReconcilerTest, ReportsFamiliesOfKubeProxyAndForeignJumpsFromBaseChains) 
   EXPECT_THAT(plan->foreign_jumps, ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
 }
 
+TEST_F(ReconcilerTest, AWriteThatIsRefusedIsAFindingOnWhatItWasToChange) {
+  absl::Status refused = absl::PermissionDeniedError("guarded");
+  netlink::SetWriteRefused(refused);
+  const auto chain_of_finding = [&](FakeBackend& backend) {
+    const SyncReport report = SyncBy(backend, Mode::kCleanup);
+    const auto finding = absl::c_find_if(report.plan.diff.findings, [](const Finding& one) {
+      return one.condition == Condition::kWriteRefused;
+    });
+    return finding == report.plan.diff.findings.end() ? std::string("none")
+                                                      : ToString(finding->chain);
+  };
+  FakeBackend unreadable;
+  for (int i = 0; i < 20; ++i) unreadable.FailNextRead(refused);
+  EXPECT_EQ(chain_of_finding(unreadable), "ip mangle KUBE-IPTABLES-HINT");
+  for (const Family family : netlink::kFamilies) {
+    kernel_.AddChain(Mangle("KUBE-IPTABLES-HINT", family));
+  }
+  for (int i = 0; i < 20; ++i) kernel_.FailNextApply(refused);
+  EXPECT_EQ(chain_of_finding(kernel_), "ip filter KUBE-FIREWALL");
+}
+
 // ---- A ruleset that others change faster than it can be read. ----
 
 constexpr auto kTooFast = absl::StatusCode::kDeadlineExceeded;
@@ -201,7 +224,12 @@ class TornTest : public ::testing::Test {
 };
 
 TEST_F(TornTest, WhatIsMissingIsAddedAndTheRestReportedAsUnknown) {
-  const SyncReport report = SyncUnderway();
+  int observed = 0;
+  const RoundObserver observer = [&](const auto& /*snapshot*/, const Plan& /*plan*/) {
+    ++observed;
+  };
+  const SyncReport report = Reconciler(&never_, time_.clock(), nullptr, observer).Sync(Legacy());
+  EXPECT_EQ(observed, 0) << "nothing that is of one moment";
   EXPECT_THAT(report.FirstError(), StatusIs(kTooFast));
   EXPECT_THAT(report.applied, Not(IsEmpty()));
   EXPECT_THAT(backend_.applied(), SizeIs(1)) << "once a call";
