@@ -2,6 +2,7 @@
 #include "agent/endpoints/http_server.h"
 
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -238,8 +239,11 @@ class ServerThread {
   // Throws if there is no memory, descriptor or thread.
   ServerThread(HttpHandler handler, OwnedFd& listener)
       : service_({.handler = std::move(handler), .connections = {}}),
+        end_(loop_, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         listener_(loop_, listener.get()) {
     listener.Release();
+    end_.async_wait(asio::posix::stream_descriptor::wait_read,
+                    [this](error_code /*error*/) { loop_.stop(); });
     WaitForClient();
     thread_ = std::thread([this] {
       Work([this] { loop_.run(); });
@@ -253,7 +257,7 @@ class ServerThread {
     });
   }
   ~ServerThread() {
-    loop_.stop();
+    eventfd_write(end_.native_handle(), 1);
     thread_.join();
   }
   ServerThread(const ServerThread&) = delete;
@@ -298,6 +302,9 @@ class ServerThread {
   Service service_;
   // Destroyed before what its connections use.
   asio::io_context loop_ = asio::io_context(1);
+  // Readable: the thread is to end. Asio ignores it when its own way to wake a thread could not be
+  // made.
+  asio::posix::stream_descriptor end_;
   asio::posix::stream_descriptor listener_;
   std::thread thread_;
 };
