@@ -241,17 +241,18 @@ class NftBackend : public Backend {
   // No event about a renamed chain has its old name, which rules that are kept still jump to.
   absl::Status CheckKept(absl::Span<const ChainQuery> queries, const Snapshot& snapshot) {
     for (const ChainQuery& query : queries) {
-      const std::vector<ObservedRule>* kept = commits_->Kept(query.chain);
-      if (kept == nullptr) continue;
-      for (const ObservedRule& rule : *kept) {
-        const std::string* jump = JumpTarget(rule);
-        if (jump == nullptr) continue;
-        const ChainId target = {query.chain.family, query.chain.table, *jump};
-        const bool asked = std::any_of(queries.begin(), queries.end(),
-                                       [&](const auto& one) { return one.chain == target; });
-        if (!asked || snapshot.chains.contains(target)) continue;
+      const ChainId& missing = query.chain;
+      if (snapshot.chains.contains(missing)) continue;
+      for (const auto& [id, chain] : snapshot.chains) {
+        const std::vector<ObservedRule>* kept = commits_->Kept(id);
+        if (kept == nullptr || id.family != missing.family || id.table != missing.table) continue;
+        const bool leads = std::any_of(kept->begin(), kept->end(), [&](const ObservedRule& rule) {
+          const std::string* jump = JumpTarget(rule);
+          return jump != nullptr && *jump == missing.name;
+        });
+        if (!leads) continue;
         commits_->Leave();
-        return absl::AbortedError(absl::StrCat(ToString(target), " was renamed"));
+        return absl::AbortedError(absl::StrCat(ToString(missing), " was renamed"));
       }
     }
     return absl::OkStatus();

@@ -192,16 +192,11 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
   return Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
 }
 
-bool IsOfIptables(const TableId& table) {
-  return (table.family == "ip" || table.family == "ip6") && HookOfIptables(table.name, "OUTPUT");
-}
-
 // For a table of which fewer rules were listed than its chains count: what follows a rule that does
 // not fit a message of 32 KiB is missing, without an error. FailedPrecondition: so it is. Aborted:
 // another program was changing them. OK: elements of verdict maps jump, too.
-absl::Status CheckComplete(Socket& socket, const TableId& table) {
+absl::Status CheckComplete(Socket& socket, const TableId& table, uint8_t family) {
   bool maps = false;
-  const uint16_t family = table.family == "ip6" ? NFPROTO_IPV6 : NFPROTO_IPV4;
   const auto take_set = [&](WireBytes message) {
     maps |= Attributes::OfMessage(message).U32(NFTA_SET_DATA_TYPE) == uint32_t{NFT_DATA_VERDICT};
     return absl::OkStatus();
@@ -219,7 +214,7 @@ absl::Status CheckComplete(Socket& socket, const TableId& table) {
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the kernel listed fewer rules of table ", ToString(table),
-                   " than it has; one is too large to be listed, or hides others: delete it"));
+                   " than it has; one is too large to be listed and hides others: delete it"));
 }
 
 absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
@@ -250,8 +245,8 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
                     "reading the rules of a chain", take_rule);
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
-    if (status.ok() && IsOfIptables(table) && uses < listed.uses && !listed.has_other_users) {
-      status = CheckComplete(socket, table);
+    if (status.ok() && IsIptablesTable(table) && uses < listed.uses && !listed.has_other_users) {
+      status = CheckComplete(socket, table, listed.family);
     }
   }
   return status;
@@ -315,18 +310,17 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
                                          int attempts) {
   const auto begin = std::chrono::steady_clock::now();
   int attempt = 0;
-  absl::Status last;
+  absl::Status status;
   do {
     const absl::StatusOr<uint32_t> before = ReadGeneration(socket);
     if (!before.ok()) return before.status();
-    const absl::Status status = read();
-    last = status;
+    status = read();
     if (absl::IsAborted(status)) continue;
     if (!status.ok()) return status;
     absl::StatusOr<uint32_t> after = ReadGeneration(socket);
     if (!after.ok() || *after == *before) return after;
   } while (++attempt < attempts && std::chrono::steady_clock::now() - begin < kReadPatience);
-  if (!last.ok()) return last;
+  if (!status.ok()) return status;
   return absl::AbortedError(attempt == 1 ? "the ruleset changed while it was read"
                                          : absl::StrCat("the ruleset changed during each of ",
                                                         attempt, " attempts to read it"));

@@ -36,6 +36,15 @@ size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
 
 }  // namespace
 
+bool Walk::TakesAll(const ObservedRule& rule, Doubt doubt) {
+  return doubt == Doubt::kStops ? IsPerhapsUnconditional(rule) : IsUnconditional(rule);
+}
+
+bool Walk::Ends(const ObservedRule& rule, Doubt doubt) {
+  return doubt == Doubt::kStops ? IsPerhapsUnconditionalTerminal(rule)
+                                : IsUnconditionalTerminal(rule);
+}
+
 std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
                                  absl::Span<const ChainQuery> queries,
                                  const std::set<ChainId>& read) {
@@ -76,15 +85,13 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
 }
 
 bool Walk::Stops(const ChainId& chain, const ObservedRule& rule, Doubt doubt) {
-  const bool doubted = doubt == Doubt::kStops;
-  if (doubted ? IsPerhapsUnconditionalTerminal(rule) : IsUnconditionalTerminal(rule)) return true;
+  if (Ends(rule, doubt)) return true;
   const std::string* jump = JumpTarget(rule);
-  return jump != nullptr && (doubted ? IsPerhapsUnconditional(rule) : IsUnconditional(rule)) &&
+  return jump != nullptr && TakesAll(rule, doubt) &&
          KeepsEveryPacket(Sibling(chain, *jump), doubt, 0);
 }
 
 bool Walk::KeepsEveryPacket(const ChainId& id, Doubt doubt, int depth) {
-  const bool doubted = doubt == Doubt::kStops;
   const auto [known, is_new] = keeps_.emplace(std::pair(id, doubt), false);
   const ObservedChain* chain = snapshot_.Find(id);
   if (!is_new || chain == nullptr || depth > kDeepestJump) return known->second;
@@ -95,10 +102,8 @@ bool Walk::KeepsEveryPacket(const ChainId& id, Doubt doubt, int depth) {
     const bool kept = jump != nullptr && KeepsEveryPacket(Sibling(id, *jump), doubt, depth + 1);
     // What comes back from there comes back from here, too.
     if (IsGoto(rule) && !kept) return false;
-    if (!(doubted ? IsPerhapsUnconditional(rule) : IsUnconditional(rule))) continue;
-    const bool ends =
-        doubted ? IsPerhapsUnconditionalTerminal(rule) : IsUnconditionalTerminal(rule);
-    if (kept || (jump == nullptr && ends)) return known->second = true;
+    if (!TakesAll(rule, doubt)) continue;
+    if (kept || (jump == nullptr && Ends(rule, doubt))) return known->second = true;
   }
   return false;
 }

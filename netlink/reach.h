@@ -52,6 +52,8 @@ class Walk {
  private:
   // What something that is not known counts as.
   enum class Doubt : uint8_t { kStops, kPasses };
+  static bool TakesAll(const ObservedRule& rule, Doubt doubt);
+  static bool Ends(const ObservedRule& rule, Doubt doubt);
   bool Stops(const ChainId& chain, const ObservedRule& rule, Doubt doubt);
   bool KeepsEveryPacket(const ChainId& chain, Doubt doubt, int depth);
   bool Drops(const ChainId& chain, const ObservedRule& rule, bool unheard, int depth);

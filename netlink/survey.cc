@@ -13,6 +13,11 @@ namespace kipt::netlink {
 
 std::string ToString(const TableId& table) { return absl::StrCat(table.family, " ", table.name); }
 
+bool IsIptablesTable(const TableId& table) {
+  // Each of the five has it.
+  return (table.family == "ip" || table.family == "ip6") && HookOfIptables(table.name, "OUTPUT");
+}
+
 std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain) {
   // The base chains of the two tables that hold nothing of ours.
   struct Row {

@@ -49,6 +49,8 @@ struct ChainHook {
 
   bool operator==(const ChainHook&) const = default;
 };
+// The family is ip or ip6, and the name is that of one of iptables' five tables.
+bool IsIptablesTable(const TableId& table);
 // That of a base chain of iptables' tables, by its name, in any of the five tables.
 std::optional<ChainHook> HookOfIptables(absl::string_view table, absl::string_view chain);
 

@@ -245,7 +245,7 @@ void AuditListable(const FamilyAudit& audit) {
   }
 }
 
-// One finding for each table with a base chain into which iptables inserts no rule.
+// One finding for each base chain into which iptables inserts no rule.
 void AuditHooks(const FamilyAudit& audit) {
   for (const auto& [table, chains] : audit.chains.survey().tables) {
     if (table.family != audit.chains.name() || !IsIptablesTable(table)) continue;

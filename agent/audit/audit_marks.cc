@@ -192,7 +192,7 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
         if (((set | tested) & ours) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
         if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
-        const bool spares = set == 0 && tested == findings.options.MasqueradeMarks() &&
+        const bool spares = set == 0 && tested == options.MasqueradeMarks() &&
                             TargetName(rule) == "RETURN" &&
                             family.after.mode != KubeProxyMode::kNone;
         for (const bool sets : {true, false}) {

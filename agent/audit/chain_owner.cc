@@ -66,11 +66,6 @@ absl::string_view JumpOf(const netlink::SurveyRule& rule) {
   return jump == nullptr ? absl::string_view() : *jump;
 }
 
-bool IsIptablesTable(const netlink::TableId& table) {
-  constexpr absl::string_view kNames[] = {"raw", "mangle", "nat", "filter", "security"};
-  return absl::StartsWith(table.family, "ip") && absl::c_linear_search(kNames, table.name);
-}
-
 FamilyChains::FamilyChains(const netlink::Survey& survey, netlink::Family family)
     : survey_(survey), family_(family), name_(netlink::FamilyName(family)) {}
 

@@ -24,9 +24,6 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 
 // ---- the chains of a family ----
 
-// The family is ip or ip6, and the name is one that iptables gives its tables.
-bool IsIptablesTable(const netlink::TableId& table);
-
 // The chain of `rule`'s jump or goto; empty if there is none.
 absl::string_view JumpOf(const netlink::SurveyRule& rule);
 

@@ -268,11 +268,7 @@ void DependentsCollector::NoteOtherJump(const Place& place, const SurveyRule& ru
 }
 
 void DependentsCollector::NoteRuleOfOthers(const Place& place, const SurveyRule& rule) {
-  constexpr absl::string_view kIptablesTables[] = {"filter", "nat", "mangle", "raw", "security"};
-  const TableId& table = place.table;
-  const bool of_iptables = (table.family == "ip" || table.family == "ip6") &&
-                           absl::c_linear_search(kIptablesTables, table.name);
-  if (!of_iptables) return;
+  if (!IsIptablesTable(place.table)) return;
   const std::optional<ChainId> id = place.Id();
   if (id && (IsKubeletChain(*id) || IsKubeletJump(*id, rule))) return;
   rule_of_others_ = absl::StrCat(place.From(), ": ", place.Spell(rule));

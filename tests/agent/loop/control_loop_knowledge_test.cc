@@ -157,35 +157,36 @@ TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
   EXPECT_THAT(agent_->state().stale, Contains(Field(&ExistingItem::chain, Nat("KUBE-MARK-MASQ"))));
 }
 
-TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
-  int read = 0;
-  sync_period_ = absl::Milliseconds(300);
-  ControlLoopOptions options = Options(Mode::kCleanup);
-  options.route_localnet = [&read] {
-    ++read;
-    return RouteLocalnet();
-  };
-  ASSERT_TRUE(StartedWith(options));
-  EXPECT_EQ(read, 1);
+class AgentInterfacesTest : public AgentTest {
+ protected:
+  ControlLoopOptions CountingReads() {
+    sync_period_ = absl::Milliseconds(300);
+    ControlLoopOptions options = Options(Mode::kCleanup);
+    options.route_localnet = [this] {
+      ++read_;
+      return RouteLocalnet();
+    };
+    return options;
+  }
+
+  int read_ = 0;
+};
+
+TEST_F(AgentInterfacesTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
+  ASSERT_TRUE(StartedWith(CountingReads()));
+  EXPECT_EQ(read_, 1);
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(2));
-  EXPECT_EQ(read, rounds_[1].trigger == Trigger::kChange ? 1 : 2);
+  EXPECT_EQ(read_, rounds_[1].trigger == Trigger::kChange ? 1 : 2);
   ASSERT_TRUE(TurnUntil([&] { return rounds_.back().trigger == Trigger::kTimer; }));
-  EXPECT_EQ(read, 2);
+  EXPECT_EQ(read_, 2);
 }
 
-TEST_F(AgentTest, OnABusyNodeTheyAreReadOnceInAPeriodAllTheSame) {
-  int read = 0;
-  sync_period_ = absl::Milliseconds(300);
-  ControlLoopOptions options = Options(Mode::kCleanup);
-  options.route_localnet = [&read] {
-    ++read;
-    return RouteLocalnet();
-  };
-  ASSERT_TRUE(StartedWith(options));
+TEST_F(AgentInterfacesTest, OnABusyNodeTheyAreReadOnceInAPeriodAllTheSame) {
+  ASSERT_TRUE(StartedWith(CountingReads()));
   ASSERT_TRUE(TurnUntil([&] {
     kernel_.Touch();
-    return read == 3;
+    return read_ == 3;
   }));
   EXPECT_GT(rounds_.size(), 4U);
   for (const Round& round : rounds_) EXPECT_NE(round.trigger, Trigger::kTimer);
