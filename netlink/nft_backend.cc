@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -82,9 +83,6 @@ class NftBackend : public Backend {
     absl::StatusOr<uint32_t> generation = queries.empty() && native == nullptr
                                               ? ReadGeneration(*socket_)
                                               : ReadAll(queries, native, snapshot);
-    if (absl::IsAborted(generation.status()) && !incomplete_.empty()) {
-      return absl::FailedPreconditionError(incomplete_);
-    }
     if (!generation.ok()) return generation.status();
     snapshot.generation = *generation;
     return snapshot;
@@ -156,7 +154,7 @@ class NftBackend : public Backend {
                                    Snapshot& snapshot) {
     if (commits_->joined()) return ReadWatching(queries, native, snapshot);
     const SteadyTime begin = SteadyClock::now();
-    const auto read = [&] {
+    const auto read = [&](uint32_t /*generation*/) {
       snapshot = {};
       return ReadOnce(queries, native, Torn::kIsAnError, snapshot);
     };
@@ -215,7 +213,6 @@ class NftBackend : public Backend {
       if (!status.ok()) return status;
     }
     rule_counts_.clear();
-    incomplete_.clear();
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {
@@ -329,12 +326,24 @@ class NftBackend : public Backend {
       rules = *kept;
       return absl::OkStatus();
     }
-    const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
+    absl::Status status = ListRules(chain, torn, rules);
+    if (status.ok() && LacksRules(chain, rules)) status = ListAllRules(chain, torn, rules);
+    if (status.ok() && torn != Torn::kIsAllowed && AnyTwice(rules)) {
+      return absl::AbortedError(absl::StrCat("chain ", ToString(chain), ": a rule came twice"));
+    }
+    if (status.ok() && judged) commits_->Keep(chain, rules);
+    return status;
+  }
+
+  absl::Status ListRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
+    const auto action = [&] {
+      return absl::StrCat("reading the rules of chain ", ToString(chain));
+    };
     const auto take = [&](WireBytes message) {
       absl::StatusOr<ObservedRule> rule = DecodeRule(message);
       if (!rule.ok()) {
         return absl::Status(rule.status().code(),
-                            absl::StrCat(action, ": ", rule.status().message()));
+                            absl::StrCat(action(), ": ", rule.status().message()));
       }
       rules.push_back(*std::move(rule));
       return absl::OkStatus();
@@ -344,20 +353,38 @@ class NftBackend : public Backend {
                {{NFTA_RULE_TABLE, TableName(chain.table)}, {NFTA_RULE_CHAIN, chain.name}}, take);
     const bool interrupted = absl::IsAborted(error.status());
     if (!error.ok() && (!interrupted || torn == Torn::kIsAnError)) return error.status();
-    if (error.ok() && *error != 0) return KernelError(*error, action);
-    // What follows a rule that does not fit a message of 32 KiB is missing, without an error. To
-    // add what seems to be missing would add it again and again.
-    const auto count = rule_counts_.find(chain);
-    if (count != rule_counts_.end() && rules.size() < count->second) {
-      incomplete_ = absl::StrCat(action, ": the kernel listed ", rules.size(), " of ",
-                                 count->second, "; one is too large to be listed: delete it");
-      return absl::AbortedError(incomplete_);
-    }
-    if (torn != Torn::kIsAllowed && AnyTwice(rules)) {
-      return absl::AbortedError(absl::StrCat(action, ": one came twice"));
-    }
-    if (judged) commits_->Keep(chain, rules);
+    if (error.ok() && *error != 0) return KernelError(*error, action());
     return absl::OkStatus();
+  }
+
+  // What follows a rule that does not fit a message of 32 KiB is missing, without an error. To add
+  // what seems to be missing would add it again and again. The rules of another program's open
+  // transaction are counted, too.
+  bool LacksRules(const ChainId& chain, const std::vector<ObservedRule>& rules) const {
+    const auto count = rule_counts_.find(chain);
+    return count != rule_counts_.end() && rules.size() < count->second;
+  }
+
+  // Aborted: others changed them meanwhile. FailedPrecondition: one hides others.
+  absl::Status ListAllRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
+    for (int attempt = 0; attempt < kCompletenessAttempts; ++attempt) {
+      if (attempt > 0) std::this_thread::sleep_for(kBetweenCompletenessAttempts);
+      rules.clear();
+      absl::Status status = AwaitTransaction(*socket_);
+      if (!status.ok()) return status;
+      const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
+      if (!before.ok()) return before.status();
+      Snapshot counted;
+      status = ReadChains({{.chain = chain}}, counted);
+      if (status.ok()) status = ListRules(chain, torn, rules);
+      if (!status.ok() || !LacksRules(chain, rules)) return status;
+      const absl::StatusOr<uint32_t> after = ReadGeneration(*socket_);
+      if (!after.ok()) return after.status();
+      if (*after != *before) return absl::AbortedError("the ruleset changed while it was read");
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "reading the rules of chain ", ToString(chain), ": the kernel listed ", rules.size(),
+        " of ", rule_counts_[chain], "; one is too large to be listed: delete it"));
   }
 
   std::unique_ptr<Socket> socket_;
@@ -366,9 +393,6 @@ class NftBackend : public Backend {
   OwnCommits own_commits_;
   // Of base chains, as ReadChains found them.
   std::map<ChainId, uint32_t> rule_counts_;
-  // Why the last attempt to read was given up, if fewer were listed: another program was about to
-  // change them, or it always will be so.
-  std::string incomplete_;
   // WatchMode::kEvents: the kernel reports commits in any case.
   bool listens_ = false;
 };

@@ -13,6 +13,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
 #include "netlink/rule_codec.h"
@@ -126,9 +127,7 @@ struct ListedTable {
   std::string names = {};  // each ends with NUL, which no name contains
   // By their names.
   std::map<std::string, SurveyChain> base_chains = {};
-  // Of all chains: their rules, and what jumps to them.
-  uint64_t uses = 0;
-  bool has_other_users = false;
+  uint64_t uses = 0;  // of all chains
 
   std::vector<const char*> Sorted() const {
     std::vector<const char*> sorted;
@@ -143,6 +142,14 @@ struct ListedTable {
   }
 };
 using ListedTables = std::map<TableId, ListedTable>;
+
+// What uses a chain: its rules, and those that jump to it. (Elements of maps, too.)
+uint64_t UsesOf(const Attributes& chain) {
+  const uint64_t uses = chain.U32(NFTA_CHAIN_USE).value_or(0);
+  // The rule that makes such a chain counts twice.
+  const bool bound = (chain.U32(NFTA_CHAIN_FLAGS).value_or(0) & NFT_CHAIN_BINDING) != 0;
+  return bound && uses > 0 ? uses - 1 : uses;
+}
 
 absl::Status ListTables(Socket& socket, ListedTables& tables) {
   const auto table_of = [&](WireBytes message, std::string name) -> ListedTable& {
@@ -166,10 +173,7 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
     if (!table || !name) return absl::DataLossError("a chain's message is malformed");
     ListedTable& listed = table_of(message, *table);
     listed.names.append(name->c_str(), name->size() + 1);
-    listed.uses += attributes.U32(NFTA_CHAIN_USE).value_or(0);
-    // The rule that makes such a chain counts twice.
-    const uint32_t flags = attributes.U32(NFTA_CHAIN_FLAGS).value_or(0);
-    listed.has_other_users |= (flags & NFT_CHAIN_BINDING) != 0;
+    listed.uses += UsesOf(attributes);
     if (!attributes.Bytes(NFTA_CHAIN_HOOK)) return absl::OkStatus();
     const std::optional<uint32_t> policy = attributes.U32(NFTA_CHAIN_POLICY);
     SurveyChain& base = listed.base_chains[*name];
@@ -192,33 +196,76 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
   return Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
 }
 
-// For a table of which fewer rules were listed than its chains count: what follows a rule that does
-// not fit a message of 32 KiB is missing, without an error. FailedPrecondition: so it is. Aborted:
-// another program was changing them. OK: elements of verdict maps jump, too.
-absl::Status CheckComplete(Socket& socket, const TableId& table, uint8_t family) {
-  bool maps = false;
+// How many elements of the verdict maps of a table jump or go to a chain.
+absl::StatusOr<uint64_t> CountMappedJumps(Socket& socket, const TableId& table, uint8_t family) {
+  std::vector<std::string> maps;
   const auto take_set = [&](WireBytes message) {
-    maps |= Attributes::OfMessage(message).U32(NFTA_SET_DATA_TYPE) == uint32_t{NFT_DATA_VERDICT};
+    const Attributes set = Attributes::OfMessage(message);
+    const bool is_map = set.U32(NFTA_SET_DATA_TYPE) == uint32_t{NFT_DATA_VERDICT};
+    if (is_map) maps.push_back(set.Text(NFTA_SET_NAME).value_or(""));
     return absl::OkStatus();
   };
   absl::Status status = Dump(socket, NFT_MSG_GETSET, family, {{NFTA_SET_TABLE, table.name}},
                              "listing the sets of a table", take_set);
-  if (!status.ok() || maps) return status;
-  const absl::StatusOr<uint32_t> begin = ReadGeneration(socket);
-  // A transaction that is open ends soon, and most are committed.
-  for (int wait = 0; wait < 10; ++wait) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  uint64_t jumps = 0;
+  const auto take_elements = [&](WireBytes message) {
+    const Attributes list = Attributes::OfMessage(message);
+    for (const Attribute& element : list.Nest(NFTA_SET_ELEM_LIST_ELEMENTS).all()) {
+      const Attributes data = Attributes::Parse(element.payload).value_or(Attributes());
+      const Attributes verdict = data.Nest(NFTA_SET_ELEM_DATA).Nest(NFTA_DATA_VERDICT);
+      jumps += verdict.Bytes(NFTA_VERDICT_CHAIN) ? 1 : 0;
+    }
+    return absl::OkStatus();
+  };
+  for (const std::string& map : maps) {
+    if (!status.ok()) break;
+    status = Dump(socket, NFT_MSG_GETSETELEM, family,
+                  {{NFTA_SET_ELEM_LIST_TABLE, table.name}, {NFTA_SET_ELEM_LIST_SET, map}},
+                  "listing the elements of a map", take_elements);
+  }
+  if (!status.ok()) return status;
+  return jumps;
+}
+
+// What uses the chains of a table, apart from elements of maps.
+absl::StatusOr<uint64_t> CountUses(Socket& socket, const TableId& table, uint8_t family) {
+  uint64_t uses = 0;
+  const auto take_chain = [&](WireBytes message) {
+    const Attributes chain = Attributes::OfMessage(message);
+    if (chain.Text(NFTA_CHAIN_TABLE) == table.name) uses += UsesOf(chain);
+    return absl::OkStatus();
+  };
+  absl::Status status =
+      Dump(socket, NFT_MSG_GETCHAIN, family, {}, "listing the chains of a family", take_chain);
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint64_t> jumps = CountMappedJumps(socket, table, family);
+  if (!jumps.ok()) return jumps.status();
+  return uses - std::min(uses, *jumps);
+}
+
+// For a table of which `listed` uses of chains were listed at `generation`, fewer than they count.
+// FailedPrecondition: what follows a rule that does not fit a message of 32 KiB is missing, without
+// an error. Aborted: the rules have changed.
+absl::Status CheckComplete(Socket& socket, const TableId& table, uint8_t family, uint64_t listed,
+                           uint32_t generation) {
+  for (int attempt = 0; attempt < kCompletenessAttempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(kBetweenCompletenessAttempts);
+    absl::Status status = AwaitTransaction(socket);
+    if (!status.ok()) return status;
+    const absl::StatusOr<uint64_t> uses = CountUses(socket, table, family);
+    if (!uses.ok()) return uses.status();
     const absl::StatusOr<uint32_t> now = ReadGeneration(socket);
-    if (!begin.ok() || !now.ok()) return now.status();
-    if (*now != *begin) return absl::AbortedError("the ruleset changed while it was read");
+    if (!now.ok()) return now.status();
+    if (*now != generation) return absl::AbortedError("the ruleset changed while it was read");
+    if (*uses <= listed) return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the kernel listed fewer rules of table ", ToString(table),
                    " than it has; one is too large to be listed and hides others: delete it"));
 }
 
-absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
-  survey = {.mode = "nft", .generation = 0, .tables = {}};
+absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, uint32_t generation, Survey& survey) {
+  survey = {.mode = "nft", .generation = generation, .tables = {}};
   ListedTables tables;
   absl::Status status = ListTables(socket, tables);
   // Chain by chain: for each datagram the kernel counts the rules from the start of the dump again,
@@ -245,8 +292,8 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, Survey& survey) {
                     "reading the rules of a chain", take_rule);
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
-    if (status.ok() && IsIptablesTable(table) && uses < listed.uses && !listed.has_other_users) {
-      status = CheckComplete(socket, table, listed.family);
+    if (status.ok() && IsIptablesTable(table) && uses < listed.uses) {
+      status = CheckComplete(socket, table, listed.family, uses, generation);
     }
   }
   return status;
@@ -306,7 +353,18 @@ absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
   return *generation;
 }
 
-absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl::Status()> read,
+absl::Status AwaitTransaction(Socket& socket) {
+  const absl::StatusOr<Batch> batch = Batch::Build({}, socket.ReserveSequences(2));
+  if (!batch.ok()) return batch.status();
+  const absl::StatusOr<std::vector<BatchError>> errors = socket.SendBatch(batch->messages());
+  if (!errors.ok()) return errors.status();
+  return errors->empty() ? absl::OkStatus()
+                         : KernelError(errors->front().error_number,
+                                       "waiting for another program's transaction");
+}
+
+absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket,
+                                         absl::FunctionRef<absl::Status(uint32_t)> read,
                                          int attempts) {
   const auto begin = std::chrono::steady_clock::now();
   int attempt = 0;
@@ -314,7 +372,7 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
   do {
     const absl::StatusOr<uint32_t> before = ReadGeneration(socket);
     if (!before.ok()) return before.status();
-    status = read();
+    status = read(*before);
     if (absl::IsAborted(status)) continue;
     if (!status.ok()) return status;
     absl::StatusOr<uint32_t> after = ReadGeneration(socket);
@@ -360,10 +418,11 @@ absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {
 
 absl::StatusOr<Survey> SiftNftSurvey(Socket& socket, SurveySieve& sieve) {
   Survey survey;
-  const absl::StatusOr<uint32_t> generation = AtOneGeneration(
-      socket, [&] { return TakeOnce(socket, sieve, survey); }, /*attempts=*/1);
+  const auto take = [&](uint32_t generation) {
+    return TakeOnce(socket, sieve, generation, survey);
+  };
+  const absl::StatusOr<uint32_t> generation = AtOneGeneration(socket, take, /*attempts=*/1);
   if (!generation.ok()) return generation.status();
-  survey.generation = *generation;
   return survey;
 }
 

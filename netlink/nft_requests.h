@@ -40,17 +40,28 @@ absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint1
 // Unavailable: this kernel has no nf_tables. Other codes as Socket::Ask and KernelError.
 absl::StatusOr<uint32_t> ReadGeneration(Socket& socket);
 
+// Returns once no transaction is open that another program had begun: what it adds is counted
+// before it is committed, and before it can be listed. Blocks as long as Backend::Apply would. An
+// empty batch waits so, and commits nothing.
+absl::Status AwaitTransaction(Socket& socket);
+
+// How often fewer rules must be listed than are counted, each time after AwaitTransaction, until
+// that is certain: the next transaction may be open at once.
+inline constexpr int kCompletenessAttempts = 5;
+inline constexpr std::chrono::milliseconds kBetweenCompletenessAttempts(20);
+
 // A commit of rules takes longer than a read, so only a program that writes without a pause needs
 // more attempts than these, or a chain of so many rules that a read takes about as long as this.
 inline constexpr int kReadAttempts = 10;
 inline constexpr std::chrono::milliseconds kReadPatience(200);
 
-// Calls `read`, which starts over each time, until it has not failed with Aborted and the
-// generation after it is the one before it. Returns that generation, or any other error of `read`.
+// Calls `read`, which starts over each time, with the current generation, until it has not failed
+// with Aborted and the generation after it is the same. Returns it, or any other error of `read`.
 //
 // Aborted: the ruleset changed during all `attempts`, or all that began within kReadPatience. Other
 // codes as ReadGeneration.
-absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl::Status()> read,
+absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket,
+                                         absl::FunctionRef<absl::Status(uint32_t)> read,
                                          int attempts = kReadAttempts);
 
 // Backend::TakeSurvey and SiftSurvey for the namespace that `socket` was opened in.

@@ -261,6 +261,57 @@ TEST(NftSurveyAnswersTest, IsWholeOrNone) {
   });
 }
 
+// A chain counts the rules of a transaction that is open, and what elements of maps jump to.
+TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
+  const auto used = [](uint32_t uses) {
+    return Sent(Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, uses)}), Done());
+  };
+  const std::vector<Frame> map =
+      Sent(NftMessage(NFT_MSG_NEWSET, NLM_F_MULTI, 0,
+                      Join({Attr(NFTA_SET_NAME, Text("m")),
+                            Attr(NFTA_SET_DATA_TYPE, uint32_t{NFT_DATA_VERDICT})})),
+           Done());
+  const auto element = [](const Bytes& verdict) {
+    return Attr(NFTA_LIST_ELEM, Attr(NFTA_SET_ELEM_DATA, Attr(NFTA_DATA_VERDICT, verdict)));
+  };
+  const Bytes jump = element(Attr(NFTA_VERDICT_CHAIN, Text("C")));
+  const Bytes accept = element(Attr(NFTA_VERDICT_CODE, uint32_t{NF_ACCEPT}));
+  const std::vector<Frame> elements =
+      Sent(NftMessage(NFT_MSG_NEWSETELEM, NLM_F_MULTI, 0,
+                      Attr(NFTA_SET_ELEM_LIST_ELEMENTS, Join({jump, accept, jump}))),
+           Done());
+  const auto survey = [&](std::vector<Frame> chains, const Answers& rest) {
+    Answers answers = {kGeneration, kTables, std::move(chains), kRule};
+    answers.insert(answers.end(), rest.begin(), rest.end());
+    return answers;
+  };
+  const Answers still = {kNothing, used(2), kNoRules, kGeneration};
+  Answers always;
+  for (int i = 0; i < kCompletenessAttempts; ++i) {
+    always.insert(always.end(), still.begin(), still.end());
+  }
+  ExpectSurveys({
+      {"a transaction that was given up",
+       survey(used(2), List(kNothing, used(1), kNoRules, kGeneration, kGeneration)),
+       "7: ip filter C with 1."},
+      {"a deletion that was committed", survey(used(2), List(kNothing, used(1), kNoRules, kMoved)),
+       "ABORTED"},
+      {"another table's chain",
+       survey(used(2), List(kNothing, Sent(Chain({kNamed, Attr(NFTA_CHAIN_USE, 5)}), Done()),
+                            kNoRules, kGeneration, kGeneration)),
+       "7: ip filter C with 1."},
+      {"elements of a map",
+       survey(used(3), List(kNothing, used(3), map, elements, kGeneration, kGeneration)),
+       "7: ip filter C with 1."},
+      {"a chain of a map that may not be read",
+       survey(used(3), List(kNothing, used(3), map, Sent(Refusal(EPERM)))), "PERMISSION_DENIED"},
+      {"a batch that may not be sent", survey(used(2), {{Sent(Refusal(EPERM))}}),
+       "PERMISSION_DENIED: waiting for another program's transaction"},
+      {"a rule that is too large", survey(used(2), always),
+       "FAILED_PRECONDITION: the kernel listed fewer rules of table ip filter than it has"},
+  });
+}
+
 TEST(NftSurveyAnswersTest, HasEveryTableWhateverItsFamily) {
   const std::pair<uint8_t, std::string> families[] = {{NFPROTO_INET, "inet"},
                                                       {NFPROTO_IPV4, "ip"},
