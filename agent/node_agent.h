@@ -12,11 +12,12 @@
 // number of agents, of different namespaces and iptables modes, may share a thread.
 //
 // Time. Only Create, Dispatch, Plan and Sync wait, and SetOptions where the agent would now write
-// in a mode that it detects anew. Dispatch does at most one round for each thing
-// that happened. In nf_tables mode a round waits for each of the kernel's answers for 5 s at most;
-// where other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry
-// at most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
-// most, and for each program that it runs, for NodeAgentOptions::program_deadline at most.
+// in a mode that it detects anew. Dispatch does at most one round for each thing that happened, and
+// begins none after 10 ms: fd() stays readable then. In nf_tables mode a round waits for each of
+// the kernel's answers for 5 s at most; where other processes keep changing the rules it tries
+// again for NodeAgentOptions::longest_retry at most. In iptables-legacy mode it also waits for the
+// lock of the iptables programs, for 5 s at most, and for each program that it runs, for
+// NodeAgentOptions::program_deadline at most.
 //
 // Network namespaces. Without NodeAgentOptions::netns the agent works in the one that the thread is
 // in at Create. The thread must stay there: Dispatch, Plan, Sync and SetOptions are refused in

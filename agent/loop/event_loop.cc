@@ -2,6 +2,7 @@
 #include "agent/loop/event_loop.h"
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
@@ -18,6 +19,9 @@
 
 namespace kipt::agent {
 namespace {
+
+// A round is never cut short, and the host program has other things to do.
+constexpr absl::Duration kLongestDispatch = absl::Milliseconds(10);
 
 absl::Status Error(int result, absl::string_view what) {
   return absl::ErrnoToStatus(std::max(-result, 0), what);
@@ -64,11 +68,21 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   sd_event* event = nullptr;
   const int result = sd_event_new(&event);
   if (result < 0) return Error(result, "cannot make an event loop");
-  return std::unique_ptr<EventLoop>(new EventLoop(event));
+  std::unique_ptr<EventLoop> loop(new EventLoop(event));
+  loop->more_fd_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!loop->more_fd_.valid()) return Error(-errno, "cannot make an event loop");
+  SourceOrError more = loop->AddReadable(loop->more_fd_.get(), [fd = loop->more_fd_.get()] {
+    eventfd_t ignored = 0;
+    eventfd_read(fd, &ignored);
+  });
+  if (!more.ok()) return more.status();
+  loop->more_ = *std::move(more);
+  return loop;
 }
 
 EventLoop::~EventLoop() {
   watchdog_.reset();
+  more_.reset();
   sd_event_unref(event_);
 }
 
@@ -76,17 +90,25 @@ int EventLoop::fd() const { return sd_event_get_fd(event_); }
 
 int EventLoop::Turn(uint64_t timeout) {
   const int result = sd_event_run(event_, timeout);
-  if (*thrown_ != nullptr) std::rethrow_exception(std::exchange(*thrown_, nullptr));
-  return result;
+  if (*thrown_ == nullptr) return result;
+  // The next turn arms the timers that were set.
+  DispatchAgain();
+  std::rethrow_exception(std::exchange(*thrown_, nullptr));
 }
 
 absl::Status EventLoop::Dispatch() {
-  for (;;) {
+  const SteadyTime end = SteadyNow() + kLongestDispatch;
+  do {
     const int result = Turn(0);
     if (result == -ESTALE || result == 0) return absl::OkStatus();  // Exit() ran, nothing is ready
     if (result < 0) return Failed(result);
-  }
+  } while (SteadyNow() < end);
+  // Timers that are due, or were set in the last turn, do not make fd() readable.
+  DispatchAgain();
+  return absl::OkStatus();
 }
+
+void EventLoop::DispatchAgain() { eventfd_write(more_fd_.get(), 1); }
 
 absl::StatusOr<int> EventLoop::Run() {
   while (sd_event_get_state(event_) != SD_EVENT_FINISHED) {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/process/files.h"
 
 struct sd_event;
 struct sd_event_source;
@@ -63,8 +64,10 @@ class EventLoop {
   // For a host program's loop to poll for input.
   int fd() const;
   // Runs what is ready and arms timers: call it before the first poll of fd(), and whenever that is
-  // readable.
+  // readable. Begins nothing after 10 ms: fd() is readable then, and after an exception.
   absl::Status Dispatch();
+  // fd() is readable until the next Dispatch.
+  void DispatchAgain();
   // Runs until Exit(); returns its code.
   absl::StatusOr<int> Run();
   void Exit(int code);
@@ -92,6 +95,9 @@ class EventLoop {
 
   sd_event* event_;
   std::unique_ptr<EventSource> watchdog_;
+  // Readable where DispatchAgain was called.
+  OwnedFd more_fd_;
+  std::unique_ptr<EventSource> more_;
   const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
   const std::shared_ptr<std::exception_ptr> thrown_ = std::make_shared<std::exception_ptr>();
 };

@@ -63,7 +63,9 @@ TEST_F(EventLoopTest, ThrowsWhatAHandlerThrewAndGoesOn) {
     Write();
     EXPECT_THROW(loop_->Dispatch().IgnoreError(), std::bad_alloc);
     EXPECT_FALSE(*loop_->busy());
+    EXPECT_TRUE(HostPolls(0)) << "what the handler armed is not set yet";
     EXPECT_THAT(loop_->Dispatch(), IsOk());
+    EXPECT_FALSE(HostPolls(0));
   }
   Write();
   EXPECT_THROW(loop_->Run().IgnoreError(), std::bad_alloc);
@@ -100,6 +102,28 @@ TEST_F(EventLoopTest, AHostThatPollsTheDescriptorGetsFilesAndTimers) {
   ASSERT_THAT(loop_->Dispatch(), IsOk());
   EXPECT_EQ(seen, (std::vector<char>{'f', 't'}));
   EXPECT_FALSE(HostPolls(50)) << "a timer fires once";
+}
+
+TEST_F(EventLoopTest, DispatchReturnsThoughMoreIsDueAndTheHostIsCalledAgain) {
+  const SteadyTime end = SteadyNow() + absl::Seconds(3);
+  std::unique_ptr<EventSource> timer;
+  timer = *loop_->AddTimer([&] {
+    if (SteadyNow() < end) timer->FireAfter(absl::ZeroDuration()).IgnoreError();
+  });
+  const auto file = *loop_->AddReadable(counter_, [&] {
+    if (SteadyNow() >= end) Read();
+  });
+  for (const bool by_timer : {true, false}) {
+    const absl::Duration delay = by_timer ? absl::ZeroDuration() : absl::InfiniteDuration();
+    ASSERT_THAT(timer->FireAfter(delay), IsOk());
+    if (!by_timer) Write();
+    EXPECT_THAT(loop_->Dispatch(), IsOk());
+    EXPECT_LT(SteadyNow(), end);
+    EXPECT_TRUE(HostPolls(0));
+  }
+  Read();
+  EXPECT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_FALSE(HostPolls(0));
 }
 
 TEST_F(EventLoopTest, WhatComesWhileAFileIsNotWaitedForIsFoundLater) {
