@@ -210,8 +210,9 @@ int kube_iptables_agent_fd(struct kube_iptables_agent* agent);
  *
  * INVALID_ARGUMENT: no such agent, or `timeout_ms` is below -1. FAILED_PRECONDITION: another
  * thread, another network namespace, or within a callback. RESOURCE_EXHAUSTED: no memory for an
- * event; call again. UNKNOWN, INTERNAL: the event loop failed; free the agent. A rule that cannot
- * be written is no error: events report it. */
+ * event, which is lost, or for a round, which is done again soon; call again. UNKNOWN, INTERNAL:
+ * the event loop failed; free the agent. A rule that cannot be written is no error: events report
+ * it. */
 int kube_iptables_agent_dispatch(struct kube_iptables_agent* agent, int64_t timeout_ms,
                                  struct kube_iptables_agent_error* error);
 

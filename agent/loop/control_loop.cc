@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/detect/rule_support.h"
@@ -151,6 +152,25 @@ void ControlLoop::Rearm() {
 
 void ControlLoop::Turn(Trigger trigger) {
   const SteadyTime start = SteadyNow();
+  absl::Cleanup unfinished = [&, last_periodic = last_periodic_] {
+    last_periodic_ = last_periodic;
+    DoLater(trigger, start);
+  };
+  const Round round = DoRound(trigger, start);
+  Rearm();
+  std::move(unfinished).Cancel();
+  observer_(round);
+}
+
+void ControlLoop::DoLater(Trigger trigger, SteadyTime start) {
+  if (next_trigger_ == Trigger::kTimer) next_trigger_ = trigger;
+  // It may have been left within an answer of the kernel's.
+  CloseBackend();
+  pace_.NoteCheck(start, SteadyNow(), absl::ZeroDuration(), /*failed=*/true);
+  Rearm();
+}
+
+Round ControlLoop::DoRound(Trigger trigger, SteadyTime start) {
   const absl::Duration cpu_before = options_.cpu_used();
   next_trigger_ = Trigger::kTimer;
   waiting_families_.clear();
@@ -199,8 +219,7 @@ void ControlLoop::Turn(Trigger trigger) {
   // which observe mode does not load.
   const bool broken = !report.status.ok() && !MayPassByItself(report.status);
   if (broken || (options_.observe && !writer_watch_.watching())) CloseBackend();
-  Rearm();
-  observer_(round);
+  return round;
 }
 
 absl::Status ControlLoop::EnsureBackend() {

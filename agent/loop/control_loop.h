@@ -112,8 +112,12 @@ class ControlLoop {
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
   bool IsLegacy() const;
 
-  // One round, then its parts in order.
+  // One round, now; where it throws, also later.
   void Turn(Trigger trigger);
+  // After a round that threw, which began at `start`. Needs no memory.
+  void DoLater(Trigger trigger, SteadyTime start);
+  // A round, then its parts in order.
+  Round DoRound(Trigger trigger, SteadyTime start);
   absl::Status EnsureBackend();
   void CloseBackend();
   // What was noticed since the last round. Starts to watch if necessary.

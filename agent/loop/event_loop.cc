@@ -24,7 +24,8 @@ namespace {
 constexpr absl::Duration kLongestDispatch = absl::Milliseconds(10);
 
 absl::Status Error(int result, absl::string_view what) {
-  return absl::ErrnoToStatus(std::max(-result, 0), what);
+  // Success needs no memory: timers are set where that ran out.
+  return result >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(-result, what);
 }
 
 absl::Status Failed(int result) {

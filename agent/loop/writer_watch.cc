@@ -2,6 +2,7 @@
 #include "agent/loop/writer_watch.h"
 
 #include <algorithm>
+#include <new>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
@@ -72,7 +73,13 @@ void WriterWatch::Note(const netlink::RulesetChange& change) {
 
 void WriterWatch::OnReadable() {
   const uint64_t before = seen_.changes;
-  Drain();
+  try {
+    Drain();
+  } catch (const std::bad_alloc&) {
+    // What was read is lost, and a check finds what it did.
+    ++seen_.changes;
+    seen_.others = true;
+  }
   if (seen_.changes != before || monitor_ == nullptr) on_sight_();
 }
 

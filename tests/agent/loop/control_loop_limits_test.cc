@@ -6,6 +6,7 @@
 
 #include <ctime>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -164,6 +165,33 @@ TEST_F(AgentTest, AfterFailedChecksBothFamiliesAreRepairedByTheFirstThatSucceeds
     EXPECT_FALSE(rounds_[rounds].report.status.ok());
     EXPECT_TRUE(InPlace());
   }
+}
+
+TEST_F(AgentTest, ARoundThatRunsOutOfMemoryIsDoneLater) {
+  int failures = 2;
+  const auto fail = [&] {
+    if (--failures >= 0) throw std::bad_alloc();
+  };
+  door_ = [&] {
+    fail();
+    return std::make_unique<FiltersChanges>(&kernel_, [&](netlink::RulesetChanges&) { fail(); });
+  };
+  const auto end_rounds = [&](size_t count) {
+    for (;;) {
+      try {
+        return TurnUntilRounds(count);
+      } catch (const std::bad_alloc&) {
+      }
+    }
+  };
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(end_rounds(1));
+  EXPECT_EQ(rounds_[0].trigger, Trigger::kStart);
+  failures = 2;
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(end_rounds(2));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kChange);
+  EXPECT_TRUE(rounds_[1].incident.has_value());
 }
 
 class AgentStormTest : public AgentTest {
