@@ -64,21 +64,28 @@ struct NodeAgent::Inside {
   NodeAgentOptions options;
   // Until the first Dispatch.
   bool made = false;
-  std::vector<std::pair<absl::LogSeverity, std::string>> early_notices;
+  // For the next Dispatch or Sync.
+  std::vector<std::pair<absl::LogSeverity, std::string>> queued_notices;
   std::unique_ptr<EventLoop> loop;
   // Declared after the loop so that it is destroyed first.
   std::unique_ptr<Agent> agent;
 
   void Notice(absl::LogSeverity severity, absl::string_view text) {
     if (!made) {
-      early_notices.emplace_back(severity, text);
+      queued_notices.emplace_back(severity, text);
     } else if (handlers.notice) {
       handlers.notice(severity, text);
     }
   }
-  void GiveEarlyNotices() {
+  // Create and SetOptions call no handler.
+  void NoticeWarnings(const Config& config) {
+    for (const std::string& warning : config.warnings) {
+      queued_notices.emplace_back(absl::LogSeverity::kWarning, warning);
+    }
+  }
+  void GiveNotices() {
     made = true;
-    for (const auto& [severity, text] : std::exchange(early_notices, {})) Notice(severity, text);
+    for (const auto& [severity, text] : std::exchange(queued_notices, {})) Notice(severity, text);
   }
   void NoticeRetired(const RetireReport& other) {
     if (!other.status.ok()) {
@@ -109,9 +116,7 @@ absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions op
   Inside* const self = inside.get();
   self->handlers = std::move(handlers);
   self->loop = *std::move(loop);
-  for (const std::string& warning : config->warnings) {
-    self->Notice(absl::LogSeverity::kWarning, warning);
-  }
+  self->NoticeWarnings(*config);
   absl::StatusOr<std::unique_ptr<Agent>> agent =
       Agent::Create(*self->loop,
                     {.config = *std::move(config),
@@ -135,15 +140,18 @@ int NodeAgent::fd() const { return inside_->loop->fd(); }
 
 absl::Status NodeAgent::Dispatch() {
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
-  inside_->GiveEarlyNotices();
-  return inside_->loop->Dispatch();
+  inside_->GiveNotices();
+  const absl::Status status = inside_->loop->Dispatch();
+  // Of a handler's SetOptions.
+  if (!inside_->queued_notices.empty()) inside_->loop->DispatchAgain();
+  return status;
 }
 
 absl::StatusOr<Diff> NodeAgent::Plan() const { return inside_->agent->Plan(); }
 
 absl::StatusOr<std::vector<Change>> NodeAgent::Sync() {
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
-  inside_->GiveEarlyNotices();
+  inside_->GiveNotices();
   inside_->agent->Sync();
   return inside_->agent->last_report()->applied;
 }
@@ -162,9 +170,8 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
   if (status.ok()) status = config.status();
   if (status.ok()) status = inside_->agent->SetConfig(*config);
   if (!status.ok()) return status;
-  for (const std::string& warning : config->warnings) {
-    inside_->Notice(absl::LogSeverity::kWarning, warning);
-  }
+  inside_->loop->DispatchAgain();
+  inside_->NoticeWarnings(*config);
   return absl::OkStatus();
 }
 

@@ -95,8 +95,8 @@ struct NodeAgentOptions {
   absl::Duration program_deadline = absl::Seconds(20);
 };
 
-// Called by Dispatch and Sync, and never by Create: they may call every member of the agent but
-// those two, and must not destroy it. What they throw, the call throws that called them. May be
+// Called by Dispatch and Sync, never by another function: they may call every member of the agent
+// but those two, and must not destroy it. What they throw, the call throws that called them. May be
 // empty.
 struct NodeAgentHandlers {
   // At the end of every round.

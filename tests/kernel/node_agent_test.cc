@@ -235,7 +235,7 @@ TEST_F(FrontDoorTest, PlansWithoutAChangeAndSyncsAtOnce) {
   ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
 }
 
-TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
+TEST_F(FrontDoorTest, CallsNothingBeforeItIsMadeOrWhileItTakesOptions) {
   const Netns served = NewNetns();
   std::unique_ptr<NodeAgent> agent;
   std::vector<std::string> notices;
@@ -250,6 +250,38 @@ TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
   EXPECT_THAT(notices, IsEmpty());
   EXPECT_THAT(agent->Dispatch(), IsOk());
   EXPECT_THAT(notices, SizeIs(::testing::Ge(2)));
+  notices.clear();
+  EXPECT_THAT(agent->SetOptions(options), IsOk());
+  EXPECT_THAT(notices, IsEmpty());
+  pollfd waited{.fd = agent->fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&waited, 1, 0), 1) << "they are due";
+  EXPECT_THAT(agent->Dispatch(), IsOk());
+  EXPECT_THAT(notices, Not(IsEmpty()));
+}
+
+TEST_F(FrontDoorTest, WhatItSaysOfTheOptionsThatAHandlerSetComesSoon) {
+  const Netns served = NewNetns();
+  std::unique_ptr<NodeAgent> agent;
+  int rounds = 0;
+  int notices = 0;
+  auto made = NodeAgent::Create(
+      In(served), {.round =
+                       [&](const Event&) {
+                         if (++rounds > 1) return;
+                         NodeAgentOptions options = In(served);
+                         options.labels = {.masquerade = 1, .drop = 2};
+                         EXPECT_THAT(agent->SetOptions(options), IsOk());
+                         notices = 0;
+                       },
+                   .notice = [&](absl::LogSeverity, absl::string_view) { ++notices; }});
+  ASSERT_THAT(made, IsOk());
+  agent = *std::move(made);
+  const SteadyTime end = SteadyNow() + absl::Seconds(10);
+  pollfd waited{.fd = agent->fd(), .events = POLLIN, .revents = 0};
+  while (notices == 0 && SteadyNow() < end) {
+    ASSERT_THAT(agent->Dispatch(), IsOk());
+    if (rounds > 0 && notices == 0) ASSERT_EQ(poll(&waited, 1, 5000), 1);
+  }
 }
 
 TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
