@@ -63,6 +63,10 @@ Json FightsJson(const std::vector<Fight>& fights, size_t most) {
   return List(First(fights, most), [most](const Fight& fight) { return FightJson(fight, most); });
 }
 
+Json JumpJson(const ForeignJump& jump) {
+  return AboutChain(jump.base_chain, {{"target", jump.target}});
+}
+
 Json NewForeignRulesJson(const NewForeignRules& news, size_t most) {
   NewForeignRules shown = news;
   shown.rules.resize(std::min(most, shown.rules.size()));
@@ -78,6 +82,16 @@ Json NewForeignRulesJson(const NewForeignRules& news, size_t most) {
   return ByJson(
       shown.by, most,
       {{"rules", List(shown.rules, rule_json)}, {"counts", List(news.counts, count_json)}});
+}
+
+Json LostProxyJumpsJson(const LostProxyJumps& lost, size_t most) {
+  return ByJson(lost.by, most, {{"jumps", List(First(lost.jumps, most), JumpJson)}});
+}
+
+Json NewBlockersJson(const std::vector<Blocker>& blockers, size_t most) {
+  return List(First(blockers, most), [most](const Blocker& blocker) {
+    return ByJson(blocker.by, most, FindingsJson({blocker.finding})[0]);
+  });
 }
 
 Json Document(absl::string_view kind) {
@@ -106,15 +120,12 @@ Json IncidentJson(absl::Time time, const Incident& incident, size_t most) {
   const auto damage_json = [](const DamagedItem& item) {
     return AboutChain(item.chain, {{"kind", DamageKindName(item.kind)}, {"text", item.text}});
   };
-  const auto jump_json = [](const ForeignJump& jump) {
-    return AboutChain(jump.base_chain, {{"target", jump.target}});
-  };
   Json json = {{"time", TimeJson(time)},
                {"repairMicroseconds", absl::ToInt64Microseconds(incident.latency)}};
   json.update(ByJson(incident.by, most,
                      {{"damage", List(shown.damage, damage_json)},
                       {"damageCount", incident.damage.size()},
-                      {"lostJumps", List(shown.lost_jumps, jump_json)},
+                      {"lostJumps", List(shown.lost_jumps, JumpJson)},
                       // Repeats the lists.
                       {"text", ToString(shown)}}));
   return json;
@@ -172,12 +183,17 @@ std::string EventJson(absl::Time time, const Event& event, size_t most_bytes) {
                  {"trigger", TriggerName(event.trigger)},
                  {"durationMicroseconds", absl::ToInt64Microseconds(event.duration)},
                  {"incident", nullptr},
+                 {"lostProxyJumps", nullptr},
                  {"refills", event.refills},
                  {"fightsBegun", FightsJson(event.fights_begun, most)},
                  {"fightsEnded", FightsJson(event.fights_ended, most)},
                  {"newForeignRules", nullptr},
+                 {"newBlockers", NewBlockersJson(event.new_blockers, most)},
                  {"changedFamilies", List(event.changed_families, FamilyStateJson)}});
     if (event.incident) json["incident"] = IncidentJson(time, *event.incident, most);
+    if (event.lost_proxy_jumps) {
+      json["lostProxyJumps"] = LostProxyJumpsJson(*event.lost_proxy_jumps, most);
+    }
     if (event.foreign_rules) {
       json["newForeignRules"] = NewForeignRulesJson(*event.foreign_rules, most);
     }

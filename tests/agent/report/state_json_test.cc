@@ -88,6 +88,8 @@ Event FullEvent(int damage) {
       NewForeignRules{.rules = {{kInput, ForeignRuleKind::kDrop, "-s 10.0.0.0/8 -j DROP"}},
                       .counts = {{{kInput, ForeignRuleKind::kDrop}, 1}},
                       .by = By()};
+  event.lost_proxy_jumps = LostProxyJumps{.jumps = {{kInput, "KUBE-SERVICES"}}, .by = By()};
+  event.new_blockers = {{.finding = FullState().findings[0], .by = By()}};
   event.changed_families = FullState().families;
   return event;
 }
@@ -143,7 +145,6 @@ TEST(RecentEventsTest, AreTheLastTenNewestFirstWithoutTheWritersArguments) {
   for (int i = 1; i <= 12; ++i) {
     Event event = FullEvent(1);
     event.incident->by.writers[0].command = absl::StrCat("writer-", i, ";");
-    event.new_blockers = {{.finding = FullState().findings[0], .by = By()}};
     recent.Note(kNoon, event);
   }
   ASSERT_THAT(recent.incidents, SizeIs(10));
@@ -184,6 +185,10 @@ TEST(EventJsonTest, HasEveryValue) {
   EXPECT_EQ(json["fightsEnded"], Json::array());
   EXPECT_EQ(json["newForeignRules"]["rules"][0]["text"], "-s 10.0.0.0/8 -j DROP");
   EXPECT_EQ(json["newForeignRules"]["counts"][0]["count"], 1);
+  EXPECT_EQ(json["lostProxyJumps"]["jumps"][0]["target"], "KUBE-SERVICES");
+  EXPECT_EQ(json["lostProxyJumps"]["writers"], json["fightsBegun"][0]["writers"]);
+  EXPECT_EQ(json["newBlockers"][0]["condition"], "BitConflict");
+  EXPECT_EQ(json["newBlockers"][0]["writers"], json["fightsBegun"][0]["writers"]);
   EXPECT_EQ(json["changedFamilies"][0]["phase"], "failed");
 }
 
@@ -191,6 +196,8 @@ TEST(EventJsonTest, AQuietRoundHasNulls) {
   const Json json = Json::parse(EventJson(kNoon, {}));
   EXPECT_EQ(json["incident"], nullptr);
   EXPECT_EQ(json["newForeignRules"], nullptr);
+  EXPECT_EQ(json["lostProxyJumps"], nullptr);
+  EXPECT_EQ(json["newBlockers"], Json::array());
 }
 
 TEST(EventJsonTest, ListsAreCutUntilTheyFit) {
