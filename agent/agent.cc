@@ -125,10 +125,11 @@ ControlLoopOptions Agent::MakeOptions() {
 }
 
 void Agent::OnRound(const Round& round) {
+  // Before the handlers, which may set other options.
+  last_round_ = {config().emulated_version, node_.Input(), round.report};
   if (round.periodic) NoteModeChange();
   Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
   if (options_mode_ != node_.mode()) loop_->SetDesired(MakeOptions());
-  last_report_ = round.report;
   if (handlers_.round) handlers_.round(round);
 }
 

@@ -25,7 +25,9 @@
 #include "agent/loop/round.h"
 #include "agent/node/node.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
 #include "agent/process/network_namespaces.h"
+#include "featuregates/feature.h"
 
 namespace kipt::agent {
 
@@ -51,6 +53,13 @@ struct AgentHandlers {
   std::function<void(const RetireReport&)> retired = {};
 };
 
+// What a round desired, and what it found and did.
+struct LastRound {
+  featuregates::Version emulated_version;
+  PolicyInput input;
+  SyncReport report;
+};
+
 class Agent {
  public:
   // As NodeAgent::Create; the caller checks the options.
@@ -68,8 +77,8 @@ class Agent {
   // The caller has checked the namespace.
   void Sync() { loop_->CheckNow(); }
   AgentState state() const;
-  // What the last round found and did; nothing before the first.
-  const std::optional<SyncReport>& last_report() const { return last_report_; }
+  // Nothing before the first.
+  const std::optional<LastRound>& last_round() const { return last_round_; }
   // What the agent desires is its Input().
   const Node& node() const { return node_; }
   // FailedPrecondition: the calling thread is in another network namespace than at Create, where a
@@ -94,7 +103,7 @@ class Agent {
   Node node_;
   const absl::Duration patience_;
   const AgentHandlers handlers_;
-  std::optional<SyncReport> last_report_;
+  std::optional<LastRound> last_round_;
   // Nothing: the namespace is a visited one.
   std::optional<NetnsGuard> own_namespace_;
   // The node's when the loop's options were made.

@@ -153,7 +153,7 @@ absl::StatusOr<std::vector<Change>> NodeAgent::Sync() {
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
   inside_->GiveNotices();
   inside_->agent->Sync();
-  return inside_->agent->last_report()->applied;
+  return inside_->agent->last_round()->report.applied;
 }
 
 absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {

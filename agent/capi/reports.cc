@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/capi/reports.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,12 @@ absl::Status CheckNamespace(NodeAgent& agent) { return AgentInside(agent).CheckN
 
 absl::StatusOr<std::string> ReportJsonOf(NodeAgent& agent) {
   const Agent& inside = AgentInside(agent);
-  if (!inside.last_report()) {
-    return absl::FailedPreconditionError("no round has ended yet: dispatch first");
-  }
-  return SyncJson(SubjectOf(inside.node()), *inside.last_report());
+  const std::optional<LastRound>& last = inside.last_round();
+  if (!last) return absl::FailedPreconditionError("no round has ended yet: dispatch first");
+  Subject subject = SubjectOf(inside.node());
+  subject.emulated_version = last->emulated_version;
+  subject.input = last->input;
+  return SyncJson(subject, last->report);
 }
 
 absl::StatusOr<std::string> SyncJsonOf(NodeAgent& agent) {

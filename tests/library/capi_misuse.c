@@ -192,6 +192,25 @@ static void child_after_fork_is_refused(void) {
   free_agent(agent);
 }
 
+/* ---- reports ---- */
+
+static void a_report_is_of_the_options_of_its_round(void) {
+  Error error = {0};
+  Options options = defaults();
+  options.families = KUBE_IPTABLES_AGENT_IPV4;
+  Agent* const agent = create(&options, NULL);
+  EXPECT_CODE(OK, kube_iptables_agent_dispatch(agent, 0, &error));
+  char* reports[2] = {NULL, NULL};
+  EXPECT_CODE(OK, kube_iptables_agent_report_json(agent, &reports[0], &error));
+  options.families |= KUBE_IPTABLES_AGENT_IPV6;
+  options.emulated_version = "1.27";
+  EXPECT_CODE(OK, kube_iptables_agent_set_options(agent, &options, &error));
+  EXPECT_CODE(OK, kube_iptables_agent_report_json(agent, &reports[1], &error));
+  EXPECT(strcmp(reports[0], reports[1]) == 0);
+  for (int i = 0; i < 2; ++i) kube_iptables_agent_string_free(reports[i]);
+  free_agent(agent);
+}
+
 /* ---- structs of other releases ---- */
 
 static void sizes_of_other_releases(void) {
@@ -446,6 +465,7 @@ static const struct {
     {"freed handle is refused", freed_handle_is_refused},
     {"another thread is refused", another_thread_is_refused},
     {"child after fork is refused", child_after_fork_is_refused},
+    {"a report is of the options of its round", a_report_is_of_the_options_of_its_round},
     {"sizes of other releases", sizes_of_other_releases},
     {"wrong values are refused", wrong_values_are_refused},
     {"callbacks may not dispatch or free", callbacks_may_not_dispatch_or_free},
