@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -43,9 +44,11 @@ class Handles {
   kube_iptables_agent* Add(std::unique_ptr<kube_iptables_agent> agent);
   // Only the owner's thread frees, so the handle stays good until it does.
   //
-  // InvalidArgument: there is no such handle. FailedPrecondition: another thread owns it.
+  // InvalidArgument: there is no such handle. FailedPrecondition: another thread owns it, or one of
+  // a process that this one was forked from.
   absl::Status CheckOwned(const kube_iptables_agent* handle) const;
-  // Nothing is freed meanwhile. InvalidArgument: there is no such handle.
+  // Nothing is freed meanwhile. InvalidArgument: there is no such handle. FailedPrecondition: of a
+  // process that this one was forked from.
   absl::Status WithAny(kube_iptables_agent* handle,
                        absl::FunctionRef<void(kube_iptables_agent&)> work) const;
   // After CheckOwned.
@@ -55,9 +58,15 @@ class Handles {
   struct Owned {
     std::unique_ptr<kube_iptables_agent> agent;
     pid_t thread = 0;
+    uint64_t forks = 0;
   };
+  absl::Status CheckOfThisProcess(const kube_iptables_agent* handle) const;
+
   mutable std::mutex mutex_;
   std::unordered_map<const kube_iptables_agent*, Owned> handles_;
+  // How many forks this process comes from: a child in another PID namespace may have the thread
+  // number of its parent.
+  uint64_t forks_ = 0;
 };
 
 }  // namespace kipt::agent

@@ -219,7 +219,7 @@ int kube_iptables_agent_dispatch(struct kube_iptables_agent* agent, int64_t time
 /* Ends the wait of a kube_iptables_agent_dispatch that is in progress, or of the next one. The only
  * function with an agent that any thread may call. Not for signal handlers.
  *
- * INVALID_ARGUMENT: no such agent. */
+ * INVALID_ARGUMENT: no such agent. FAILED_PRECONDITION: a child after fork(2). */
 int kube_iptables_agent_wake(struct kube_iptables_agent* agent,
                              struct kube_iptables_agent_error* error);
 

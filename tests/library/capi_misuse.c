@@ -174,22 +174,44 @@ static void another_thread_is_refused(void) {
   free_agent(agent);
 }
 
-static void child_after_fork_is_refused(void) {
-  Error error = {0};
-  Agent* const agent = create_default();
+static void expect_in_child(void (*check)(Agent*), Agent* agent) {
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {
     const int before = failures;
-    EXPECT_CODE(FAILED_PRECONDITION, kube_iptables_agent_dispatch(agent, 0, &error));
-    EXPECT_CODE(FAILED_PRECONDITION, kube_iptables_agent_free(agent, &error));
+    check(agent);
     _exit(failures == before ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT(status == 0);
+}
+
+static void refuse_in_child(Agent* agent) {
+  Error error = {0};
+  for (int i = 0; i < kCallCount; ++i)
+    EXPECT_CODE(FAILED_PRECONDITION, kCalls[i].call(agent, &error));
+  EXPECT(kube_iptables_agent_fd(agent) == -1);
+}
+
+static void child_after_fork_is_refused(void) {
+  Error error = {0};
+  Agent* const agent = create_default();
+  expect_in_child(refuse_in_child, agent);
   EXPECT_CODE(OK, kube_iptables_agent_dispatch(agent, 0, &error));
   free_agent(agent);
+}
+
+/* The first process of every PID namespace is number 1 there. */
+static void have_a_child_of_the_same_number(Agent* unused) {
+  (void)unused;
+  Agent* const agent = getpid() == 1 ? create_default() : NULL;
+  if (unshare(CLONE_NEWPID) != 0) perror("unshare");
+  expect_in_child(agent == NULL ? have_a_child_of_the_same_number : refuse_in_child, agent);
+}
+
+static void child_of_the_same_number_is_refused(void) {
+  expect_in_child(have_a_child_of_the_same_number, NULL);
 }
 
 /* ---- reports ---- */
@@ -465,6 +487,7 @@ static const struct {
     {"freed handle is refused", freed_handle_is_refused},
     {"another thread is refused", another_thread_is_refused},
     {"child after fork is refused", child_after_fork_is_refused},
+    {"child of the same number is refused", child_of_the_same_number_is_refused},
     {"a report is of the options of its round", a_report_is_of_the_options_of_its_round},
     {"sizes of other releases", sizes_of_other_releases},
     {"wrong values are refused", wrong_values_are_refused},
