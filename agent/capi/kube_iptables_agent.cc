@@ -2,6 +2,7 @@
 #include "agent/capi/kube_iptables_agent.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -54,10 +55,14 @@ int Return(const absl::Status& status, kube_iptables_agent_error* error) {
   return code;
 }
 
-// Nothing of C++ comes out: neither a Status nor an exception. This project throws nothing; the
-// standard library does where memory runs out.
+// Nothing of C++ comes out, neither a Status nor an exception, and no cancellation. This project
+// throws nothing; the standard library does where memory runs out.
 template <typename Work>
 int Guarded(kube_iptables_agent_error* error, const Work& work) noexcept {
+  // It would unwind the stack as an exception does.
+  int before = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  const absl::Cleanup allowed = [&] { pthread_setcancelstate(before, nullptr); };
   try {
     return Return(work(), error);
   } catch (const std::bad_alloc&) {

@@ -18,6 +18,7 @@
  * the agent, except kube_iptables_agent_wake, and all callbacks run on it. A call from another
  * thread, or from a child after fork(2), is refused with FAILED_PRECONDITION. Different agents may
  * belong to different threads. Functions without an agent may be called by any thread at any time.
+ * pthread_cancel(3) does not end a call; kube_iptables_agent_wake ends its wait.
  *
  * Network namespaces. Without options.netns the agent works in the namespace that its thread is in
  * at kube_iptables_agent_create. The thread must stay there: in another one

@@ -214,6 +214,25 @@ static void child_of_the_same_number_is_refused(void) {
   expect_in_child(have_a_child_of_the_same_number, NULL);
 }
 
+static void* be_cancelled(void* calls) {
+  Error error = {0};
+  Agent* const agent = create_default();
+  pthread_cancel(pthread_self());
+  for (int i = 0; i < kCallCount; ++i, ++*(int*)calls)
+    EXPECT_CODE(OK, kCalls[i].call(agent, &error));
+  pthread_testcancel();
+  return NULL;
+}
+
+static void cancellation_waits_for_the_end_of_a_call(void) {
+  int calls = 0;
+  void* result = NULL;
+  pthread_t thread;
+  pthread_create(&thread, NULL, be_cancelled, &calls);
+  pthread_join(thread, &result);
+  EXPECT(calls == kCallCount && result == PTHREAD_CANCELED);
+}
+
 /* ---- reports ---- */
 
 static void a_report_is_of_the_options_of_its_round(void) {
@@ -495,6 +514,7 @@ static const struct {
     {"another namespace is refused", another_namespace_is_refused},
     {"waits end", waits_end},
     {"texts that are never freed", texts_that_are_never_freed},
+    {"cancellation waits for the end of a call", cancellation_waits_for_the_end_of_a_call},
 };
 
 int main(void) {
