@@ -85,7 +85,14 @@ struct NodeAgent::Inside {
   }
   void GiveNotices() {
     made = true;
-    for (const auto& [severity, text] : std::exchange(queued_notices, {})) Notice(severity, text);
+    // Where the handler throws, the loop has armed no timer yet.
+    if (!queued_notices.empty()) loop->DispatchAgain();
+    // Those that the handler's SetOptions adds are for the next time.
+    for (size_t left = queued_notices.size(); left > 0; --left) {
+      const auto [severity, text] = std::move(queued_notices.front());
+      queued_notices.erase(queued_notices.begin());
+      Notice(severity, text);
+    }
   }
   void NoticeRetired(const RetireReport& other) {
     if (!other.status.ok()) {
@@ -141,7 +148,7 @@ int NodeAgent::fd() const { return inside_->loop->fd(); }
 absl::Status NodeAgent::Dispatch() {
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
   inside_->GiveNotices();
-  const absl::Status status = inside_->loop->Dispatch();
+  absl::Status status = inside_->loop->Dispatch();
   // Of a handler's SetOptions.
   if (!inside_->queued_notices.empty()) inside_->loop->DispatchAgain();
   return status;
