@@ -147,7 +147,15 @@ bool IsWithin(absl::string_view path, absl::string_view directory) {
   return absl::ConsumePrefix(&path, directory) && (path.empty() || path[0] == '/');
 }
 
-// The mount points below `root`; none if it is one itself.
+// A volume that parts of a node are mounted into lacks some of these, and an image has no process.
+bool IsNodesRoot(const std::string& directory) {
+  return absl::c_all_of(std::array{"/bin", "/proc/self", "/tmp"}, [&](const char* name) {
+    struct stat about = {};
+    return lstat((directory + name).c_str(), &about) == 0;
+  });
+}
+
+// The mount points at and below `root`; none if the whole node is mounted there.
 absl::StatusOr<std::vector<std::string>> MountsBelow(const std::string& root,
                                                      const std::string& mounts) {
   FILE* const list = setmntent(mounts.c_str(), "re");
@@ -157,7 +165,7 @@ absl::StatusOr<std::vector<std::string>> MountsBelow(const std::string& root,
   mntent entry = {};
   std::array<char, 16384> line;
   while (getmntent_r(list, &entry, line.data(), static_cast<int>(line.size())) != nullptr) {
-    if (root == entry.mnt_dir) return std::vector<std::string>();
+    if (root == entry.mnt_dir && IsNodesRoot(root)) return std::vector<std::string>();
     if (IsWithin(entry.mnt_dir, root)) below.emplace_back(entry.mnt_dir);
   }
   return below;
@@ -239,7 +247,7 @@ std::vector<std::string> NodeFiles::Hidden(absl::Span<const absl::string_view> p
     };
     if (WalkPath(root_, absl::StrCat("/", path), note).error == 0) continue;
     const bool mounted = parts.ok() && absl::c_any_of(*parts, [&](const std::string& part) {
-                           return IsWithin(end, part);
+                           return part != root && IsWithin(end, part);
                          });
     if (!mounted) hidden.push_back(Shown(path));
   }

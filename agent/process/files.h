@@ -96,7 +96,7 @@ class NodeFiles {
   explicit NodeFiles(std::string root) : root_(std::move(root)) {}
 
   // Those of `paths` that are absent here and may exist on the node, as this process sees them: a
-  // pod's root is a directory of its own into which parts of the node are mounted, and they, or
+  // pod's root is a directory or volume into which parts of the node are mounted, and they, or
   // what a link among them leads to, are in none of these. `mounts` is in the form of
   // proc_pid_mounts(5); if it cannot be read, each may.
   std::vector<std::string> Hidden(absl::Span<const absl::string_view> paths,

@@ -95,10 +95,16 @@ TEST(FilesTest, AreHiddenWhereNoPartOfTheNodeIsMounted) {
   EXPECT_THAT(hidden(absl::StrCat("/dev/sda1 ", host, "/usr ext4 ro 0 0\n")),
               ElementsAre(host + "/usrlocal/f", host + "/etc/f", host + "/usr/out"))
       << "a link leads out of the mount";
-  EXPECT_THAT(hidden(absl::StrCat("/dev/sda1 ", host, " ext4 ro 0 0\n/dev/sdb1 ", host,
-                                  "/usr ext4 ro 0 0\n")),
-              IsEmpty())
-      << "the whole node";
+  const std::string all =
+      absl::StrCat("/dev/sda1 ", host, " ext4 ro 0 0\n/dev/sdb1 ", host, "/usr ext4 ro 0 0\n");
+  EXPECT_THAT(hidden(all), ElementsAre(host + "/usrlocal/f", host + "/etc/f", host + "/usr/out"))
+      << "a volume for mounts";
+  EXPECT_THAT(hidden(absl::StrCat("tmpfs ", host, " tmpfs rw 0 0\n")), SizeIs(4)) << "an empty one";
+  tree.Link("host/bin", "usr/bin");
+  tree.Directory("host/tmp");
+  EXPECT_THAT(hidden(all), SizeIs(3)) << "an image, without the node's /proc";
+  tree.Link("host/proc/self", "1");
+  EXPECT_THAT(hidden(all), IsEmpty()) << "the whole node";
   EXPECT_THAT(node.Hidden({"usr/f", "/etc/f"}, tree.Path("none")), ElementsAre(host + "/etc/f"));
   EXPECT_THAT(NodeFiles("/").Hidden({"/etc/none"}, tree.Path("none")), IsEmpty());
 }
