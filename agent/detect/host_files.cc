@@ -161,10 +161,11 @@ std::optional<std::string> ReadConfig(const NodeFiles& node, const std::string& 
   return network;
 }
 
-// The configurations in a directory, and the plugins in the sub-folders of their networks.
-void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& configs) {
+// The configurations in a directory, and the plugins in the sub-folders of their networks. False:
+// there is such a directory, and it has none.
+bool ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& configs) {
   const auto names = ListConfigs(node, path, IsConfigName, configs);
-  if (!names) return;
+  if (!names) return true;
   configs.directories.push_back(node.Shown(path));
   std::set<std::string> networks;
   for (const std::string& name : *names) {
@@ -192,6 +193,7 @@ void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& c
       ReadConfig(node, absl::StrCat(folder, "/", name), configs);
     }
   }
+  return !names->empty();
 }
 
 }  // namespace
@@ -285,7 +287,11 @@ CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::strin
     return configs;
   }
   for (const std::string& directory : given) {
-    ReadDirectory(files, directory, configs);
+    // A pod's mount of a folder that the node lacks creates it there.
+    if (!ReadDirectory(files, directory, configs)) {
+      configs.problems.push_back(
+          absl::StrCat(directory, " has no CNI configuration: is it where this node keeps them?"));
+    }
     const int error = WalkPath("/", directory).error;
     if (error == ENOENT) NoteProblem(ReadFailure(error, directory), configs);
   }

@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<CniReference>> ParseCniConfig(
 // under `root` (/etc/cni/net.d, and those of k3s, RKE2, MicroK8s, ...), if they exist. Like libcni
 // since 1.3 (CNI 1.1), also reads NETWORK/*.conf for each *.conflist without
 // loadOnlyInlinedPlugins. What cannot be read or parsed, is larger than 1 MiB, or has an invalid
-// network name is a problem, and so is a given directory that does not exist.
+// network name is a problem, and so is a given directory without any of these files.
 CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given = {});
 
 }  // namespace kipt::agent

@@ -26,6 +26,7 @@ class AuditDaemonTest : public DaemonTest {
     host_.Write(absl::StrCat("lib/modules/", kernel.release, "/modules.builtin"),
                 "kernel/nft_compat.ko\nkernel/xt_comment.ko\nkernel/xt_conntrack.ko\n"
                 "kernel/xt_mark.ko\nkernel/xt_nat.ko\n");
+    host_.Write("10-net.conf", "{}");
   }
   // Of what audits this host, with no CNI configurations of this machine.
   Words HostFlags() const {

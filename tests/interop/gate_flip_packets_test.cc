@@ -103,7 +103,7 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
 
   const Iptables iptables_ = {.mode = GetParam().iptables};
   const TemporaryFile file_{kConfigHead};
-  const TemporaryTree no_cni_;
+  const NoCniUser no_cni_;
   std::optional<PacketWorld> world_;
   std::optional<PacketTaker> listener_;
   std::optional<PacketTaker> receiver_;

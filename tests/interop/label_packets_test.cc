@@ -262,7 +262,7 @@ class LabelFlipPacketsTest : public LabelTest {
   }
 
   const TemporaryFile file_{kConfigHead};
-  const TemporaryTree no_cni_;
+  const NoCniUser no_cni_;
 };
 
 // The jump keeps the chain that labels, and so the one that acts on the label.

@@ -83,7 +83,7 @@ class OwnershipCostTest : public ManyServicesTest, public ::testing::WithParamIn
   }
   int64_t Anonymous() { return MemoryOf(daemon().pid()).anonymous_kib; }
 
-  const TemporaryTree no_cni_;
+  const NoCniUser no_cni_;
   const TemporaryFile file_{kConfigHead};
 };
 

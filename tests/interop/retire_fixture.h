@@ -203,11 +203,11 @@ class RetireTest : public DaemonTest {
  protected:
   void SetUp() override {
     DaemonTest::SetUp();
-    tree_.Directory("net.d");
+    tree_.Write("net.d/10-net.conf", "{}");
     cni_dir_ = tree_.Path("net.d");
   }
 
-  // --stale-chains=retire, with an empty directory for CNI configurations.
+  // --stale-chains=retire, with a CNI configuration that names no chain.
   std::vector<std::string> RetireFlags(IptablesMode mode) const {
     // Spelled, for what another mode left would speak for that one.
     return {absl::StrCat("--iptables-mode=", NameOf(mode)), "--stale-chains=retire",

@@ -32,6 +32,7 @@
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
@@ -42,6 +43,7 @@ using ::kipt::testing::NewNetns;
 using ::kipt::testing::InNetns;
 using ::kipt::testing::Netns;
 using ::kipt::testing::NetnsTest;
+using ::kipt::testing::NoCniUser;
 using ::kipt::testing::ProgramResult;
 using ::kipt::testing::RunProgram;
 
@@ -147,7 +149,8 @@ TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
       << "an agent that ends leaves the rules";
   flags.feature_gates.clear();
   flags.stale_chains = "retire";
-  flags.cni_conf_dir = "/run";
+  const NoCniUser no_cni;
+  flags.cni_conf_dir = no_cni.root();
   const std::unique_ptr<Hosted> hosted = Serve(served, flags);
   ASSERT_NE(hosted, nullptr);
   const auto retired = [](const Round& round) {

@@ -96,7 +96,7 @@ class SoakTest : public DaemonTest {
   bool cleanup_ = false;
   bool may_kill_ = true;
   const TemporaryFile file_{""};
-  const TemporaryTree no_cni_;
+  const NoCniUser no_cni_;
   std::optional<PacketWorld> world_;
   // Their threads use this test's mount namespace, so TearDown ends them first.
   std::vector<std::unique_ptr<PacketTaker>> takers_;

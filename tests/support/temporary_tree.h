@@ -69,6 +69,12 @@ class TemporaryTree {
   std::filesystem::path root_;
 };
 
+// A directory of CNI configurations, none of which names a chain.
+class NoCniUser : public TemporaryTree {
+ public:
+  NoCniUser() { Write("10-net.conf", "{}"); }
+};
+
 }  // namespace kipt::testing
 
 // Tests name these without a namespace.

@@ -283,6 +283,11 @@ TEST(CniConfigsTest, ReportsInaccessibleFilesOfANode) {
               ElementsAre(HasSubstr("net.d/net: its link leads nowhere")));
   EXPECT_THAT(ReadCniConfigs({empty.Path("none")}).problems,
               ElementsAre(AllOf(HasSubstr(empty.Path("none")), HasSubstr("No such file"))));
+  // Helm's chart makes the folder that it is given.
+  EXPECT_THAT(ReadCniConfigs({empty.root()}).problems,
+              ElementsAre(absl::StrCat(empty.root(),
+                                       " has no CNI configuration: is it where this "
+                                       "node keeps them?")));
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ class OwnDirectory {
         !std::filesystem::create_directory(Path("cni"), error)) {
       return false;
     }
+    std::ofstream(Path("cni/10-net.conf")) << "{}";
     std::ofstream file(Path(kConfigFile));
     file << kConfig;
     file.close();
@@ -187,7 +188,7 @@ class AgentDaemon : public NodeAgent {
         absl::StrCat("--emulated-version=", featuregates::ToString(emulated_.version)),
         absl::StrCat("--iptables-mode=", testing::NameOf(settings_.mode)),
         "--ip-families=ipv4,ipv6",
-        // No iptables program of the machine's, no CNI configuration.
+        // No iptables program of the machine's, no CNI configuration that names a chain.
         "--host-root=" + directory_.Path("host"),
         "--cni-conf-dir=" +
             (settings_.cni_conf_dir.empty() ? directory_.Path("cni") : settings_.cni_conf_dir)};

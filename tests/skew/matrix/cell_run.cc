@@ -2,6 +2,7 @@
 #include "tests/skew/matrix/cell_run.h"
 
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -69,6 +70,7 @@ absl::Status CellRun::Prepare() {
   std::error_code error;
   std::filesystem::create_directories(kCniConfDir, error);
   if (error) return absl::UnavailableError(absl::StrCat(kCniConfDir, ": ", error.message()));
+  std::ofstream(absl::StrCat(kCniConfDir, "/00-net.conf")) << "{}";
   return absl::OkStatus();
 }
 
