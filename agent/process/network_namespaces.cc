@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <exception>
 #include <map>
 #include <set>
 #include <system_error>
@@ -169,18 +170,26 @@ absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread visitor;
+  std::exception_ptr failure;
   try {
     // The thread ends instead of going back.
     visitor = std::thread([&] {
-      status = Enter(fd_, path_);
-      if (status.ok()) work();
+      try {
+        status = Enter(fd_, path_);
+        if (status.ok()) work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
     });
   } catch (const std::system_error& error) {
     status = absl::ResourceExhaustedError(
         absl::StrCat("no thread to enter ", path_, " with: ", error.what()));
+  } catch (...) {
+    failure = std::current_exception();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (visitor.joinable()) visitor.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
   return status;
 }
 

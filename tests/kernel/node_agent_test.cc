@@ -369,6 +369,7 @@ TEST_F(VisitedNamespaceTest, IsVisitedByAnotherThreadThatHearsNoSignals) {
   }),
               IsOk());
   EXPECT_TRUE(in_time) << "and it hears them while it waits";
+  EXPECT_THROW(visited->Visit([] { throw std::bad_alloc(); }).IgnoreError(), std::bad_alloc);
 }
 
 }  // namespace
