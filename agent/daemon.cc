@@ -234,7 +234,11 @@ class Daemon {
 
   void Reload(absl::string_view why) {
     service_manager_.Reloading();
-    absl::StatusOr<Config> config = LoadConfig(flags_);
+    // The host's root is fixed at start, and may be out of sight without CAP_SYS_PTRACE.
+    Flags flags = flags_;
+    flags.host_root.reset();
+    absl::StatusOr<Config> config = LoadConfig(flags);
+    if (config.ok()) config->host_root = config_.host_root;
     if (config.ok() && config->config_file.empty() && !config_.config_file.empty()) {
       // A program may be replacing it. The defaults would end observe mode.
       config = absl::NotFoundError(absl::StrCat(

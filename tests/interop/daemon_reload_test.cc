@@ -114,6 +114,14 @@ TEST_F(DaemonReloadTest, WritesNothingWhereAStartWouldNotKnowTheMode) {
   EXPECT_EQ(Output({"nft", "list", "ruleset"}), before);
 }
 
+// It takes CAP_SYS_PTRACE to see another process's root, and the daemon has dropped it by then.
+TEST_F(DaemonReloadTest, TheHostsRootIsExaminedOnlyAtStart) {
+  Write("");
+  StartWith({"--config=" + file_.path(), absl::StrCat("--host-root=/proc/", getpid(), "/root")});
+  Write(kLegacyMode);
+  EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
+}
+
 class DaemonObserveTest : public DaemonReloadTest {
  protected:
   static std::string Rules() { return RunProgram({"nft", "list", "ruleset"}).out; }
