@@ -246,7 +246,8 @@ void Endpoints::Publish(DaemonState state) {
   for (Fight& fight : state.fights) fight.by = WithoutCommandLines(std::move(fight.by));
   const absl::Duration age = std::max(absl::ZeroDuration(), setup_.now() - state.heartbeat);
   const std::lock_guard<std::mutex> lock(mutex_);
-  heartbeat_ = setup_.steady_now() - age;
+  // The age of an earlier one is wrong once the clock was set.
+  if (state.heartbeat != state_.heartbeat) heartbeat_ = setup_.steady_now() - age;
   state_ = std::move(state);
 }
 

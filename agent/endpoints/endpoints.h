@@ -78,7 +78,7 @@ class Endpoints {
   mutable std::mutex mutex_;  // guards all below, except the functions of `setup_`
   Setup setup_;
   DaemonState state_;
-  SteadyTime heartbeat_;
+  SteadyTime heartbeat_ = SteadyTime::InfinitePast();
   std::shared_ptr<const NodeAudit> audit_;
 };
 
