@@ -11,8 +11,8 @@ namespace kipt::agent {
 
 Agent::Agent(AgentOptions options, std::optional<VisitedNamespace> visited, AgentHandlers handlers)
     : program_deadline_(options.legacy.command_deadline),
-      node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
-      patience_(options.patience),
+      node_(std::move(options.config), std::move(options.legacy), std::move(visited),
+            options.patience),
       handlers_(std::move(handlers)) {
   if (!options.netns) own_namespace_.emplace();
 }
@@ -79,9 +79,7 @@ absl::StatusOr<Diff> Agent::Plan() const {
       found = backend.status();
       return;
     }
-    Clock clock = SteadyClock();
-    clock.patience = patience_;
-    Reconciler reconciler(backend->get(), std::move(clock), &node.support());
+    Reconciler reconciler(backend->get(), node.clock(), &node.support());
     absl::StatusOr<agent::Plan> plan = reconciler.Check(node.Input());
     found = plan.ok() ? absl::StatusOr<Diff>(std::move(plan->diff)) : plan.status();
   });
@@ -104,7 +102,8 @@ absl::Status Agent::Ask(absl::FunctionRef<void(Node&)> work) const {
   Config config = node_.config();
   if (node_.mode()) config.iptables_mode = node_.mode();
   return node_.InNamespace([&] {
-    Node node(std::move(config), {.command_deadline = program_deadline_});
+    Node node(std::move(config), {.command_deadline = program_deadline_}, {},
+              node_.clock().patience);
     work(node);
   });
 }
@@ -119,9 +118,7 @@ BackendOrError Agent::OpenBackend() {
 
 ControlLoopOptions Agent::MakeOptions() {
   options_mode_ = node_.mode();
-  ControlLoopOptions options = node_.MakeLoopOptions();
-  options.patience = patience_;
-  return options;
+  return node_.MakeLoopOptions();
 }
 
 void Agent::OnRound(const Round& round) {

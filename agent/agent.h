@@ -101,7 +101,6 @@ class Agent {
 
   const absl::Duration program_deadline_;
   Node node_;
-  const absl::Duration patience_;
   const AgentHandlers handlers_;
   std::optional<LastRound> last_round_;
   // Nothing: the namespace is a visited one.

@@ -139,6 +139,7 @@ absl::StatusOr<std::string> PlanReport(Node& node) {
   std::ostringstream unused;
   const absl::StatusOr<Plan> plan = Check({.subject = subject,
                                            .backend = **backend,
+                                           .clock = node.clock(),
                                            .node = node.Questions(Node::Purpose::kCheck),
                                            .out = unused,
                                            .err = unused});

@@ -20,8 +20,10 @@ SteadyTime SteadyNow() {
   return SteadyTime() + absl::DurationFromTimespec(now);
 }
 
-Clock SteadyClock() {
-  return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
+Clock SteadyClock(absl::Duration patience) {
+  return {.now = SteadyNow,
+          .sleep = [](absl::Duration duration) { absl::SleepFor(duration); },
+          .patience = patience};
 }
 
 absl::Status RetryAborted(const Clock& clock, SteadyTime start,

@@ -47,7 +47,7 @@ struct Clock {
   // How long RetryAborted retries.
   absl::Duration patience = absl::Seconds(5);
 };
-Clock SteadyClock();
+Clock SteadyClock(absl::Duration patience = Clock().patience);
 
 // Calls `attempt` again while it returns Aborted (other processes interfered, nothing was done):
 // ten times at once, then every 100 ms, until clock.patience has passed since `start`. Then

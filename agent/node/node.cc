@@ -78,14 +78,16 @@ class VisitingBackend : public netlink::Backend {
 
 }  // namespace
 
-Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNamespace> visited)
+Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNamespace> visited,
+           absl::Duration patience)
     : config_(std::move(config)),
       runner_(NewCommandRunner()),
       visited_(std::move(visited)),
-      sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(legacy))) {}
+      sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(legacy))),
+      clock_(SteadyClock(patience)) {}
 
-Node::Node(Config config, ModeSources sources)
-    : config_(std::move(config)), sources_(std::move(sources)) {}
+Node::Node(Config config, ModeSources sources, absl::Duration patience)
+    : config_(std::move(config)), sources_(std::move(sources)), clock_(SteadyClock(patience)) {}
 
 absl::Status Node::InNamespace(absl::FunctionRef<void()> work) const {
   if (visited_) return visited_->Visit(work);
@@ -200,7 +202,7 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
     return VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
       // A rule that is read twice, or is removed before the second read, adds no claim that
       // matters.
-      return RetryAborted(SteadyClock(),
+      return RetryAborted(clock_,
                           [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
     });
   };
@@ -249,7 +251,8 @@ ControlLoopOptions Node::MakeLoopOptions() {
                                 .retire = {},
                                 .route_localnet = [this] { return ReadRouteLocalnet(); },
                                 .who_drops_martians = [this] { return WhoDropsMartians(); },
-                                .foreign_rules = {}};
+                                .foreign_rules = {},
+                                .patience = clock_.patience};
   if (config_.foreign_rules == ForeignRulesPolicy::kReport ||
       (config_.foreign_rules == ForeignRulesPolicy::kAuto && mode_ == IptablesMode::kNft)) {
     options.foreign_rules = config_.expected_rules;
@@ -268,7 +271,7 @@ OtherMode Node::ReadOther() const { return ReadOtherMode(KindInUse(), config_.fa
 
 absl::StatusOr<std::optional<RetireReport>> Node::RetireOtherFirst(netlink::Backend& backend) {
   if (!Retires() || config_.observe) return std::nullopt;
-  const SyncReport synced = Reconciler(&backend, SteadyClock(), support_.get()).Sync(Input());
+  const SyncReport synced = Reconciler(&backend, clock_, support_.get()).Sync(Input());
   // A finding of the first round reports it.
   support_->TakeNews();
   if (!synced.FirstError().ok()) return synced.FirstError();
@@ -289,7 +292,7 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
   std::optional<RetireReport> report;
   const absl::Status status =
       VisitMode(other, config_.families, sources_, [&](netlink::Backend& backend) {
-        report = Retire(backend, SteadyClock(), request);
+        report = Retire(backend, clock_, request);
         return absl::OkStatus();
       });
   if (status.ok()) return report;

@@ -15,10 +15,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "agent/config/config.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/rule_support.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/control_loop.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
@@ -50,11 +52,12 @@ class Node {
   enum class Purpose : uint8_t { kCheck, kSync, kRetire };
 
   // This machine, in the calling thread's network namespace or in `visited`, which is entered on
-  // another thread wherever that is needed.
+  // another thread wherever that is needed. `patience` is that of the clock.
   explicit Node(Config config, IptablesLegacyOptions legacy = {},
-                std::optional<VisitedNamespace> visited = {});
+                std::optional<VisitedNamespace> visited = {},
+                absl::Duration patience = Clock().patience);
   // Another machine, for tests.
-  Node(Config config, ModeSources sources);
+  Node(Config config, ModeSources sources, absl::Duration patience = Clock().patience);
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
@@ -64,6 +67,8 @@ class Node {
   // What the configuration desires.
   PolicyInput Input() const;
   const ModeSources& sources() const { return sources_; }
+  // For all that waits until others write no more.
+  const Clock& clock() const { return clock_; }
   SupportSource& support() { return *support_; }
   // Does `work` in the node's network namespace: on the calling thread if that is in it. Errors are
   // VisitedNamespace::Visit's.
@@ -111,6 +116,7 @@ class Node {
   std::unique_ptr<CommandRunner> runner_;
   const std::optional<VisitedNamespace> visited_;
   const ModeSources sources_;
+  const Clock clock_;
   KernelSymbols symbols_ = KernelSymbols::kSkip;
   bool one_attempt_ = false;
   std::shared_ptr<SupportSource> support_ = MakeSupport();

@@ -309,6 +309,9 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   ASSERT_THAT(agent, IsOk());
   ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
   EXPECT_EQ((*agent)->state().mode, Mode::kLegacy);
+  EXPECT_THAT(AgentInside(**agent).Ask(
+                  [](Node& node) { EXPECT_EQ(node.clock().patience, absl::Seconds(1)); }),
+              IsOk());
   NodeAgentOptions other = options;
   other.longest_retry = absl::Seconds(2);
   EXPECT_THAT((*agent)->SetOptions(other), StatusIs(absl::StatusCode::kFailedPrecondition));

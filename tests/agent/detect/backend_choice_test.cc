@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/commands.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
 #include "tests/agent/detect/mode_sources_fixture.h"
@@ -183,6 +184,31 @@ TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannot
   EXPECT_EQ(mark_setters(BackendKind::kNft), 1U);
   nft_.FailNextSurvey(absl::UnavailableError("this kernel has no nf_tables"));
   EXPECT_EQ(mark_setters(BackendKind::kIptablesLegacy), 0U);
+}
+
+// NodeAgentOptions::longest_retry is of more than rounds.
+TEST_F(BackendChoiceTest, TheNodesPatienceWithOthersThatWriteCountsForAllThatIsRead) {
+  SetLegacyTables("filter\n");
+  Config config = {.emulated_version = {1, 27}, .gates = ResolveFeatureGates({1, 27}, {}).value()};
+  config.families = {Family::kIPv4};
+  config.mode = Mode::kCleanup;
+  config.iptables_mode = kNft;
+  config.stale_chains = StaleChains::kRetire;
+  sources_.xt_compat = sources_.conn_label_match = [](KernelSymbols) { return XtCompatReading(); };
+  Node node(config, sources_, /*patience=*/absl::ZeroDuration());
+  const absl::Status aborted = absl::AbortedError("written to");
+  const auto gave_up = StatusIs(absl::StatusCode::kDeadlineExceeded);
+  nft_.FailNextRead(aborted);
+  EXPECT_THAT(PlanReport(node), gave_up);
+  nft_.FailNextRead(aborted);
+  EXPECT_THAT(node.RetireOtherFirst(nft_), gave_up);
+  legacy_.FailNextRead(aborted);
+  EXPECT_THAT(node.RetireOtherFirst(nft_)->value().status, gave_up);
+  legacy_.FailNextSurvey(aborted);
+  DependentsCollector collector;
+  node.Dependents(BackendKind::kIptablesLegacy).other_mode(collector);
+  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(1));
+  EXPECT_EQ(node.MakeLoopOptions().patience, absl::ZeroDuration());
 }
 
 TEST_F(BackendChoiceTest, TheOtherModeIsAskedForTheFamiliesAskedFor) {
