@@ -10,11 +10,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::Family;
-using netlink::OpaqueRule;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 class FakeWorld : public World {
  public:

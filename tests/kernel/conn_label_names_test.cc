@@ -28,10 +28,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::Rule;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kNames[] = "/etc/xtables/connlabel.conf";
 constexpr int kLabels = netlink::kMostConnLabel + 1;

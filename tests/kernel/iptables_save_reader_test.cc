@@ -6,7 +6,6 @@
 #include "absl/types/span.h"
 #include "agent/xtables/iptables_save.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/kernel/third_party_rules.h"
 
 namespace kipt::testing {
 namespace {

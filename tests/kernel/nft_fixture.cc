@@ -31,6 +31,11 @@ std::vector<std::string> SavedLines(Family family, const std::string& chain) {
   return rules;
 }
 
+std::string ThirdPartyRules(Family family) {
+  const bool v6 = family == Family::kIPv6;
+  return FileText(absl::StrCat(KIPT_RULESETS_DIR, "/third-parties-", v6 ? "v6" : "v4", ".rules"));
+}
+
 SavedTables TablesOf(const std::string& text, absl::string_view family, bool policies) {
   SavedTables tables;
   std::string table;

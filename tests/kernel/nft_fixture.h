@@ -50,6 +50,9 @@ using SavedTables = std::map<std::string, std::map<std::string, std::vector<std:
 // with the policy of each chain as its first line.
 SavedTables TablesOf(const std::string& text, absl::string_view family = "", bool policies = false);
 
+// Input of iptables-restore -c --noflush: testdata/rulesets/README.md.
+std::string ThirdPartyRules(netlink::Family family);
+
 // Every form of rule that there is, in filter TEST and nat TESTNAT.
 std::vector<std::pair<netlink::ChainId, netlink::Rule>> AllRules(netlink::Family family);
 

@@ -7,7 +7,6 @@
 
 #include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"
-#include "tests/kernel/third_party_rules.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::testing {

@@ -62,9 +62,7 @@ int __wrap_capng_apply(capng_select_t set) {
 namespace kipt::testing {
 namespace {
 
-using agent::DropCapabilities;
-using agent::InstallSyscallFilter;
-using agent::kBuiltWithASanitizer;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
 constexpr uint64_t kAdminAndRaw = kAdmin | uint64_t{1} << CAP_NET_RAW;

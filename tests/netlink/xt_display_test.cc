@@ -2,8 +2,8 @@
 //
 // What the kernel test of surveys cannot show: blobs that this machine's iptables does not write,
 // of older revisions and of none. (That all other texts are iptables-save's is tested there,
-// against the program, with every option of third_party_rules.cc.) And the expressions that
-// iptables-nft writes instead of extensions.
+// against the program, with every option of testdata/rulesets/third-parties-*.rules.) And the
+// expressions that iptables-nft writes instead of extensions.
 #include "netlink/xt_display.h"
 
 #include <gtest/gtest.h>
