@@ -3,15 +3,13 @@
 // One component, one source: the semantics of k8s.io/component-base/featuregate.
 #include "featuregates/feature_gates.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
@@ -19,8 +17,6 @@ namespace {
 
 using ::kipt::testing::IsOk;
 using ::kipt::testing::StatusIs;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 template <Stage stage, bool on, bool locked = false>
 constexpr Milestone kSince120[] = {{{1, 20}, stage, on, locked}};

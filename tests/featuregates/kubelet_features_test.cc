@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "featuregates/known_features.h"
+#include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
@@ -12,10 +11,6 @@ namespace {
 using ::kipt::testing::IsOk;
 using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kName[] = "IPTablesOwnershipCleanup";
 constexpr char kUnrecognized[] = "unrecognized feature gate: IPTablesOwnershipCleanup";

@@ -2,8 +2,6 @@
 //
 // The differential fuzzer over its seeds, and on differences that it must see: it is worth only
 // what it notices.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "tests/fuzz/seed_files.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/two_backends.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
@@ -20,14 +19,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Family;
-using netlink::Rule;
-using netlink::Table;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 TEST(FuzzBackendsTest, HoldsForEachOfItsSeeds) {
   // The target moves its thread to another namespace for good.

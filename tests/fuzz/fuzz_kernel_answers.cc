@@ -24,10 +24,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::Backend;
-using netlink::ChainId;
-using netlink::Family;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // One operation of each kind, a native table put and one deleted.
 netlink::Transaction QuestionedTransaction() {

@@ -15,11 +15,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::ObservedRule;
-using netlink::SurveyRule;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // Offset of nfgen_family, linux/netfilter/nfnetlink.h, and NFPROTO_IPV6.
 constexpr size_t kFamilyOffset = 16;

@@ -19,10 +19,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::ObservedChain;
-using netlink::ObservedRule;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 using Chains = std::map<ChainId, ObservedChain>;
 
 void CheckRule(const ChainId& id, const ObservedRule& rule) {

@@ -12,10 +12,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::ChainQuery;
-using netlink::Family;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 class DaemonStarvedTest : public DaemonTest {
  protected:

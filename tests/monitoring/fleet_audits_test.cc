@@ -2,8 +2,6 @@
 //
 // Debian's Prometheus on /metrics of nodes, which the product writes from audits: how many would
 // break at which change, by which software and at which chain; every query of both dashboards.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -35,6 +33,7 @@
 #include "tests/monitoring/monitoring_files.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
+#include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
@@ -43,15 +42,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::AuditOptions;
-using agent::NodeAudit;
-using agent::NodeChange;
-using agent::NodeView;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 constexpr int kPort = 9090;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // deploy/prometheus by promtool: the alerts, their tests, and whether those tests would notice.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
 #include <string>
@@ -14,16 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/monitoring/monitoring_files.h"
+#include "tests/support/matchers.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char kAlerts[] = "prometheus/alerts.yaml";
 constexpr char kAlertsTest[] = "prometheus/alerts_test.yaml";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each expression of the kernel (net/netfilter/nft_*.c) does that no Rule has a place for.
+// Attributes, and what each expression of the kernel (net/netfilter/nft_*.c) does that no Rule has
+// a place for.
 #include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
 #include <netinet/in.h>
@@ -9,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "netlink/attributes.h"
 #include "netlink/expression_effect.h"
+#include "netlink/requests.h"
 #include "netlink/statement.h"
 #include "netlink/translation.h"
 #include "tests/netlink/wire_bytes.h"
@@ -195,6 +198,43 @@ TEST(ListableTest, TransportHeadersAreIfTheProtocolIsNamedBefore) {
   EXPECT_FALSE(
       Lists({Meta(NFT_META_L4PROTO), Named("lookup"), Compare({IPPROTO_TCP}), Transport(2)}));
   EXPECT_FALSE(Lists({Meta(NFT_META_L4PROTO), Compare({6, 6}), Transport(2)}));
+}
+
+// ---- what expressions are in ----
+
+TEST(AttributesTest, SeesAnAttributeThatComesTwice) {
+  const Bytes bytes = Join({Attr(1, 1), Attr(1, 2)});
+  EXPECT_FALSE(Attributes::Parse(bytes)->HasOnly({1}));
+}
+
+TEST(AttributesTest, TakesATextWithoutItsNul) {
+  const Bytes bytes = Attr(1, FromHex("61626364"));
+  EXPECT_EQ(Attributes::Parse(bytes)->Text(1), "abcd");
+}
+
+TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
+  const Bytes bytes = Join({HostU16(5), HostU16(1), FromHex("2a")});
+  const auto attributes = Attributes::Parse(bytes);
+  ASSERT_TRUE(attributes.has_value());
+  EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
+}
+
+TEST(RequestsTest, FollowEachOtherWithTheirTextsHoweverLong) {
+  Requests requests(7);
+  EXPECT_TRUE(requests.bytes().empty());
+  const std::vector<std::string> texts = {"", "abc", std::string(60000, 'x'), "abcd"};
+  for (const std::string& text : texts) requests.Begin(0, 0, 0, {{1, text}, {2, "end"}});
+  ASSERT_EQ(requests.count(), texts.size());
+  size_t size = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const WireBytes message = requests.Message(i);
+    size += message.size();
+    EXPECT_EQ(Attributes::OfMessage(message).Text(1), texts[i]);
+    EXPECT_EQ(Attributes::OfMessage(message).Text(2), "end");
+    EXPECT_EQ(ToHex(Bytes(message.begin() + 8, message.begin() + 12)),
+              ToHex(HostU32(requests.first() + static_cast<uint32_t>(i))));
+  }
+  EXPECT_EQ(requests.bytes().size(), size);
 }
 
 }  // namespace

@@ -17,11 +17,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::ObservedChain;
-using netlink::ObservedRule;
-using netlink::RuleHandle;
-using netlink::Snapshot;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // The first of them, taken out.
 std::optional<absl::Status> Pop(std::deque<absl::Status>& faults) {

@@ -12,9 +12,7 @@
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
-using netlink::Family;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr char kStormChain[] = "STORM";
 constexpr int kAttempts = 100;

@@ -18,10 +18,7 @@
 namespace kipt::testing::node_view_test {
 namespace {
 
-using agent::BackendOrError;
-using agent::GatherNodeView;
-using agent::ModeSources;
-using agent::NodeView;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 // A machine with nf_tables and ip_tables loaded.
 class NodeViewTest : public ::testing::Test {

@@ -14,10 +14,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::CniConfigs;
-using agent::CniReference;
-using agent::ParseCniConfig;
-using agent::ReadNodeCniConfigs;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 constexpr char kPortmap[] = R"({"cniVersion": "0.4.0", "name": "net", "plugins": [
   {"type": "bridge", "bridge": "cni0"},

@@ -30,10 +30,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::DeviceMark;
-using agent::DeviceMarks;
-using agent::MarkingsOf;
-using agent::ReadDeviceMarks;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 constexpr uint16_t kFamily = 0x1d;  // of WireGuard, in these answers
 constexpr uint32_t kAll = 0xffffffff;

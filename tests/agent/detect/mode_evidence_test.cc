@@ -20,9 +20,7 @@
 namespace kipt::agent::mode_evidence_test {
 namespace {
 
-using agent::KernelSymbols;
-using agent::ModeSources;
-using agent::SystemModeSources;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 using netlink::ListedChain;
 
 constexpr auto kV4 = Family::kIPv4;

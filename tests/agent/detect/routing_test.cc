@@ -27,10 +27,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::FwmarkRule;
-using agent::ReadFwmarkRules;
-using agent::ReadRouteLocalnet;
-using agent::RouteLocalnet;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 using netlink::Family;
 
 using FwmarkRules = absl::StatusOr<std::vector<FwmarkRule>>;

@@ -16,9 +16,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::IdentifyWriter;
-using agent::ToString;
-using agent::Writer;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 using namespace std::string_literals;
 
 constexpr char kInitialNamespace[] = "pid:[4026531836]";

@@ -29,13 +29,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::Inotify;
-using agent::NodeFiles;
-using agent::OwnedFd;
-using agent::ReadFile;
-using agent::ReadToEnd;
-using agent::WalkedPath;
-using agent::WalkPath;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 TEST(OwnedFdTest, ClosesNothingIfItHoldsNone) {
   errno = 0;

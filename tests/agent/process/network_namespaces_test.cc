@@ -15,10 +15,7 @@
 namespace kipt::testing::network_namespaces_test {
 namespace {
 
-using agent::ListNetworkNamespaces;
-using agent::NetworkNamespace;
-using agent::NetworkNamespacePaths;
-using agent::NetworkNamespaces;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 class NetworkNamespacesTest : public ::testing::Test {
  protected:

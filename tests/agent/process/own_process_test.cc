@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process' descriptors, output, heap and usage, each in a child that may lose them.
+// This process' origin, and its descriptors, output, heap and usage in a child that may lose them.
 #include "agent/process/own_process.h"
 
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,9 +20,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/process/origin.h"
 #include "tests/agent/process/in_child.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 // Of the run times that kBuiltWithASanitizer means, what is in this program.
@@ -272,6 +275,29 @@ TEST(LossyOutputTest, DropsUnreadOutputAndContinuesOnANewLine) {
   LossyOutput socket_output(sockets[1]);
   EXPECT_EQ(WhatComes(sockets[0], sockets[1], socket_output), "\none\ntwo\n");
   for (const int fd : {pipe_ends[0], pipe_ends[1], sockets[0], sockets[1]}) close(fd);
+}
+
+TEST(OriginTest, IsTheBootAndTheNetworkNamespaceOfThisThread) {
+  struct stat about = {};
+  ASSERT_EQ(stat("/proc/thread-self/ns/net", &about), 0);
+  const absl::StatusOr<Origin> origin = ReadOrigin();
+  ASSERT_THAT(origin, IsOk());
+  EXPECT_EQ(origin->boot_id.size(), 36) << origin->boot_id;
+  EXPECT_EQ(origin->network_namespace.device, about.st_dev);
+  EXPECT_EQ(origin->network_namespace.inode, about.st_ino);
+  EXPECT_EQ(*ReadOrigin(), *origin);
+}
+
+TEST(OriginTest, IsUnknownWhereAPartCannotBeRead) {
+  const TemporaryTree tree;
+  const std::string none = tree.Path("none");
+  EXPECT_THAT(ReadOrigin({.boot_id = none}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(none)));
+  EXPECT_THAT(ReadOrigin({.netns = none}), StatusIs(absl::StatusCode::kNotFound, HasSubstr(none)));
+  tree.Write("empty", "\n");
+  const std::string empty = tree.Path("empty");
+  EXPECT_THAT(ReadOrigin({.boot_id = empty}),
+              StatusIs(absl::StatusCode::kNotFound, absl::StrCat(empty, " is empty")));
 }
 
 }  // namespace

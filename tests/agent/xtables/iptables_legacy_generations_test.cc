@@ -23,10 +23,7 @@
 namespace kipt::testing::iptables_legacy_generations_test {
 namespace {
 
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::Family;
-using netlink::Table;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 using LegacyGenerationsTest = OpenLegacyFixture;
 

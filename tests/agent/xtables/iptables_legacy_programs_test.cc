@@ -12,14 +12,7 @@
 namespace kipt::testing {
 namespace {
 
-using agent::FindIptablesLegacyPrograms;
-using agent::IptablesLegacyPrograms;
-using agent::IptablesProgram;
-using agent::IptablesVersion;
-using agent::KnowVersion;
-using agent::ParseIptablesVersion;
-using agent::RestoreWaitArguments;
-using agent::VersionOfSave;
+using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 using netlink::Family;
 
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {

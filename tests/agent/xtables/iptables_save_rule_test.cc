@@ -13,10 +13,7 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::Family;
-using netlink::NoTarget;
-using netlink::OpaqueRule;
-using netlink::Rule;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 // User chains OTHER, LOG and those that nft lets have a verdict's name, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {

@@ -17,10 +17,7 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::Family;
-using netlink::Survey;
-using netlink::SurveyRule;
-using netlink::TableId;
+using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the model's vocabulary
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
