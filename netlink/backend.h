@@ -120,8 +120,8 @@ class Backend {
   // Creates no table or chain. The cost grows with the rules of these chains only.
   //
   // Aborted: other programs kept changing the ruleset; read again.
-  // FailedPrecondition: a rule of a base chain takes more than the 32 KiB of a kernel's message, and
-  // hides others. In other chains that is not noticed.
+  // FailedPrecondition: a rule of a base chain takes more than a kernel's message of 32 KiB, and
+  // hides others; in other chains that is not noticed.
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
   virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
