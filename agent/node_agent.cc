@@ -170,11 +170,15 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
     return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
   }
   if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
+  Flags flags = FlagsOf(options);
+  // Fixed at start, too, and perhaps out of sight by now.
+  const bool same_root = options.host_root == now.host_root;
+  if (same_root) flags.host_root.reset();
   // The path may name another namespace by now, or none.
   absl::StatusOr<Config> config = absl::UnknownError("");
-  absl::Status status =
-      inside_->agent->node().InNamespace([&] { config = ResolveConfig(FlagsOf(options)); });
+  absl::Status status = inside_->agent->node().InNamespace([&] { config = ResolveConfig(flags); });
   if (status.ok()) status = config.status();
+  if (status.ok() && same_root) config->host_root = inside_->agent->node().config().host_root;
   if (status.ok()) status = inside_->agent->SetConfig(*config);
   if (!status.ok()) return status;
   inside_->loop->DispatchAgain();

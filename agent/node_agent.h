@@ -17,7 +17,8 @@
 // the kernel's answers for 5 s at most; where other processes keep changing the rules it tries
 // again for NodeAgentOptions::longest_retry at most. In iptables-legacy mode it also waits for the
 // lock of the iptables programs, for 5 s at most, and for each program that it runs, for
-// NodeAgentOptions::program_deadline at most.
+// NodeAgentOptions::program_deadline at most. Without a limit the kernel makes a write wait for
+// another program's transaction that is open, and a reading of rules that it adds.
 //
 // Network namespaces. Without NodeAgentOptions::netns the agent works in the one that the thread is
 // in at Create. The thread must stay there: Dispatch, Plan, Sync and SetOptions are refused in

@@ -368,14 +368,16 @@ class NftBackend : public Backend {
   // Aborted: others changed them meanwhile. FailedPrecondition: one hides others.
   absl::Status ListAllRules(const ChainId& chain, Torn torn, std::vector<ObservedRule>& rules) {
     for (int attempt = 0; attempt < kCompletenessAttempts; ++attempt) {
-      if (attempt > 0) std::this_thread::sleep_for(kBetweenCompletenessAttempts);
+      if (attempt > 0) AwaitTransactions(*socket_);
       rules.clear();
-      absl::Status status = AwaitTransaction(*socket_);
-      if (!status.ok()) return status;
+      rule_counts_.erase(chain);
       const absl::StatusOr<uint32_t> before = ReadGeneration(*socket_);
       if (!before.ok()) return before.status();
       Snapshot counted;
-      status = ReadChains({{.chain = chain}}, counted);
+      absl::Status status = ReadChains({{.chain = chain}}, counted);
+      if (status.ok() && !rule_counts_.contains(chain)) {
+        return absl::AbortedError(absl::StrCat(ToString(chain), " has just been deleted"));
+      }
       if (status.ok()) status = ListRules(chain, torn, rules);
       if (!status.ok() || !LacksRules(chain, rules)) return status;
       const absl::StatusOr<uint32_t> after = ReadGeneration(*socket_);

@@ -40,15 +40,14 @@ absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint1
 // Unavailable: this kernel has no nf_tables. Other codes as Socket::Ask and KernelError.
 absl::StatusOr<uint32_t> ReadGeneration(Socket& socket);
 
-// Returns once no transaction is open that another program had begun: what it adds is counted
-// before it is committed, and before it can be listed. Blocks as long as Backend::Apply would. An
-// empty batch waits so, and commits nothing.
-absl::Status AwaitTransaction(Socket& socket);
+// Returns 20 ms later, and once no transaction is open that another program had begun: what it adds
+// is counted before it is committed, and before it can be listed. Blocks as long as Backend::Apply
+// would. An empty batch waits so, and commits nothing; where it is refused, only the time passes.
+void AwaitTransactions(Socket& socket);
 
-// How often fewer rules must be listed than are counted, each time after AwaitTransaction, until
+// How often fewer rules must be listed than are counted, with AwaitTransactions in between, until
 // that is certain: the next transaction may be open at once.
 inline constexpr int kCompletenessAttempts = 5;
-inline constexpr std::chrono::milliseconds kBetweenCompletenessAttempts(20);
 
 // A commit of rules takes longer than a read, so only a program that writes without a pause needs
 // more attempts than these, or a chain of so many rules that a read takes about as long as this.

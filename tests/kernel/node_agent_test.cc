@@ -328,12 +328,15 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   }));
 }
 
-TEST_F(FrontDoorTest, TakesOptionsForANamespaceThatHasLostItsName) {
+TEST_F(FrontDoorTest, TakesOptionsThoughTheNamespaceAndTheHostsRootHaveLostTheirNames) {
   std::optional<Netns> served(NewNetns());
+  std::optional<TemporaryTree> host(std::in_place);
   NodeAgentOptions options = In(*served);
+  options.host_root = host->root();
   const auto agent = NodeAgent::Create(options, {});
   ASSERT_THAT(agent, IsOk());
   served.reset();
+  host.reset();
   options.observe = true;
   EXPECT_THAT((*agent)->SetOptions(options), IsOk());
 }

@@ -261,16 +261,27 @@ TEST(NftSurveyAnswersTest, IsWholeOrNone) {
   });
 }
 
+TEST(KernelAnswersTest, ABaseChainThatIsDeletedMeanwhileIsMissing) {
+  const std::vector<Frame> base = Sent(NftMessage(
+      NFT_MSG_NEWCHAIN, 0, 0,
+      Join({kOfFilter, Attr(NFTA_CHAIN_NAME, Text("TEST")), kHook, Attr(NFTA_CHAIN_USE, 2)})));
+  ExpectSnapshots(
+      {{"deleted", List(kGeneration, base, kNoRules, kMoved, kMissing, kMoved, kMissing, kMoved),
+        "8: ."}},
+      kRules);
+}
+
 // A chain counts the rules of a transaction that is open, and what elements of maps jump to.
 TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
   const auto used = [](uint32_t uses) {
     return Sent(Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, uses)}), Done());
   };
-  const std::vector<Frame> map =
-      Sent(NftMessage(NFT_MSG_NEWSET, NLM_F_MULTI, 0,
-                      Join({Attr(NFTA_SET_NAME, Text("m")),
-                            Attr(NFTA_SET_DATA_TYPE, uint32_t{NFT_DATA_VERDICT})})),
-           Done());
+  const auto map = [](uint32_t flags) {
+    return Sent(NftMessage(NFT_MSG_NEWSET, NLM_F_MULTI, 0,
+                           Join({Attr(NFTA_SET_NAME, Text("m")), Attr(NFTA_SET_FLAGS, flags),
+                                 Attr(NFTA_SET_DATA_TYPE, uint32_t{NFT_DATA_VERDICT})})),
+                Done());
+  };
   const auto element = [](const Bytes& verdict) {
     return Attr(NFTA_LIST_ELEM, Attr(NFTA_SET_ELEM_DATA, Attr(NFTA_DATA_VERDICT, verdict)));
   };
@@ -286,27 +297,33 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
     return answers;
   };
   const Answers still = {kNothing, used(2), kNoRules, kGeneration};
-  Answers always;
-  for (int i = 0; i < kCompletenessAttempts; ++i) {
+  Answers always(still.begin() + 1, still.end());
+  for (int i = 1; i < kCompletenessAttempts; ++i) {
     always.insert(always.end(), still.begin(), still.end());
   }
   ExpectSurveys({
       {"a transaction that was given up",
-       survey(used(2), List(kNothing, used(1), kNoRules, kGeneration, kGeneration)),
+       survey(used(2), List(used(2), kNoRules, kGeneration, kNothing, used(1), kNoRules,
+                            kGeneration, kGeneration)),
        "7: ip filter C with 1."},
-      {"a deletion that was committed", survey(used(2), List(kNothing, used(1), kNoRules, kMoved)),
+      {"a deletion that was committed", survey(used(2), List(used(1), kNoRules, kMoved)),
        "ABORTED"},
       {"another table's chain",
-       survey(used(2), List(kNothing, Sent(Chain({kNamed, Attr(NFTA_CHAIN_USE, 5)}), Done()),
-                            kNoRules, kGeneration, kGeneration)),
+       survey(used(2), List(Sent(Chain({kNamed, Attr(NFTA_CHAIN_USE, 5)}), Done()), kNoRules,
+                            kGeneration, kGeneration)),
        "7: ip filter C with 1."},
       {"elements of a map",
-       survey(used(3), List(kNothing, used(3), map, elements, kGeneration, kGeneration)),
+       survey(used(3), List(used(3), map(NFT_SET_MAP), elements, kGeneration, kGeneration)),
+       "7: ip filter C with 1."},
+      {"elements that expire",
+       survey(used(9), List(used(9), map(NFT_SET_TIMEOUT), kGeneration, kGeneration)),
        "7: ip filter C with 1."},
       {"a chain of a map that may not be read",
-       survey(used(3), List(kNothing, used(3), map, Sent(Refusal(EPERM)))), "PERMISSION_DENIED"},
-      {"a batch that may not be sent", survey(used(2), {{Sent(Refusal(EPERM))}}),
-       "PERMISSION_DENIED: waiting for another program's transaction"},
+       survey(used(3), List(used(3), map(0), Sent(Refusal(EPERM)))), "PERMISSION_DENIED"},
+      {"a batch that may not be sent",
+       survey(used(2), List(used(2), kNoRules, kGeneration, Sent(Refusal(EPERM)), used(1), kNoRules,
+                            kGeneration, kGeneration)),
+       "7: ip filter C with 1."},
       {"a rule that is too large", survey(used(2), always),
        "FAILED_PRECONDITION: the kernel listed fewer rules of table ip filter than it has"},
   });
