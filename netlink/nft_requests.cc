@@ -211,7 +211,7 @@ absl::StatusOr<uint64_t> CountMappedJumps(Socket& socket, const TableId& table, 
   };
   absl::Status status = Dump(socket, NFT_MSG_GETSET, family, {{NFTA_SET_TABLE, table.name}},
                              "listing the sets of a table", take_set);
-  if (expires) return std::numeric_limits<uint64_t>::max();
+  if (status.ok() && expires) return std::numeric_limits<uint64_t>::max();
   uint64_t jumps = 0;
   const auto take_elements = [&](WireBytes message) {
     const Attributes list = Attributes::OfMessage(message);

@@ -276,11 +276,11 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
   const auto used = [](uint32_t uses) {
     return Sent(Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, uses)}), Done());
   };
-  const auto map = [](uint32_t flags) {
+  const auto map = [](uint32_t flags, const Bytes& end = Done()) {
     return Sent(NftMessage(NFT_MSG_NEWSET, NLM_F_MULTI, 0,
                            Join({Attr(NFTA_SET_NAME, Text("m")), Attr(NFTA_SET_FLAGS, flags),
                                  Attr(NFTA_SET_DATA_TYPE, uint32_t{NFT_DATA_VERDICT})})),
-                Done());
+                end);
   };
   const auto element = [](const Bytes& verdict) {
     return Attr(NFTA_LIST_ELEM, Attr(NFTA_SET_ELEM_DATA, Attr(NFTA_DATA_VERDICT, verdict)));
@@ -318,6 +318,8 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
       {"elements that expire",
        survey(used(9), List(used(9), map(NFT_SET_TIMEOUT), kGeneration, kGeneration)),
        "7: ip filter C with 1."},
+      {"maps that may not be listed to the end",
+       survey(used(9), List(used(9), map(NFT_SET_TIMEOUT, Done(EPERM)))), "PERMISSION_DENIED"},
       {"a chain of a map that may not be read",
        survey(used(3), List(used(3), map(0), Sent(Refusal(EPERM)))), "PERMISSION_DENIED"},
       {"a batch that may not be sent",
