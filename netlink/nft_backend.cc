@@ -18,6 +18,7 @@
 #include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
+#include "netlink/nft_survey.h"
 #include "netlink/reach.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"

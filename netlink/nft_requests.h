@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GET requests of nf_tables, several in one datagram, and what is read with them at one generation:
-// surveys and native tables.
+// GET requests of nf_tables, several in one datagram, and what is read with them at one generation,
+// such as native tables.
 #ifndef KIPT_NETLINK_NFT_REQUESTS_H_
 #define KIPT_NETLINK_NFT_REQUESTS_H_
 
@@ -62,10 +62,6 @@ inline constexpr std::chrono::milliseconds kReadPatience(200);
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket,
                                          absl::FunctionRef<absl::Status(uint32_t)> read,
                                          int attempts = kReadAttempts);
-
-// Backend::TakeSurvey and SiftSurvey for the namespace that `socket` was opened in.
-absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
-absl::StatusOr<Survey> SiftNftSurvey(Socket& socket, SurveySieve& sieve);
 
 // Sets `observed` if there is such a table. Aborted: it changed meanwhile.
 absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
