@@ -88,24 +88,32 @@ install(FILES ${debian_build}/${page5}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/ma
 
 # GNU's own rule: of the prefix /usr, /etc is meant; and systemd of Debian 12 has its units in /lib.
 # A configuration that is there stays.
+set(agent_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/kube-iptables-agent)
 install(CODE "
-  set(units \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.service\"
-            \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.socket\")
-  set(config \"${debian_source}/config.yaml\")"
+  set(systemd \"${CMAKE_SOURCE_DIR}/deploy/systemd\")
+  set(config \"${debian_source}/config.yaml\")
+  set(examples \"${agent_doc}/examples\")"
   COMPONENT agent)
 install(CODE [[
   set(root "${CMAKE_INSTALL_PREFIX}")
   if(root MATCHES "^(.*)/usr/?$")
     set(root "${CMAKE_MATCH_1}")
   endif()
-  file(INSTALL DESTINATION "${root}/lib/systemd/system" TYPE FILE FILES ${units})
+  set(units "${root}/lib/systemd/system")
+  set(examples "${CMAKE_INSTALL_PREFIX}/${examples}")
+  file(INSTALL DESTINATION "${units}" TYPE FILE FILES "${systemd}/kube-iptables-agent.service"
+                                                      "${systemd}/kube-iptables-agent.socket")
+  file(INSTALL DESTINATION "${examples}" TYPE FILE FILES "${systemd}/nft-unprivileged.conf")
+  foreach(file IN ITEMS ${units}/kube-iptables-agent.service ${examples}/nft-unprivileged.conf)
+    file(READ "$ENV{DESTDIR}${file}" text)
+    string(REPLACE "/usr/sbin/" "${CMAKE_INSTALL_PREFIX}/sbin/" text "${text}")
+    string(REPLACE "--config=/etc/" "--config=${root}/etc/" text "${text}")
+    file(WRITE "$ENV{DESTDIR}${file}" "${text}")
+  endforeach()
   if(NOT EXISTS "$ENV{DESTDIR}${root}/etc/kube-iptables-agent/config.yaml")
     file(INSTALL DESTINATION "${root}/etc/kube-iptables-agent" TYPE FILE FILES "${config}")
   endif()]]
   COMPONENT agent)
-set(agent_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/kube-iptables-agent)
-install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT agent
-        DESTINATION ${agent_doc}/examples)
 
 # The documents, where they are in the sources and not compressed, so that their links work offline.
 set(pictures deploy/audit.svg deploy/chains.svg deploy/plan.svg deploy/repair.svg

@@ -2,9 +2,10 @@
 //
 // The systemd unit, as far as systemd itself can judge it without being PID 1 here.
 #include <cstdlib>
-#include <sstream>
 
+#include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -13,22 +14,13 @@ namespace fs = std::filesystem;
 
 class SystemdUnitTest : public AgentTest {
  protected:
-  // The unit as installed, with the built program in the installed one's place.
   void SetUp() override {
     AgentTest::SetUp();
-    Install("kube-iptables-agent.service", unit());
+    Output({"cmake", "--install", KIPT_BUILD_DIR, "--component", "agent", "--prefix", tree_.root()});
   }
 
-  fs::path unit() const { return fs::path(directory_.directory()) / "kube-iptables-agent.service"; }
+  fs::path unit() const { return tree_.Path("lib/systemd/system/kube-iptables-agent.service"); }
 
-  static void Install(const std::string& file, const fs::path& target) {
-    std::ostringstream text;
-    text << std::ifstream(fs::path(KIPT_DEPLOY_DIR) / "systemd" / file).rdbuf();
-    ASSERT_THAT(text.str(), HasSubstr("/usr/sbin/kube-iptables-agent run"));
-    fs::create_directories(target.parent_path());
-    std::ofstream(target) << absl::StrReplaceAll(
-        text.str(), {{"/usr/sbin/kube-iptables-agent", AgentProgram()}});
-  }
   static void ExpectNothingWrong(const fs::path& unit) {
     const ProgramResult result =
         RunProgram({"systemd-analyze", "verify", "--man=no", unit.string()});
@@ -45,27 +37,41 @@ class SystemdUnitTest : public AgentTest {
     return at == std::string::npos ? 10 : std::atof(text.c_str() + at + before.size());
   }
 
-  TemporaryFile directory_{""};
+  TemporaryTree tree_;
 };
 
 TEST_F(SystemdUnitTest, IsRightAndExposesLittleAndLessWithTheDropIn) {
   ExpectNothingWrong(unit());
   EXPECT_LE(Exposure(), 2.4);
-  Install("nft-unprivileged.conf", unit().string() + ".d/nft-unprivileged.conf");
+  fs::create_directory(unit().string() + ".d");
+  fs::copy(tree_.Path("share/doc/kube-iptables-agent/examples/nft-unprivileged.conf"),
+           unit().string() + ".d");
   ExpectNothingWrong(unit());
   EXPECT_LE(Exposure(), 2.0);
 }
 
 // Installed next to the service, where systemd-analyze must find it.
 TEST_F(SystemdUnitTest, TheSocketUnitHoldsTheDefaultPorts) {
-  const fs::path socket = fs::path(unit()).replace_extension("socket");
-  fs::copy_file(fs::path(KIPT_DEPLOY_DIR) / "systemd" / "kube-iptables-agent.socket", socket);
+  const fs::path socket = unit().replace_extension("socket");
   ExpectNothingWrong(socket);
   const std::string text = FileText(socket);
   for (const std::string address : {"127.0.0.1:10270", "127.0.0.1:10271"}) {
     EXPECT_THAT(text, HasSubstr("\nListenStream=" + address + "\n"));
     EXPECT_THAT(Agent({"run", "--help"}).out, HasSubstr(address));
   }
+}
+
+// As packaged it says observe: true. The defaults, which write, are no substitute.
+TEST_F(SystemdUnitTest, WithoutTheInstalledConfigurationTheServiceWritesNothing) {
+  const std::string config = tree_.Path("etc/kube-iptables-agent/config.yaml");
+  ASSERT_TRUE(fs::remove(config));
+  const std::string text = FileText(unit());
+  const size_t at = text.find("\nExecStart=") + 11;
+  const ProgramResult result = RunProgram(
+      Words(absl::StrSplit(text.substr(at, text.find('\n', at) - at), ' ')));
+  EXPECT_EQ(result.exit_code, 64) << result;
+  EXPECT_THAT(result.err, HasSubstr(config));
+  EXPECT_THAT(Output({"iptables-nft-save"}), Not(HasSubstr("KUBE-")));
 }
 
 }  // namespace
