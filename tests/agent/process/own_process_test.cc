@@ -33,7 +33,7 @@ extern "C" {
 [[gnu::weak]] void __asan_init();
 [[gnu::weak]] void __tsan_init();
 [[gnu::weak]] void __msan_init();
-[[gnu::weak]] void __gcov_init(void*);
+[[gnu::weak]] void __llvm_profile_initialize_file();
 }
 // NOLINTEND(bugprone-reserved-identifier)
 
@@ -46,7 +46,7 @@ using ::kipt::testing::InChild;
 
 TEST(BuildTest, KnowsWhetherItIsInstrumented) {
   const bool instrumented = __asan_init != nullptr || __tsan_init != nullptr ||
-                            __msan_init != nullptr || __gcov_init != nullptr;
+                            __msan_init != nullptr || __llvm_profile_initialize_file != nullptr;
   EXPECT_EQ(kBuiltWithASanitizer, instrumented);
 }
 
