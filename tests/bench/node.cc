@@ -144,17 +144,20 @@ absl::Status Node::AskForEverything() {
     requests.Begin(netlink::NftMessageType(type), netlink::WireFamily(chain.family), flags,
                    {{table, netlink::TableName(chain.table)}, {name, chain.name}});
   };
-  const auto ignore = [](const netlink::Reply&) {};
-  netlink::Requests chains(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
+  const uint32_t first = socket_->ReserveSequences(static_cast<uint32_t>(queries.size()));
+  netlink::Requests chains(first);
   for (const netlink::ChainQuery& query : queries) {
     add(chains, query.chain, NFT_MSG_GETCHAIN, 0, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME);
   }
-  absl::Status status = socket_->Ask(chains, ignore);
+  std::set<netlink::ChainId> existing;
+  absl::Status status = socket_->Ask(chains, [&](const netlink::Reply& reply) {
+    if (reply.message != nullptr) existing.insert(queries[reply.sequence - first].chain);
+  });
   for (const netlink::ChainQuery& query : queries) {
-    if (!query.with_rules || !status.ok()) continue;
+    if (!query.with_rules || !status.ok() || existing.erase(query.chain) == 0) continue;
     netlink::Requests rules(socket_->ReserveSequences(1));
     add(rules, query.chain, NFT_MSG_GETRULE, NLM_F_DUMP, NFTA_RULE_TABLE, NFTA_RULE_CHAIN);
-    status = socket_->Ask(rules, ignore);
+    status = socket_->Ask(rules, [](const netlink::Reply&) {});
   }
   return status;
 }

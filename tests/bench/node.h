@@ -54,7 +54,7 @@ class Node {
   absl::Status PutInPlace();
   // Empties KUBE-POSTROUTING of IPv4.
   absl::Status DamagePostrouting();
-  // What a check asks of nf_tables; the answers are not read.
+  // What a check asks of nf_tables. Of the answers it reads only which chains exist.
   absl::Status AskForEverything();
 
  private:
