@@ -26,6 +26,16 @@ using netlink::RuleHandle;
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr char kDamaged[] = "damaged: it lost its match";
 
+// A packet that matches reaches the next rule, without a way through another chain.
+bool PassesOn(const ObservedRule& rule) {
+  return !netlink::IsPerhapsTerminal(rule) && netlink::JumpTarget(rule) == nullptr;
+}
+
+// A packet that reaches the next rule may have another mark, or be changed otherwise.
+bool MayChange(const ObservedRule& rule) {
+  return netlink::MayDecide(rule) && !netlink::IsTerminal(rule);
+}
+
 class ChainDiffer {
  public:
   ChainDiffer(const DesiredChain& desired, const std::vector<ObservedRule>& observed,
@@ -97,10 +107,10 @@ class ChainDiffer {
       }
     }
     anchor_ = from;
-    while (anchor_ < end_ && !(DecidesFirst(anchor_) && !claimed_)) ++anchor_;
+    while (anchor_ < end_ && (claimed_ || !DecidesFirst(anchor_) || MayFeed(anchor_))) ++anchor_;
     for (size_t i = 0; i < observed_.size(); ++i) {
       const size_t desired = places_[i].desired;
-      if (desired == kNone || found_[desired] == i) continue;
+      if (desired == kNone || found_[desired] == i || IsSecondTry(found_[desired], i)) continue;
       places_[i].removal = found_[desired] != kNone ? "duplicate"
                            : i > end_               ? "comes after a rule that may decide first"
                                                     : "is out of order";
@@ -141,9 +151,25 @@ class ChainDiffer {
     const Place& place = places_[index];
     if (place.desired != kNone || !place.removal.empty()) return false;
     // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
-    const bool only_marks = observed.rule() != nullptr &&
-                            std::holds_alternative<netlink::SetMark>(observed.rule()->target);
-    return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
+    return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && PassesOn(observed));
+  }
+
+  // Whether it may set a mark that ours act on, so that ours act on fewer packets above it.
+  bool MayFeed(size_t index) const {
+    uint32_t tested = 0;
+    for (const DesiredRule& rule : desired_.rules) tested |= netlink::MarksOf(rule.rule).tested;
+    return PassesOn(observed_[index]) && (netlink::MarksSet(observed_[index]) & tested) != 0;
+  }
+
+  // Whether another program's rule in between may change what the second of two equal rules does.
+  bool IsSecondTry(size_t first, size_t second) const {
+    for (size_t i = first; i < second; ++i) {
+      const Place& place = places_[i];
+      if (place.desired == kNone && place.removal.empty() && MayChange(observed_[i])) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Whether it decides for all packets: no packet passes the rule, or it changes the mark of each.
@@ -158,7 +184,7 @@ class ChainDiffer {
   // is, as the hairpin rule of kube-proxy's IPVS mode does: to insert ours above would change which
   // packets are masqueraded. kube-proxy's next sync removes what decides for all of them.
   bool EndsOurs(size_t index) const {
-    if (!DecidesFirst(index)) return false;
+    if (!DecidesFirst(index) || MayFeed(index)) return false;
     const netlink::Rule* rule = observed_[index].rule();
     return desired_.id.table != netlink::Table::kNat ||
            (rule != nullptr && (places_[index].form || LostItsMatch(desired_.id, *rule))) ||
@@ -175,7 +201,7 @@ class ChainDiffer {
     for (size_t i = 0; i < end; ++i) {
       if (!DecidesFirst(i) || places_[i].form || IsIpvsHairpin(observed_[i].opaque())) continue;
       above.push_back(absl::StrCat("\"", RuleText(desired_.id, observed_[i]), "\""));
-      if (!DecidesForAll(i)) continue;
+      if (!DecidesForAll(i) || MayFeed(i)) continue;
       diff_.findings.push_back({Condition::kShadowedRules, desired_.id,
                                 absl::StrCat(above.back(),
                                              " above these rules decides first "
@@ -333,6 +359,7 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   const std::vector<ObservedRule>& rules = observed != nullptr ? observed->rules : none;
   RuleNumbers numbers(rules);
   bool found = false;
+  bool changes = false;                 // since then
   const ObservedRule* above = nullptr;  // no packet passes it, perhaps
   bool certain = false;
   const bool copied = IsReplacedCopy(desired, diff);
@@ -343,6 +370,7 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
       continue;
     }
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
+      changes |= found && MayChange(rule);
       if (!found && !certain && walk.Stops(base, rule)) {
         certain = walk.StopsSurely(base, rule);
         if (above == nullptr || certain) above = &rule;
@@ -350,7 +378,8 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
       continue;
     }
     if (found) {
-      diff.changes.push_back({numbers.Delete(base, rule), "duplicate"});
+      // Packets that a rule in between marked are dropped by the second jump only.
+      if (!changes) diff.changes.push_back({numbers.Delete(base, rule), "duplicate"});
       continue;
     }
     found = true;

@@ -135,6 +135,13 @@ inline netlink::OpaqueRule HairpinMasquerade() {
           .set = "KUBE-LOOP-BACK",
           .set_directions = "dst,dst,src"};
 }
+// The mark that the connection had: any.
+inline netlink::OpaqueRule RestoredMark() {
+  return {.text = "-j CONNMARK --restore-mark",
+          .jump = {},
+          .unconditional = true,
+          .marks = {.set = netlink::kAllMarks}};
+}
 inline netlink::OpaqueRule ForeignLog() {
   return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false};
 }
@@ -165,6 +172,7 @@ using testing::Made;
 using testing::Mangle;
 using testing::Nat;
 using testing::Observed;
+using testing::RestoredMark;
 using testing::RuleContent;
 using testing::VerdictMap;
 using testing::Wanting;
