@@ -110,15 +110,16 @@ absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text) {
   absl::string_view host = text.substr(0, colon);
   const bool brackets = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
   if (brackets) host = host.substr(1, host.size() - 2);
+  const bool is_ipv6 = brackets && absl::StrContains(host, ':');
   BindAddress address;
   auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
   auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  address.storage.ss_family = brackets ? AF_INET6 : AF_INET;
-  address.size = brackets ? sizeof(ipv6) : sizeof(ipv4);
-  void* const binary = brackets ? static_cast<void*>(&ipv6.sin6_addr) : &ipv4.sin_addr;
+  address.storage.ss_family = is_ipv6 ? AF_INET6 : AF_INET;
+  address.size = is_ipv6 ? sizeof(ipv6) : sizeof(ipv4);
+  void* const binary = is_ipv6 ? static_cast<void*>(&ipv6.sin6_addr) : &ipv4.sin_addr;
   // A zero byte would end the host early for inet_pton.
   if (!absl::c_linear_search(host, '\0') &&
-      ParsePort(absl::ClippedSubstr(text, colon + 1), brackets ? ipv6.sin6_port : ipv4.sin_port) &&
+      ParsePort(absl::ClippedSubstr(text, colon + 1), is_ipv6 ? ipv6.sin6_port : ipv4.sin_port) &&
       inet_pton(address.family(), std::string(host).c_str(), binary) == 1) {
     return address;
   }

@@ -35,8 +35,8 @@ struct BindAddress {
   int family() const { return storage.ss_family; }
 };
 
-// HOST is an IPv4 address, or an IPv6 address in brackets, not a name: that could lead elsewhere
-// tomorrow. PORT is decimal, 0 to 65535, 0 being any that is free. Errors are InvalidArgument.
+// HOST is an IPv6 address in brackets, or an IPv4 address with or without them. A name could lead
+// elsewhere tomorrow. PORT is decimal, up to 65535; 0 is any free one. Errors are InvalidArgument.
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text);
 
 // As ParseBindAddress takes it, in one form; empty for neither IPv4 nor IPv6.

@@ -67,13 +67,25 @@ TEST(GoDurationTest, IsRefusedWithGosWords) {
   }
 }
 
+TEST(BindAddressTest, IsPrintedInOneForm) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"10.0.0.5:1", "10.0.0.5:1"},
+      {"[10.0.0.5]:1", "10.0.0.5:1"},
+      {"[FD00::05]:1", "[fd00::5]:1"},
+      {"[::ffff:10.0.0.5]:1", "[::ffff:10.0.0.5]:1"}};
+  for (const auto& [text, printed] : rows) {
+    EXPECT_EQ(ToString(ParseBindAddress(text).value_or(BindAddress())), printed) << text;
+  }
+}
+
 TEST(BindAddressTest, ThatIsWrongIsRefusedWithAnExample) {
   for (const std::string& row :
        {std::string(), std::string("127.0.0.1\0:80", 13), std::string("127.0.0.1"),
         std::string("127.0.0.1:"), std::string(":10270"), std::string("localhost:10270"),
         std::string("127.0.0.1:65536"), std::string("127.0.0.1:000080"),
-        std::string("127.0.0.1:+1"), std::string("::1:80"), std::string("[127.0.0.1]:80"),
-        std::string("[]:80"), std::string("[fe80::1%lo]:80"), std::string("127.0.0.01:80")}) {
+        std::string("127.0.0.1:+1"), std::string("::1:80"), std::string("[127.0.0.1:80"),
+        std::string("127.0.0.1]:80"), std::string("[[127.0.0.1]]:80"), std::string("[]:80"),
+        std::string("[fe80::1%lo]:80"), std::string("127.0.0.01:80")}) {
     EXPECT_THAT(ParseBindAddress(row),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[::1]:10270")))
         << row;
