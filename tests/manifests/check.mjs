@@ -27,13 +27,15 @@ function problemsOfProgram({ objects }) {
   writeFileSync(file, objects.find((object) => object.kind === "ConfigMap").data["config.yaml"]);
   const set = objects.find((object) => object.kind === "DaemonSet");
   const [, ...flags] = set.spec.template.spec.containers[0].args;
-  const words = flags.map((flag) => flag.replace("$(HOST_IP)", "192.0.2.1").replace("/host", "/"));
-  try {
-    execFileSync(agent, ["gates", `--config=${file}`, ...words], { stdio: "pipe" });
-    return [];
-  } catch (error) {
-    return [`the program: ${error.stderr}`];
-  }
+  return ["192.0.2.1", "2001:db8::1"].flatMap((address) => {
+    const words = flags.map((flag) => flag.replace("$(HOST_IP)", address).replace("/host", "/"));
+    try {
+      execFileSync(agent, ["gates", `--config=${file}`, ...words], { stdio: "pipe" });
+      return [];
+    } catch (error) {
+      return [`the program: ${error.stderr}`];
+    }
+  });
 }
 
 const renders = renderAll(join(source, "deploy/kubernetes"), work);

@@ -59,7 +59,7 @@ export function problemsOfPolicy({ overlay, chosen, objects }, version) {
   same(container.image?.split(":").pop(), version, "image tag");
   same(container.command, undefined, "command");
   same(container.args, ["run", "--host-root=/host",
-    ...(withMonitor ? ["--metrics-bind-address=$(HOST_IP):10271"] : [])], "args");
+    ...(withMonitor ? ["--metrics-bind-address=[$(HOST_IP)]:10271"] : [])], "args");
   same(container.securityContext, {
     privileged: false,
     allowPrivilegeEscalation: false,
