@@ -25,20 +25,15 @@ export function renderChart(chart, values, work) {
 
 // What is the tool's, and not the object's.
 function bare(object, configMap) {
-  const { metadata } = object;
-  delete metadata.annotations?.["helm.sh/resource-policy"];
+  const { metadata, spec } = object;
   for (const key of ["helm.sh/chart", "app.kubernetes.io/managed-by"]) delete metadata.labels?.[key];
-  for (const key of ["annotations", "labels"]) {
-    if (Object.keys(metadata[key] ?? {}).length === 0) delete metadata[key];
-  }
-  if (object.kind === "ConfigMap") {
-    metadata.name = "by its content";
-    object.data["config.yaml"] = parse(object.data["config.yaml"]);
-  }
+  if (Object.keys(metadata.labels ?? {}).length === 0) delete metadata.labels;
+  if (object.kind === "DaemonSet") delete spec.template.metadata.annotations;
+  if (object.kind === "ConfigMap") object.data["config.yaml"] = parse(object.data["config.yaml"]);
   // kustomize puts what a component adds first.
   const byName = (_, value) => Array.isArray(value) && value.every((one) => one?.name)
     ? value.sort((a, b) => (a.name < b.name ? -1 : 1)) : value;
-  return JSON.parse(JSON.stringify(object).replaceAll(configMap, "by its content"), byName);
+  return JSON.parse(JSON.stringify(object).replaceAll(configMap, "kube-iptables-agent"), byName);
 }
 
 const sorted = (objects) => {
@@ -87,6 +82,18 @@ export function problemsOfRules(objects, prometheus) {
   if (!containers[0].volumeMounts.some(({ mountPath }) => mountPath === `/host${folder}`) ||
       !volumes.some(({ hostPath }) => hostPath?.path === folder)) problems.push(`${folder} is not mounted`);
   return [...problems, ...unlabelled.map(({ kind }) => `a ${kind} has no label to select it by`)];
+}
+
+// Helm cannot roll back to an object that no longer has its name, or that it keeps. So a change of `config` must
+// change the pods and no name.
+export function problemsOfUpgrade(chart, work) {
+  const changes = [{}, { config: { hintPolicy: "always" } }];
+  const renders = changes.map((change) => renderChart(chart, { ...rulesValues, ...change }, work));
+  const unlike = (of) => new Set(renders.map((objects) => JSON.stringify(objects.map(of)))).size;
+  const problems = unlike(({ kind, metadata }) => [kind, metadata.name]) === 1 ? [] : ["a change renames an object"];
+  if (unlike(({ spec }) => spec?.template) !== changes.length) problems.push("a change does not roll the pods");
+  const kept = renders[0].filter(({ metadata }) => metadata.annotations?.["helm.sh/resource-policy"]);
+  return [...problems, ...kept.map(({ kind }) => `a ${kind} has a resource-policy`)];
 }
 
 // Every value that the schema names is one of values.yaml, and the other way round.

@@ -8,7 +8,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
-  problemsOfChart, problemsOfRules, problemsOfValues, renderChart, rulesValues, valuesOf,
+  problemsOfChart, problemsOfRules, problemsOfUpgrade, problemsOfValues, renderChart, rulesValues, valuesOf,
 } from "./chart.mjs";
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
@@ -61,7 +61,7 @@ for (const { name, found, render } of spoilt) {
 }
 
 const chart = join(source, "deploy/helm");
-complain("chart: values", problemsOfValues(chart));
+complain("chart", [...problemsOfValues(chart), ...problemsOfUpgrade(chart, work)]);
 for (const render of renders) {
   const objects = renderChart(chart, valuesOf(render), work);
   complain(`chart: ${render.name}`, [...problemsOfChart(render, objects), ...problemsOfProgram({ objects })]);
@@ -78,7 +78,7 @@ for (const { name, of, file, from, to, found } of spoiltCharts) {
   const text = readFileSync(join(copy, file), "utf8");
   writeFileSync(join(copy, file), text.replace(from, to));
   const render = renders.find((candidate) => candidate.name === of);
-  const problems = [...problemsOfValues(copy),
+  const problems = [...problemsOfValues(copy), ...problemsOfUpgrade(copy, work),
     ...problemsOfChart(render, renderChart(copy, valuesOf(render), work)),
     ...problemsOfRules(renderChart(copy, rulesValues, work), prometheus)];
   if (!problems.some((problem) => found.test(problem))) {

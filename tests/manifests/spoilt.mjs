@@ -99,6 +99,13 @@ export const spoiltCharts = [
     file: "templates/prometheusrule.yaml", from: ' "recording_rules"', to: "" },
   { name: "a chart that mounts another folder", of: "observe", found: /rancher.* is not mounted/,
     file: "templates/daemonset.yaml", from: "path: {{ .Values.cniConfDir }}", to: "path: /etc/cni/net.d" },
+  { name: "a ConfigMap of the chart with a name by its content", of: "observe", found: /a change renames an object/,
+    file: "templates/configmap.yaml", from: "name: kube-iptables-agent",
+    to: 'name: kube-iptables-agent-{{ include "config.yaml" . | sha256sum | trunc 10 }}' },
+  { name: "a chart that keeps an object", of: "observe", found: /a ConfigMap has a resource-policy/,
+    file: "templates/configmap.yaml", from: "metadata:", to: "metadata:\n  annotations: { helm.sh/resource-policy: keep }" },
+  { name: "a chart with pods that keep their configuration", of: "observe", found: /does not roll the pods/,
+    file: "templates/daemonset.yaml", from: /checksum\/config: .*/, to: "checksum/config: none" },
   { name: "a value that the schema does not know", of: "observe", found: /values: the schema has/,
     file: "values.yaml", from: "attribution: false", to: "attribution: false\nsurprise: 1" },
 ];
