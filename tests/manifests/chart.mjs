@@ -58,15 +58,16 @@ export function problemsOfChart(render, objects) {
   return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
 }
 
-// Values other than the default's. The rules of deploy/prometheus as objects of the Prometheus Operator; it selects them and the PodMonitor by labels.
-export const rulesValues = {
+// Values other than the default's. The Prometheus Operator selects its objects by labels.
+export const otherValues = {
   cniConfDir: "/var/lib/rancher/k3s/agent/etc/cni/net.d",
   podMonitor: true,
   podMonitorLabels: { release: "prometheus" },
+  expectedRules: " # Ours\nfilter/DOCKER-USER\n",
   prometheusRule: { enabled: true, labels: { release: "prometheus" }, runbooks: "https://docs.example/kipt/" },
 };
 
-export function problemsOfRules(objects, prometheus) {
+export function problemsOfOthers(objects, prometheus) {
   const rules = objects.filter(({ kind }) => kind === "PrometheusRule");
   const problems = rules.length === 2 ? [] : [`${rules.length} PrometheusRule objects, not 2`];
   for (const { metadata, spec } of rules) {
@@ -78,17 +79,20 @@ export function problemsOfRules(objects, prometheus) {
   const unlabelled = objects.filter(({ kind, metadata }) =>
     ["PodMonitor", "PrometheusRule"].includes(kind) && metadata.labels.release !== "prometheus");
   const { containers, volumes } = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec;
-  const folder = rulesValues.cniConfDir;
+  const { cniConfDir: folder, expectedRules } = otherValues;
+  const { data } = objects.find(({ kind }) => kind === "ConfigMap");
+  problems.push(...differences(data["expected-rules"], expectedRules, "expected-rules"),
+    ...differences(parse(data["config.yaml"]).expectedRules, "/etc/kube-iptables-agent/expected-rules", "expectedRules"));
   if (!containers[0].volumeMounts.some(({ mountPath }) => mountPath === `/host${folder}`) ||
       !volumes.some(({ hostPath }) => hostPath?.path === folder)) problems.push(`${folder} is not mounted`);
   return [...problems, ...unlabelled.map(({ kind }) => `a ${kind} has no label to select it by`)];
 }
 
-// Helm cannot roll back to an object that no longer has its name, or that it keeps. So a change of `config` must
-// change the pods and no name.
+// Helm cannot roll back to an object that no longer has its name, or that it keeps. So a change of `config` or
+// `expectedRules` must change the pods and no name.
 export function problemsOfUpgrade(chart, work) {
-  const changes = [{}, { config: { hintPolicy: "always" } }];
-  const renders = changes.map((change) => renderChart(chart, { ...rulesValues, ...change }, work));
+  const changes = [{}, { config: { hintPolicy: "always" } }, { expectedRules: "nat/OTHER" }];
+  const renders = changes.map((change) => renderChart(chart, { ...otherValues, ...change }, work));
   const unlike = (of) => new Set(renders.map((objects) => JSON.stringify(objects.map(of)))).size;
   const problems = unlike(({ kind, metadata }) => [kind, metadata.name]) === 1 ? [] : ["a change renames an object"];
   if (unlike(({ spec }) => spec?.template) !== changes.length) problems.push("a change does not roll the pods");
@@ -108,8 +112,10 @@ export function problemsOfValues(chart) {
     return [...problems, ...known.flatMap((key) => compare(value[key], of.properties[key], `${path}.${key}`))];
   };
   const accepts = new Ajv({ strict: false }).compile(schema);
-  const wrong = ["apiVersion", "kind", "healthzBindAddress", "metricsBindAddress"].filter((key) =>
+  const wrong = ["apiVersion", "kind", "healthzBindAddress", "metricsBindAddress", "expectedRules"].filter((key) =>
     accepts({ ...values, config: { [key]: "" } }));
+  const others = { ...values, ...otherValues };
   return [...compare(values, schema, "values"), ...(accepts(values) ? [] : ["values: the schema refuses values.yaml"]),
+    ...(accepts(others) ? [] : [`values: the schema refuses others: ${JSON.stringify(accepts.errors)}`]),
     ...wrong.map((key) => `values: the schema accepts config.${key}`)];
 }

@@ -5,10 +5,10 @@
 // Judges deploy/kubernetes, deploy/helm and deploy/container/Dockerfile, and whether it would notice: every
 // row of spoilt.mjs must be found.
 import { execFileSync } from "node:child_process";
-import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
-  problemsOfChart, problemsOfRules, problemsOfUpgrade, problemsOfValues, renderChart, rulesValues, valuesOf,
+  otherValues, problemsOfChart, problemsOfOthers, problemsOfUpgrade, problemsOfValues, renderChart, valuesOf,
 } from "./chart.mjs";
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
@@ -23,14 +23,17 @@ const complain = (where, problems) => problems.forEach((problem) => failures.pus
 
 // The program itself reads its configuration and its flags. (Of `run`; `gates` checks them the same.)
 function problemsOfProgram({ objects }) {
-  const file = join(work, "config.yaml");
-  writeFileSync(file, objects.find((object) => object.kind === "ConfigMap").data["config.yaml"]);
-  const set = objects.find((object) => object.kind === "DaemonSet");
-  const [, ...flags] = set.spec.template.spec.containers[0].args;
+  const folder = join(work, "etc");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  for (const [name, text] of Object.entries(objects.find(({ kind }) => kind === "ConfigMap").data)) {
+    writeFileSync(join(folder, name), text.replace("/etc/kube-iptables-agent/", `${folder}/`));
+  }
+  const [, ...flags] = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec.containers[0].args;
   return ["192.0.2.1", "2001:db8::1"].flatMap((address) => {
     const words = flags.map((flag) => flag.replace("$(HOST_IP)", address).replace("/host", "/"));
     try {
-      execFileSync(agent, ["gates", `--config=${file}`, ...words], { stdio: "pipe" });
+      execFileSync(agent, ["gates", `--config=${join(folder, "config.yaml")}`, ...words], { stdio: "pipe" });
       return [];
     } catch (error) {
       return [`the program: ${error.stderr}`];
@@ -69,8 +72,9 @@ for (const render of renders) {
 const noSettings = renderChart(chart, { config: { observe: null, emulatedVersion: null } }, work);
 complain("chart: no settings", problemsOfProgram({ objects: noSettings }));
 const prometheus = join(source, "deploy/prometheus");
-const rules = renderChart(chart, rulesValues, work);
-complain("chart: rules", [...problemsOfRules(rules, prometheus), ...(await problemsOfTypes(rules, work)).flat()]);
+const others = renderChart(chart, otherValues, work);
+complain("chart: other values", [...problemsOfOthers(others, prometheus),
+  ...(await problemsOfTypes(others, work)).flat(), ...problemsOfProgram({ objects: others })]);
 for (const { name, of, file, from, to, found } of spoiltCharts) {
   const copy = join(work, "chart");
   rmSync(copy, { recursive: true, force: true });
@@ -80,7 +84,7 @@ for (const { name, of, file, from, to, found } of spoiltCharts) {
   const render = renders.find((candidate) => candidate.name === of);
   const problems = [...problemsOfValues(copy), ...problemsOfUpgrade(copy, work),
     ...problemsOfChart(render, renderChart(copy, valuesOf(render), work)),
-    ...problemsOfRules(renderChart(copy, rulesValues, work), prometheus)];
+    ...problemsOfOthers(renderChart(copy, otherValues, work), prometheus)];
   if (!problems.some((problem) => found.test(problem))) {
     complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
   }

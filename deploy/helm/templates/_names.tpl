@@ -8,11 +8,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- /* Pods have a checksum of it, so that a change replaces the pods. */ -}}
-{{- define "config.yaml" -}}
-apiVersion: kube-iptables-agent/v1alpha1
-kind: KubeIPTablesAgentConfiguration
-{{- with .Values.config }}
-{{ toYaml . }}
+{{- /* The files of the ConfigMap. Pods have a checksum of them, so that a change replaces the pods. */ -}}
+{{- define "config" -}}
+config.yaml: |
+  apiVersion: kube-iptables-agent/v1alpha1
+  kind: KubeIPTablesAgentConfiguration
+  {{- with .Values.config }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.expectedRules }}
+  expectedRules: /etc/kube-iptables-agent/expected-rules
+{{ toYaml (dict "expected-rules" .) }}
 {{- end }}
 {{- end }}
