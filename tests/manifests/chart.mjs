@@ -64,6 +64,8 @@ export const otherValues = {
   podMonitor: true,
   podMonitorLabels: { release: "prometheus" },
   expectedRules: " # Ours\nfilter/DOCKER-USER\n",
+  image: { repository: "registry.example/agent", digest: `sha256:${"0".repeat(64)}` },
+  imagePullSecrets: [{ name: "registry" }],
   prometheusRule: { enabled: true, labels: { release: "prometheus" }, runbooks: "https://docs.example/kipt/" },
 };
 
@@ -78,10 +80,12 @@ export function problemsOfOthers(objects, prometheus) {
   }
   const unlabelled = objects.filter(({ kind, metadata }) =>
     ["PodMonitor", "PrometheusRule"].includes(kind) && metadata.labels.release !== "prometheus");
-  const { containers, volumes } = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec;
-  const { cniConfDir: folder, expectedRules } = otherValues;
+  const { containers, volumes, imagePullSecrets } = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec;
+  const { cniConfDir: folder, image, expectedRules } = otherValues;
   const { data } = objects.find(({ kind }) => kind === "ConfigMap");
-  problems.push(...differences(data["expected-rules"], expectedRules, "expected-rules"),
+  problems.push(...differences(containers[0].image, `${image.repository}@${image.digest}`, "image"),
+    ...differences(imagePullSecrets, otherValues.imagePullSecrets, "imagePullSecrets"),
+    ...differences(data["expected-rules"], expectedRules, "expected-rules"),
     ...differences(parse(data["config.yaml"]).expectedRules, "/etc/kube-iptables-agent/expected-rules", "expectedRules"));
   if (!containers[0].volumeMounts.some(({ mountPath }) => mountPath === `/host${folder}`) ||
       !volumes.some(({ hostPath }) => hostPath?.path === folder)) problems.push(`${folder} is not mounted`);
@@ -106,7 +110,7 @@ export function problemsOfValues(chart) {
   const schema = JSON.parse(readFileSync(join(chart, "values.schema.json"), "utf8"));
   const compare = (value, of, path) => {
     if (of.additionalProperties !== false) return [];
-    const known = Object.keys(of.properties).filter((key) => key !== "global");
+    const known = Object.keys(of.properties).filter((key) => path !== "values" || !["global", "enabled"].includes(key));
     const problems = isDeepStrictEqual(known.sort(), Object.keys(value).sort())
       ? [] : [`${path}: the schema has ${known}, values.yaml ${Object.keys(value)}`];
     return [...problems, ...known.flatMap((key) => compare(value[key], of.properties[key], `${path}.${key}`))];
@@ -114,7 +118,7 @@ export function problemsOfValues(chart) {
   const accepts = new Ajv({ strict: false }).compile(schema);
   const wrong = ["apiVersion", "kind", "healthzBindAddress", "metricsBindAddress", "expectedRules"].filter((key) =>
     accepts({ ...values, config: { [key]: "" } }));
-  const others = { ...values, ...otherValues };
+  const others = { ...values, ...otherValues, image: { ...values.image, ...otherValues.image }, enabled: true };
   return [...compare(values, schema, "values"), ...(accepts(values) ? [] : ["values: the schema refuses values.yaml"]),
     ...(accepts(others) ? [] : [`values: the schema refuses others: ${JSON.stringify(accepts.errors)}`]),
     ...wrong.map((key) => `values: the schema accepts config.${key}`)];

@@ -108,6 +108,10 @@ export const spoiltCharts = [
     file: "templates/daemonset.yaml", from: /checksum\/config: .*/, to: "checksum/config: none" },
   { name: "a chart with expected rules that are not read", of: "observe", found: /expectedRules is undefined/,
     file: "templates/_names.tpl", from: /^ *expectedRules: .*$/m, to: "" },
+  { name: "a chart with a tag for a digest", of: "observe", found: /image is/,
+    file: "templates/daemonset.yaml", from: "with .Values.image.digest", to: "with false" },
+  { name: "a chart without pull secrets", of: "observe", found: /imagePullSecrets is undefined/,
+    file: "templates/daemonset.yaml", from: "with .Values.imagePullSecrets", to: "with false" },
   { name: "a value that the schema does not know", of: "observe", found: /values: the schema has/,
     file: "values.yaml", from: "attribution: false", to: "attribution: false\nsurprise: 1" },
 ];
