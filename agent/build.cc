@@ -8,6 +8,10 @@
 
 namespace kipt::agent {
 
+// deploy/release searches for this text in programs that it cannot run. The compiler splits the
+// texts below.
+[[gnu::used]] constexpr char kCommit[] = "commit " KIPT_GIT_COMMIT " " KIPT_GIT_TREE_STATE;
+
 Build ThisBuild() {
   return {.version = KIPT_VERSION,
           .git_commit = KIPT_GIT_COMMIT,
