@@ -28,7 +28,12 @@ function bare(object, configMap) {
   const { metadata, spec } = object;
   for (const key of ["helm.sh/chart", "app.kubernetes.io/managed-by"]) delete metadata.labels?.[key];
   if (Object.keys(metadata.labels ?? {}).length === 0) delete metadata.labels;
-  if (object.kind === "DaemonSet") delete spec.template.metadata.annotations;
+  if (object.kind === "DaemonSet") {
+    delete spec.template.metadata.annotations;
+    const mount = spec.template.spec.containers[0].volumeMounts.find(({ name }) => name === "config");
+    mount.mountPath = mount.mountPath.replace(`/${mount.subPath}`, "");
+    delete mount.subPath;
+  }
   if (object.kind === "ConfigMap") object.data["config.yaml"] = parse(object.data["config.yaml"]);
   // kustomize puts what a component adds first.
   const byName = (_, value) => Array.isArray(value) && value.every((one) => one?.name)
@@ -100,6 +105,9 @@ export function problemsOfUpgrade(chart, work) {
   const unlike = (of) => new Set(renders.map((objects) => JSON.stringify(objects.map(of)))).size;
   const problems = unlike(({ kind, metadata }) => [kind, metadata.name]) === 1 ? [] : ["a change renames an object"];
   if (unlike(({ spec }) => spec?.template) !== changes.length) problems.push("a change does not roll the pods");
+  const { volumeMounts } = renders[0].find(({ kind }) => kind === "DaemonSet").spec.template.spec.containers[0];
+  const files = volumeMounts.filter(({ name, subPath }) => name === "config" && subPath);
+  if (files.length !== 2) problems.push("a change reaches pods that run");
   const kept = renders[0].filter(({ metadata }) => metadata.annotations?.["helm.sh/resource-policy"]);
   return [...problems, ...kept.map(({ kind }) => `a ${kind} has a resource-policy`)];
 }

@@ -104,6 +104,8 @@ export const spoiltCharts = [
     to: 'name: kube-iptables-agent-{{ include "config" . | sha256sum | trunc 10 }}' },
   { name: "a chart that keeps an object", of: "observe", found: /a ConfigMap has a resource-policy/,
     file: "templates/configmap.yaml", from: "metadata:", to: "metadata:\n  annotations: { helm.sh/resource-policy: keep }" },
+  { name: "a chart with pods that load another's configuration", of: "observe", found: /reaches pods that run/,
+    file: "templates/daemonset.yaml", from: /(mountPath: .*\/expected-rules)\n *subPath.*/, to: "$1" },
   { name: "a chart with pods that keep their configuration", of: "observe", found: /does not roll the pods/,
     file: "templates/daemonset.yaml", from: /checksum\/config: .*/, to: "checksum/config: none" },
   { name: "a chart with expected rules that are not read", of: "observe", found: /expectedRules is undefined/,
