@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
+#include "agent/policy/martians.h"
 #include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -240,14 +241,17 @@ class Differ {
     const bool martian_rule_exists = input_.mode != Mode::kOff &&
                                      absl::c_linear_search(input_.families, Family::kIPv4) &&
                                      blocked_.count({Family::kIPv4, Table::kFilter}) == 0;
-    if (martian_rule_exists) {
+    if (martian_rule_exists && DropsEveryMartian(observed_, diff_.changes)) {
       diff_.changes.push_back(
           {NativeRemoval(),
            "the martian rule of KUBE-FIREWALL exists, and does the same as this table"});
-    } else {
-      diff_.stale.push_back(
-          item("stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
+      return;
     }
+    diff_.stale.push_back(item(
+        martian_rule_exists
+            ? "stale, kept: a rule above the martian rule of KUBE-FIREWALL, or above the jump to "
+              "it, may accept martian packets"
+            : "stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
   }
 
   void ReportConnLabels() {

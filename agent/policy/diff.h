@@ -150,7 +150,8 @@ std::vector<Item> WithoutNative(std::vector<Item> items) {
 
 // `observed` holds what ChainsToRead() asks for, and the native table, if it exists. What `support`
 // lacks is not desired. The native table is ours alone: it is removed in the transaction that puts
-// the martian rule of KUBE-FIREWALL in place, never before, and not in mode off.
+// the martian rule of KUBE-FIREWALL in place, never before, not in mode off, and not while that
+// rule may miss some martian packets (DropsEveryMartian).
 Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
                  const RuleSupport& support = {});
 

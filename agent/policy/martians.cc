@@ -31,6 +31,9 @@ using netlink::Table;
 
 ChainId Firewall() { return {Family::kIPv4, Table::kFilter, std::string(kFirewallChain)}; }
 ChainId Input() { return {Family::kIPv4, Table::kFilter, "INPUT"}; }
+bool IsIPv4Filter(const ChainId& id) {
+  return id.family == Family::kIPv4 && id.table == Table::kFilter;
+}
 
 // Whether another program's rule drops every packet that comes so far.
 bool DropsTheRest(const ObservedChain& input, netlink::Walk& walk) {
@@ -161,6 +164,31 @@ class Judge {
   std::map<const SurveyChain*, Fate> fates_;
 };
 
+// Table ip filter once `changes` are made. An observed chain without rules is left out, because
+// perhaps only its existence was asked for.
+SurveyChains FilterAfter(const netlink::Snapshot& observed, absl::Span<const Change> changes) {
+  SurveyChains chains;
+  for (const auto& [id, chain] : observed.chains) {
+    if (!IsIPv4Filter(id)) continue;
+    for (const ObservedRule& rule : chain.rules) chains[id.name].rules.push_back({rule});
+  }
+  for (const Change& change : changes) {
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    if (add == nullptr || !IsIPv4Filter(add->chain)) continue;
+    std::vector<SurveyRule>& rules = chains[add->chain.name].rules;
+    const auto next =
+        absl::c_find_if(rules, [&](const SurveyRule& rule) { return add->before == rule.handle; });
+    rules.insert(next, {{.content = add->rule}});
+  }
+  for (const Change& change : changes) {
+    const auto* remove = std::get_if<netlink::DeleteRule>(&change.operation);
+    if (remove == nullptr || !IsIPv4Filter(remove->chain)) continue;
+    std::erase_if(chains[remove->chain.name].rules,
+                  [&](const SurveyRule& rule) { return rule.handle == remove->handle; });
+  }
+  return chains;
+}
+
 // Before a program of this node gets them. Chains of type nat see the first packet only.
 bool SeesMartians(const netlink::TableId& table, const std::string& name,
                   const SurveyChain& chain) {
@@ -208,6 +236,19 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
     if (IsMartianRule(rule)) protection.dropped += rule.counters.packets;
   }
   return protection;
+}
+
+bool DropsEveryMartian(const netlink::Snapshot& observed, absl::Span<const Change> changes) {
+  const bool woken = absl::c_any_of(changes, [](const Change& change) {
+    const auto* wake = std::get_if<netlink::WakeTable>(&change.operation);
+    return wake != nullptr && IsIPv4Filter(wake->chain);
+  });
+  if (!woken && observed.dormant.contains({Family::kIPv4, Table::kFilter})) return false;
+  const SurveyChains chains = FilterAfter(observed, changes);
+  const auto input = chains.find(Input().name);
+  // An interface "lo" may be another one than loopback.
+  return input != chains.end() &&
+         Judge(chains, /*lo_is_loopback=*/false).FateIn(input->second) == Fate::kDropped;
 }
 
 bool MartianProtectionExists(MartianProtection found, absl::Span<const Change> applied) {

@@ -35,7 +35,13 @@ struct MartianProtection {
   bool operator==(const MartianProtection&) const = default;
 };
 
+// For reports: assumes that a conditional rule keeps no martian packet from the next one.
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
+
+// For what removes another protection: whether INPUT of table ip filter drops every martian packet
+// once `changes` are made. False where a rule before the drop may accept some of them, or is not
+// known.
+bool DropsEveryMartian(const netlink::Snapshot& observed, absl::Span<const Change> changes);
 
 // The chain by whose rules, of any program, every martian packet is dropped before a program of
 // this node receives it: "chain PREROUTING of table ip raw"; not of type nat. Empty where there is

@@ -586,6 +586,37 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotExist) {
             "remove");
 }
 
+TEST(DiffReasonsTest, KeepsANativeTableUntilMartiansCertainlyReachTheRule) {
+  const RuleContent jump = JumpTo("KUBE-FIREWALL");
+  const struct {
+    const char* name;
+    ChainId chain;
+    std::vector<RuleContent> rules;
+    uint32_t dormant;
+    const char* native;
+  } rows[] = {
+      {"all are accepted above", Filter("INPUT"), {ForeignAcceptAll(), jump}, 0, "stale"},
+      {"some may be accepted above", Filter("INPUT"), {ForeignAccept(), jump}, 0, "stale"},
+      {"a chain above was not read", Filter("INPUT"), {JumpTo("OTHER"), jump}, 0, "stale"},
+      {"they are logged above", Filter("INPUT"), {ForeignLog(), jump}, 0, "remove"},
+      {"the jump is put above", Filter("INPUT"), {ForeignAccept()}, 0, "remove"},
+      {"the rule is put above", kFirewall, {ForeignAccept(), DropMartians(0)}, 0, "remove"},
+      {"the table is woken", Filter("INPUT"), {jump}, netlink::kTableDormant, "remove"},
+      {"the table is another program's and dormant",
+       Filter("INPUT"),
+       {jump},
+       netlink::kTableDormant | netlink::kTableOwned,
+       "stale"},
+  };
+  for (const auto& row : rows) {
+    netlink::Snapshot snapshot = Made(Cleanup()).Chain(row.chain, row.rules).snapshot();
+    snapshot.native = netlink::ObservedNativeTable{};
+    snapshot.chains[Filter("OTHER")] = {};  // asked for without its rules
+    if (row.dormant != 0) snapshot.dormant[{Family::kIPv4, row.chain.table}] = row.dormant;
+    EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), snapshot)), row.native) << row.name;
+  }
+}
+
 TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
   EXPECT_TRUE(IsNative(Filter(std::string(kNativeTable))));
   EXPECT_FALSE(IsNative(Filter(std::string(kNativeTable), Family::kIPv6)));
