@@ -317,7 +317,8 @@ absl::StatusOr<netlink::Survey> TakeSettled(
   return survey;
 }
 
-std::string ReadWhoDropsMartians(const ModeSources& sources) {
+std::string ReadWhoDropsMartians(const ModeSources& sources,
+                                 absl::Span<const netlink::BackendKind> kinds) {
   // The others hold most of a node's rules, and drop no martian packet.
   const netlink::SurveyFilter keep = [](const auto& table, const auto&, const auto&) {
     return (table.family == "ip" || table.family == "inet") && table.name != "nat" &&
@@ -331,7 +332,7 @@ std::string ReadWhoDropsMartians(const ModeSources& sources) {
     if (survey.ok()) found = WhoDropsMartians(*survey, lo_is_loopback);
     return survey.status();
   };
-  for (const auto kind : {netlink::BackendKind::kNft, netlink::BackendKind::kIptablesLegacy}) {
+  for (const netlink::BackendKind kind : kinds) {
     const absl::Status status = VisitMode(kind, netlink::kFamilies, sources, read);
     if (status.ok() && !found.empty()) break;
   }

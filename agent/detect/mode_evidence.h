@@ -125,9 +125,12 @@ absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const netlink::Fami
 absl::StatusOr<netlink::Survey> TakeSettled(
     absl::FunctionRef<absl::StatusOr<netlink::Survey>()> take);
 
-// WhoDropsMartians in both iptables modes; empty also where that cannot be read, which is no
-// protection. Reads every chain, so it is for nodes whose martian rule is missing.
-std::string ReadWhoDropsMartians(const ModeSources& sources);
+// WhoDropsMartians in the iptables modes `kinds`; empty also where that cannot be read, which is no
+// protection. Reads every chain, so a node whose martian rule is in place does without it.
+std::string ReadWhoDropsMartians(const ModeSources& sources,
+                                 absl::Span<const netlink::BackendKind> kinds = {
+                                     netlink::BackendKind::kNft,
+                                     netlink::BackendKind::kIptablesLegacy});
 
 // The kubelet chains of `families` in the other iptables.
 OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const netlink::Family> families,

@@ -288,7 +288,13 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
                            .sources = Dependents(in_use),
                            .options = {.canaries = true, .when_off = true, .hints = true},
                            .apply = apply};
-  if (martians_dropped) request.sources.route_localnet = [] { return RouteLocalnet(); };
+  // What is removed here may be all that drops them, so the managed mode must drop each one.
+  if (martians_dropped) {
+    request.sources.route_localnet = [this, in_use] {
+      return ReadWhoDropsMartians(sources_, {in_use}).empty() ? ReadRouteLocalnet()
+                                                              : RouteLocalnet();
+    };
+  }
   std::optional<RetireReport> report;
   const absl::Status status =
       VisitMode(other, config_.families, sources_, [&](netlink::Backend& backend) {

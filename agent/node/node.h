@@ -40,7 +40,7 @@ struct NodeQuestions {
   // --stale-chains=retire: what depends on which chain.
   std::optional<RetirementSources> retire = {};
   // Retires what the other iptables mode holds; nothing: it holds nothing. `martians_dropped`: the
-  // managed mode drops martian packets.
+  // managed mode is reported to drop martian packets, so it is surveyed whether it drops all.
   std::function<std::optional<RetireReport>(bool martians_dropped, bool apply)> retire_other = {};
 };
 

@@ -118,6 +118,26 @@ TEST_P(RetireModesTest, RemovesAllOfTheOtherModeAndMakesNoTable) {
   EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
 }
 
+TEST_P(RetireModesTest, KeepsTheOthersMartianRuleWhereARuleOfThisModeMayAcceptMartians) {
+  const Iptables managed = {.mode = Mode()};
+  const auto firewalls = [] {
+    return LinesOf({.mode = OtherThan(Mode())}).count("filter: :KUBE-FIREWALL -");
+  };
+  LeaveResidue(OtherThan(Mode()));
+  SetSysctl("ipv4/conf/all/route_localnet", "1");
+  SyncAndKeep(Mode());
+  managed.Run({"-I", "INPUT", "!", "-i", "lo", "-j", "ACCEPT"});
+  SyncAndRetire(Mode());
+  RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(firewalls(), 1U);
+  StartOnly(RetireFlags(Mode()));
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  EXPECT_EQ(firewalls(), 1U);
+  managed.Run({"-D", "INPUT", "1"});
+  RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(firewalls(), 0U);
+}
+
 TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing) {
   AddThirdParty(Mode());
   LeaveResidue(Mode());
