@@ -130,17 +130,36 @@ class Differ {
 
   // Our drop of marked packets would drop what kube-proxy marks for masquerading.
   void FindDropBitConflict(Family family) {
-    const ChainId postrouting = {family, Table::kNat, std::string(kPostroutingChain)};
-    const ObservedChain* chain = observed_.Find(postrouting);
-    if (input_.mode != Mode::kLegacy || !claimed_[family] || chain == nullptr) return;
-    if (CompleteSetBit(postrouting, chain->rules) != input_.bits.drop) return;
+    if (input_.mode != Mode::kLegacy || !claimed_[family] || !KubeProxyUsesDropBit(family)) return;
     const ChainId firewall = {family, Table::kFilter, std::string(kFirewallChain)};
-    blocked_.insert({TableOf(firewall), TableOf(postrouting)});
+    blocked_.insert({TableOf(firewall), {family, Table::kNat}});
+    // The rule stays, because other programs may mark packets for it that must not pass.
+    const ObservedChain* chain = observed_.Find(firewall);
+    const bool drops =
+        chain != nullptr && absl::c_any_of(chain->rules, [&](const netlink::ObservedRule& rule) {
+          return rule.rule() != nullptr && *rule.rule() == DropMarked(input_.bits.drop);
+        });
     Report(Condition::kDropBitConflict, firewall,
            absl::StrCat("kube-proxy masquerades packets with mark bit ", input_.bits.drop,
-                        ", and --iptables-drop-bit would drop them; nothing is changed in tables "
-                        "filter and nat of ",
+                        drops ? ", and the rule of --iptables-drop-bit in KUBE-FIREWALL drops them"
+                              : ", and --iptables-drop-bit would drop them",
+                        "; nothing is changed in tables filter and nat of ",
                         netlink::FamilyName(family), ": choose another --iptables-drop-bit"));
+  }
+
+  // KUBE-MARK-MASQ shows it also after another program has flushed KUBE-POSTROUTING.
+  bool KubeProxyUsesDropBit(Family family) const {
+    const ChainId postrouting = {family, Table::kNat, std::string(kPostroutingChain)};
+    const ObservedChain* chain = observed_.Find(postrouting);
+    if (chain != nullptr && CompleteSetBit(postrouting, chain->rules) == input_.bits.drop) {
+      return true;
+    }
+    chain = observed_.Find({family, Table::kNat, std::string(kMarkMasqChain)});
+    return chain != nullptr && absl::c_any_of(chain->rules, [&](const netlink::ObservedRule& rule) {
+             const uint32_t set = netlink::MarksSet(rule);
+             // All bits mean that they are not known.
+             return set != netlink::kAllMarks && ((set >> input_.bits.drop) & 1) != 0;
+           });
   }
 
   // A table is iptables' unless another process owns it, or nothing in it may be changed.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/types/span.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
@@ -416,17 +417,47 @@ TEST(DiffTest, TouchesNothingInATableWithABaseChainOfOneOfOurNames) {
 }
 
 TEST(DiffTest, TouchesNothingInTheTablesWhereItWouldDropWhatKubeProxyMasquerades) {
-  Observed observed;
-  observed.Chain(Nat("KUBE-SERVICES"))
-      .Chain(Nat("OUTPUT"), {JumpTo("KUBE-SERVICES", "kubernetes service portals")})
-      .Chain(Nat("KUBE-POSTROUTING"), {ReturnUnmarked(14), ClearBit(14), MasqueradeAll(14)});
-  const Diff diff = ComputeDiff(Legacy({.masquerade = 13, .drop = 14}), observed.snapshot());
-  EXPECT_THAT(Conditions(diff), ElementsAre("DropBitConflict"));
-  for (const std::string& operation : Operations(diff)) {
-    EXPECT_THAT(operation, AnyOf(HasSubstr("HINT"), HasSubstr("CANARY")));
+  const std::vector<RuleContent> set = {ReturnUnmarked(14), ClearBit(14), MasqueradeAll(14)};
+  const RuleContent both_bits = netlink::Rule{.target = netlink::SetMark{0x6000, 0x6000}};
+  netlink::OpaqueRule some = {.text = "-p tcp -j MARK --set-xmark 0x4000/0x4000"};
+  some.marks.set = 0x4000;
+  netlink::OpaqueRule unknown = {.text = "-j CONNMARK --restore-mark"};
+  unknown.marks.set = netlink::kAllMarks;
+  const struct {
+    const char* name;
+    std::vector<RuleContent> postrouting, mark_masq, firewall;
+    bool conflict, dropped;
+  } rows[] = {
+      {"its set acts on the bit", set, {}, {}, true, false},
+      {"its set was flushed, and the bit is still marked", {}, {SetBit(14)}, {}, true, false},
+      {"the bit is marked after ours", {}, {SetBit(13), SetBit(14)}, {}, true, false},
+      {"the bit is marked with ours", {}, {both_bits}, {}, true, false},
+      {"the bit is marked for some packets", {}, {SetBit(13), some}, {}, true, false},
+      {"our rule drops them already", set, {}, {DropMarked(14)}, true, true},
+      {"our rule drops another bit", set, {}, {DropMarked(15)}, true, false},
+      {"it is not known which bit is marked", {}, {SetBit(13), unknown}, {}, false, false},
+      {"only another bit is marked", {}, {SetBit(12)}, {}, false, false},
+  };
+  for (const auto& row : rows) {
+    Observed observed;
+    observed.Chain(Nat("KUBE-SERVICES"))
+        .Chain(Nat("OUTPUT"), {JumpTo("KUBE-SERVICES", "kubernetes service portals")})
+        .Chain(Nat("KUBE-MARK-MASQ"), row.mark_masq)
+        .Chain(Nat("KUBE-POSTROUTING"), row.postrouting)
+        .Chain(kFirewall, row.firewall);
+    const Diff diff = ComputeDiff(Legacy({.masquerade = 13, .drop = 14}), observed.snapshot());
+    ASSERT_EQ(absl::c_linear_search(Conditions(diff), "DropBitConflict"), row.conflict) << row.name;
+    if (!row.conflict) continue;
+    for (const std::string& operation : Operations(diff)) {
+      EXPECT_THAT(operation, AnyOf(HasSubstr("HINT"), HasSubstr("CANARY"))) << row.name;
+    }
+    EXPECT_EQ(absl::StrContains(diff.findings[0].message, "KUBE-FIREWALL drops them"), row.dropped)
+        << row.name;
+    EXPECT_THAT(
+        Conditions(ComputeDiff(Legacy({.masquerade = 13, .drop = 15}), observed.snapshot())),
+        Not(Contains("DropBitConflict")))
+        << row.name;
   }
-  EXPECT_THAT(Conditions(ComputeDiff(Legacy({.masquerade = 13, .drop = 15}), observed.snapshot())),
-              ElementsAre("BitConflict"));
 }
 
 // ---- what stays ----
