@@ -19,29 +19,23 @@ namespace {
 
 struct ReleaseRow {
   std::string name;
-  std::string file;  // without "-v4.save"
+  std::string v4;  // of rulesets/kube-proxy-
+  std::string v6;
   std::string release;
 };
 
 TEST(KubeProxyReleaseTest, IsDerivedFromItsRules) {
   const ReleaseRow rows[] = {
-      {"R1_17", "rulesets/kube-proxy-1.17-A", "1.17 or older"},
-      {"R1_18", "audited/kube-proxy-1.18-A", "1.18"},
-      {"R1_20", "audited/kube-proxy-1.20-A", "1.20"},
-      {"R1_21", "audited/kube-proxy-1.21-A", "1.21"},
-      {"R1_22", "audited/kube-proxy-1.22-A", "1.22"},
-      {"R1_23", "rulesets/kube-proxy-1.23-A", "1.23"},
-      {"R1_24", "rulesets/kube-proxy-1.24-A", "1.24"},
-      {"R1_25", "rulesets/kube-proxy-1.25-A", "1.25"},
-      {"R1_26", "audited/kube-proxy-1.26-A", "1.26"},
-      {"R1_27", "audited/kube-proxy-1.27-A", "1.27 or later"},
-      {"R1_28", "rulesets/kube-proxy-1.28-A", "1.27 or later"},
-      {"R1_30", "audited/kube-proxy-1.30-A", "1.27 or later"},
+      {"R1_17", "1.17", "1.17", "1.17 or older"}, {"R1_18", "1.18", "1.18", "1.18"},
+      {"R1_20", "1.20", "1.20", "1.20"},          {"R1_21", "1.21", "1.21", "1.21"},
+      {"R1_22", "1.22", "1.21", "1.22"},          {"R1_23", "1.23", "1.23", "1.23"},
+      {"R1_24", "1.24", "1.24", "1.24"},          {"R1_25", "1.25", "1.25", "1.25"},
+      {"R1_26", "1.25", "1.26", "1.26"},          {"R1_28", "1.28", "1.28", "1.27 or later"},
   };
   for (const ReleaseRow& row : rows) {
     SCOPED_TRACE(row.name);
-    const std::string v4 = ReadTestdata(row.file + "-v4.save");
-    const std::string v6 = ReadTestdata(row.file + "-v6.save");
+    const std::string v4 = ReadTestdata("rulesets/kube-proxy-" + row.v4 + "-A-v4.save");
+    const std::string v6 = ReadTestdata("rulesets/kube-proxy-" + row.v6 + "-A-v6.save");
     ASSERT_NE(v4, "");
     ASSERT_NE(v6, "");
     const std::vector<KubeProxyFacts> facts = FindKubeProxy(SurveyOf("nft", v4, v6));
@@ -82,13 +76,13 @@ std::string With(const char* file, const std::string& line = "", const std::stri
 
 TEST(KubeProxyFactsTest, AreDerivedFromChainsAndTables) {
   const FactsRow rows[] = {
-      {"IPv4 alone cannot tell 1.25 from 1.26", With("audited/kube-proxy-1.26-A-v4.save"),
+      {"IPv4 alone cannot tell 1.25 from 1.26", With("rulesets/kube-proxy-1.25-A-v4.save"),
        "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
       {"a file without table filter shows nothing of it", With("audited/question-v4.save"),
        "iptables 1.18 to 1.21, keeps KUBE-MARK-MASQ, may use KUBE-MARK-DROP, perhaps kpng"},
       // Where a kubelet makes the same chain, its presence proves nothing.
       {"kubelet's firewall is not taken for kube-proxy's",
-       With("audited/kube-proxy-1.26-A-v4.save",
+       With("rulesets/kube-proxy-1.25-A-v4.save",
             ":KUBE-FIREWALL - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\n", ":KUBE-FORWARD"),
        "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
       {"a new release outweighs what an old one left",
@@ -100,7 +94,7 @@ TEST(KubeProxyFactsTest, AreDerivedFromChainsAndTables) {
       {"IPVS mode since", With("audited/ipvs-1.28-v4.save"),
        "IPVS 1.26 to 1.28, keeps KUBE-MARK-MASQ"},
       {"iptables mode where IPVS mode left a chain",
-       With("audited/kube-proxy-1.26-A-v4.save", ":KUBE-LOAD-BALANCER - [0:0]\n",
+       With("rulesets/kube-proxy-1.25-A-v4.save", ":KUBE-LOAD-BALANCER - [0:0]\n",
             ":KUBE-MARK-MASQ"),
        "iptables 1.25 to 1.26, keeps KUBE-MARK-MASQ"},
       {"only kubelet wrote", With("audited/portmap-v4.save"), "none of unknown release"},
@@ -149,7 +143,7 @@ TEST(KubeProxyJumpTest, IsMissedOnALiveNodeAlone) {
   const JumpRow rows[] = {
       {"Sound117", "rulesets/kube-proxy-1.17-A-v4.save"},
       {"Sound123", "rulesets/kube-proxy-1.23-A-v4.save"},
-      {"Sound130", "audited/kube-proxy-1.30-A-v4.save"},
+      {"Sound128", k128},
       {"SoundIpvs", "audited/ipvs-1.28-v4.save", List(), List(), KubeProxyMode::kIpvs},
       // Harvester #8217.
       {"Both", k128, List("-A PREROUTING -m", "-A OUTPUT -m comment"),

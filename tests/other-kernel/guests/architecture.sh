@@ -46,7 +46,7 @@ for mode in nft legacy; do
 done
 
 rulesets=$(dirname "$(find / -xdev -name 'kube-proxy-*-A-v4.save' | head -n 1)")
-for file in "$rulesets"/kube-proxy-1.[12][78]-*.save; do
+for file in "$rulesets"/kube-proxy-1.17-*.save "$rulesets"/kube-proxy-1.28-*.save; do
   mode=nft family=iptables
   case $file in *-legacy.save) mode=legacy ;; esac
   case $file in *-v6*) family=ip6tables ;; esac

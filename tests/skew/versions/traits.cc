@@ -93,7 +93,7 @@ constexpr TraitRow kRows[] = {
      "interop/testdata/kube-proxy/1.24.input"},
     {kSparesLoopback, kIptablesProxy, 26, kEver, true,
      "leads no packets to a loopback address without localhost node ports to KUBE-NODEPORTS",
-     "#108250, captures", "! -d ::1/128", "1.26-A-v6.save",
+     "#108250, captures", "! -d ::1/128", "agent/testdata/rulesets/kube-proxy-1.26-A-v6.save",
      "agent/testdata/rulesets/kube-proxy-1.25-A-v6.save"},
     {kOwnMartianRule, kIptablesProxy, 27, kEver, true,
      "flushes IPv4's KUBE-FIREWALL at every sync and writes the martian rule", "#114470, captures",
