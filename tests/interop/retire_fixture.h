@@ -68,8 +68,7 @@ inline std::string KubeProxySave(const std::string& version, const Iptables& ipt
   if (absl::StartsWith(version, "ipvs-")) {
     path = absl::StrCat(KIPT_IPVS_RULESETS_DIR, "/", version, six ? "-v6" : "-v4");
   } else {
-    path = absl::StrCat(KIPT_RULESETS_DIR, "/kube-proxy-", version, "-A", six ? "-v6" : "-v4",
-                        iptables.mode == IptablesMode::kLegacy ? "-legacy" : "");
+    path = absl::StrCat(KIPT_RULESETS_DIR, "/kube-proxy-", version, "-A", six ? "-v6" : "-v4");
   }
   const ProgramResult text = RunProgram({"cat", path + ".save"});
   EXPECT_EQ(text.exit_code, 0) << text;

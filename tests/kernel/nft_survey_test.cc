@@ -48,7 +48,7 @@ std::vector<std::string> CapturedSaves() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
     const std::string name = entry.path().filename();
-    if (absl::EndsWith(name, ".save") && !absl::StrContains(name, "-legacy")) names.push_back(name);
+    if (absl::EndsWith(name, ".save")) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -447,7 +447,7 @@ TEST(ModeMeetingsTest, AreWhatTwoIptablesModesDoToEachOther) {
 TEST(ModeMeetingsTest, TheSameServicesInBothModesAreAnError) {
   const std::vector<std::string> meetings =
       Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
-               ReadTestdata("rulesets/kube-proxy-1.23-A-v4-legacy.save"));
+               ReadTestdata("rulesets/kube-proxy-1.23-A-v4.save"));
   ASSERT_FALSE(meetings.empty());
   EXPECT_THAT(meetings[0],
               AllOf(StartsWith("error SameChainInBothModes: "), HasSubstr("nat/KUBE-SVC-*"),

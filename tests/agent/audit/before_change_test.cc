@@ -65,19 +65,21 @@ TEST(BeforeChangeTest, SoundNodesOfEveryGenerationHaveNothingToRepair) {
       }
       const std::string text = FileText(entry.path());
       const bool v6 = absl::StrContains(name, "-v6");
-      const std::string mode = absl::StrContains(name, "legacy") ? "legacy" : "nft";
-      const NodeView view = ViewOf(v6 ? SurveyOf(mode, "", text) : SurveyOf(mode, text));
       // Up to 1.19, its own jump from INPUT keeps its chains.
       const size_t input = text.find(
           "-A INPUT -m conntrack --ctstate NEW -m comment --comment "
           "\"kubernetes service portals\" -j KUBE-SERVICES");
       const bool old = input != std::string::npos;
-      for (const AuditOptions& options : {kNftables, kIpvs, kToNft}) {
-        const std::vector<std::string> bad = Bad(Audit(view, options));
-        if (old && options.change != NodeChange::kIptablesNft) {
-          EXPECT_THAT(bad, ElementsAre("warning CleanupBlocked filter/KUBE-SERVICES")) << name;
-        } else {
-          EXPECT_THAT(bad, IsEmpty()) << name << " " << ChangeName(options.change);
+      for (const char* mode : {"nft", "legacy"}) {
+        SCOPED_TRACE(name + " " + mode);
+        const NodeView view = ViewOf(v6 ? SurveyOf(mode, "", text) : SurveyOf(mode, text));
+        for (const AuditOptions& options : {kNftables, kIpvs, kToNft}) {
+          const std::vector<std::string> bad = Bad(Audit(view, options));
+          if (old && options.change != NodeChange::kIptablesNft) {
+            EXPECT_THAT(bad, ElementsAre("warning CleanupBlocked filter/KUBE-SERVICES"));
+          } else {
+            EXPECT_THAT(bad, IsEmpty()) << ChangeName(options.change);
+          }
         }
       }
       ++files;

@@ -46,18 +46,18 @@ for mode in nft legacy; do
 done
 
 rulesets=$(dirname "$(find / -xdev -name 'kube-proxy-*-A-v4.save' | head -n 1)")
-for file in "$rulesets"/kube-proxy-1.17-*.save "$rulesets"/kube-proxy-1.28-*.save; do
-  mode=nft family=iptables
-  case $file in *-legacy.save) mode=legacy ;; esac
-  case $file in *-v6*) family=ip6tables ;; esac
-  expect_exit 0 "$family-$mode-restore" "$file"
+# sums MODE FILE: the file's rules by that iptables, and what the agent prints of them
+sums() {
+  family=iptables
+  case $2 in *-v6*) family=ip6tables ;; esac
+  expect_exit 0 "$family-$1-restore" "$2"
   for command in audit marks; do
-    agent $command --iptables-mode=$mode --output=json --host-root=/ --cni-conf-dir=/tmp >/tmp/out 2>&1
-    [ $? -le 2 ] || bad "$command of $file"
-    echo "sum: ${file##*/} $command $(md5sum </tmp/out | cut -c 1-32)"
+    agent $command --iptables-mode="$1" --output=json --host-root=/ --cni-conf-dir=/tmp >/tmp/out 2>&1
+    [ $? -le 2 ] || bad "$command of $1 $2"
+    echo "sum: $1/${2##*/} $command $(md5sum </tmp/out | cut -c 1-32)"
   done
-  echo "sum: ${file##*/} iptables $(saved $mode | md5sum | cut -c 1-32)"
-  "$family-$mode-restore" <<EMPTY
+  echo "sum: $1/${2##*/} iptables $(saved "$1" | md5sum | cut -c 1-32)"
+  "$family-$1-restore" <<EMPTY
 *filter
 COMMIT
 *nat
@@ -65,6 +65,10 @@ COMMIT
 *mangle
 COMMIT
 EMPTY
+}
+for version in 1.17 1.28; do
+  for file in "$rulesets/kube-proxy-$version"-*.save; do sums nft "$file"; done
+  for file in "$rulesets/kube-proxy-$version"-A-*.save; do sums legacy "$file"; done
 done
 
 # seconds COMMAND...: of 20 runs, in hundredths.
