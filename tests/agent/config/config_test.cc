@@ -150,7 +150,8 @@ TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIsAndAnExplicitOneReplacesIt)
 
 TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNoneOfOurs) {
   const ConfigFiles node;
-  const auto config = node.Load(Flags{.config = KIPT_TESTDATA_DIR "/kubelet-config.yaml"});
+  const auto config =
+      node.Load(Flags{.config = KIPT_TESTDATA_DIR "/../../fuzz/seeds/config_file/kubelet.yaml"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->mode, Mode::kLegacy);
   EXPECT_EQ(config->bits, (MarkBits{.masquerade = 12, .drop = 13}));
