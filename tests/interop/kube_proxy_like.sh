@@ -35,8 +35,12 @@ full_sync() {
 }
 
 sync() {
-  if [ "$version" = 1.24 ]; then ensure_jumps; fi
-  restore "$version.resync.input"
+  if [ "$version" = 1.24 ]; then
+    ensure_jumps
+    restore 1.24.input
+  else
+    restore "$version.resync.input"
+  fi
 }
 
 full_sync
