@@ -224,10 +224,7 @@ TEST_P(RetireClaimsTest, KeepsWhatItUsesAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(All, RetireClaimsTest,
                          ::testing::Combine(::testing::ValuesIn(kClaimants),
                                             ::testing::ValuesIn(kBothModes)),
-                         [](const auto& row) {
-                           return absl::StrCat(std::get<0>(row.param).name,
-                                               TestNameOf(std::get<1>(row.param)));
-                         });
+                         RowAndModeName<Claimant>);
 
 }  // namespace
 }  // namespace kipt::testing

@@ -61,6 +61,12 @@ inline Lines Without(const Lines& of, const Lines& in) {
   return rest;
 }
 
+// "OfAllInTurnNft": names a test with a row and a mode as its parameter.
+template <typename Row>
+std::string RowAndModeName(const ::testing::TestParamInfo<std::tuple<Row, IptablesMode>>& info) {
+  return absl::StrCat(std::get<0>(info.param).name, TestNameOf(std::get<1>(info.param)));
+}
+
 // A save of kube-proxy's: "1.24" (iptables mode) or "ipvs-1.23".
 inline std::string KubeProxySave(const std::string& version, const Iptables& iptables) {
   const bool six = iptables.family == IpFamily::kIpv6;

@@ -85,10 +85,7 @@ TEST_P(ResidueTest, IsRemovedAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(All, ResidueTest,
                          ::testing::Combine(::testing::ValuesIn(kResidues),
                                             ::testing::ValuesIn(kBothModes)),
-                         [](const auto& row) {
-                           return absl::StrCat(std::get<0>(row.param).name,
-                                               TestNameOf(std::get<1>(row.param)));
-                         });
+                         RowAndModeName<Residue>);
 
 class RetireModesTest : public RetirePathsTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
