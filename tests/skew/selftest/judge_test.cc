@@ -26,9 +26,8 @@ Question Asked(About about, Outcome sound, int balanced_over = 0) {
 }
 
 // A node on which KUBE-MARK-DROP stays empty, though kube-proxy 1.24 uses it.
-FamilyFacts FailsOpen(IpFamily family = IpFamily::kIpv4) {
+FamilyFacts FailsOpen() {
   FamilyFacts facts;
-  facts.family = family;
   KubeletSyncs({{1, 27}, {}}, facts);
   ProxySyncsFully({{1, 24}}, true, facts);
   return facts;
@@ -120,8 +119,8 @@ StreamMoment During(const FamilyFacts& before, const FamilyFacts& after) {
 StreamMoment After(const FamilyFacts& facts) {
   return {.before = facts, .after = facts, .afterwards = true};
 }
-StreamMoment RepairedFlush(IpFamily family = IpFamily::kIpv4) {
-  StreamMoment moment = During(Sound(family), Sound(family));
+StreamMoment RepairedFlush() {
+  StreamMoment moment = During(Sound(), Sound());
   moment.agent_repaired_flush = true;
   return moment;
 }
