@@ -142,9 +142,8 @@ class CommandsTest : public ::testing::Test {
               OutputFormat format = OutputFormat::kText) {
     return Invoke(command, mode, backend_, format, node);
   }
-  Json RunJson(CommandFunction command, Mode mode = Mode::kCleanup,
-               const NodeQuestions& node = {}) {
-    return Json::parse(Run(command, mode, node, OutputFormat::kJson).out);
+  Json RunJson(CommandFunction command) {
+    return Json::parse(Run(command, Mode::kCleanup, {}, OutputFormat::kJson).out);
   }
   void PutInPlace() { Run(RunSync); }
   // What legacy mode leaves where cleanup mode follows it.
