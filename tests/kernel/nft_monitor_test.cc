@@ -19,9 +19,9 @@ using namespace ::kipt::netlink;  // NOLINT(google-build-using-namespace): the m
 
 const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
 
-bool IsReadable(const Monitor& monitor, absl::Duration wait = absl::ZeroDuration()) {
+bool IsReadable(const Monitor& monitor) {
   pollfd file = {.fd = monitor.fd(), .events = POLLIN, .revents = 0};
-  return poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) == 1;
+  return poll(&file, 1, 0) == 1;
 }
 
 class NftMonitorTest : public NftBackendTest {
