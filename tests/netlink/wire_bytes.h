@@ -113,17 +113,15 @@ inline Bytes Immediate(const Bytes& data, uint32_t to = 1) {
   return ExpressionBytes("immediate", Join({Attr(1, to), Attr(2, Attr(1, data))}));
 }
 
-inline Bytes SetMeta(uint32_t key, uint32_t from = 1) {
-  return ExpressionBytes("meta", Join({Attr(2, key), Attr(3, from)}));
+inline Bytes SetMeta(uint32_t key) {
+  return ExpressionBytes("meta", Join({Attr(2, key), Attr(3, 1)}));
 }
 
 inline Bytes Ct(uint32_t key, uint32_t to = 1) {
   return ExpressionBytes("ct", Join({Attr(1, to), Attr(2, key)}));
 }
 
-inline Bytes SetCt(uint32_t key, uint32_t from = 1) {
-  return ExpressionBytes("ct", Join({Attr(2, key), Attr(4, from)}));
-}
+inline Bytes SetCt(uint32_t key) { return ExpressionBytes("ct", Join({Attr(2, key), Attr(4, 1)})); }
 
 inline Bytes Lookup(const std::string& set, uint32_t from = 1) {
   return ExpressionBytes("lookup", Join({Attr(1, Text(set)), Attr(2, from)}));
