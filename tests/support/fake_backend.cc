@@ -184,8 +184,8 @@ void FakeBackend::FailNextDrain(absl::Status status) {
   if (monitor_ != nullptr) monitor_->Wake();
 }
 
-void FakeBackend::MakeDormant(netlink::Family family, netlink::Table table, uint32_t flags) {
-  ruleset_.snapshot.dormant[{family, table}] = flags;
+void FakeBackend::MakeDormant(netlink::Family family, netlink::Table table) {
+  ruleset_.snapshot.dormant[{family, table}] = 1;
   Touch();
 }
 

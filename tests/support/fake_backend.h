@@ -55,7 +55,7 @@ class FakeBackend : public netlink::Backend {
   // With its rules; rules that jump to it stay, as after `iptables-legacy -X` by hand.
   void RemoveChain(const netlink::ChainId& chain);
   // `nft add table FAMILY TABLE '{ flags dormant; }'`.
-  void MakeDormant(netlink::Family family, netlink::Table table, uint32_t flags = 1);
+  void MakeDormant(netlink::Family family, netlink::Table table);
   // `nft flush ruleset`.
   void Clear();
   void PutNativeTable(HeldNativeTable table);
