@@ -83,7 +83,7 @@ std::string WakeupsText(const std::map<pid_t, ThreadCost>& before,
   return text;
 }
 
-bool ComesToRest(pid_t process, absl::Duration quiet) {
+bool ComesToRest(pid_t process) {
   std::map<pid_t, ThreadCost> last = ThreadCosts(process);
   absl::Time since = absl::Now();
   return WaitUntil([&] {
@@ -92,7 +92,7 @@ bool ComesToRest(pid_t process, absl::Duration quiet) {
       last = std::move(now);
       since = absl::Now();
     }
-    return absl::Now() - since >= quiet;
+    return absl::Now() - since >= absl::Milliseconds(300);
   });
 }
 

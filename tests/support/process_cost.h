@@ -36,8 +36,8 @@ ThreadCost Spent(const std::map<pid_t, ThreadCost>& before,
 std::string WakeupsText(const std::map<pid_t, ThreadCost>& before,
                         const std::map<pid_t, ThreadCost>& after);
 
-// Until no thread of it was woken for `quiet`. False where it does not come to rest in 20 seconds.
-bool ComesToRest(pid_t process, absl::Duration quiet = absl::Milliseconds(300));
+// Until no thread of it was woken for 300 ms. False where it does not come to rest in 20 seconds.
+bool ComesToRest(pid_t process);
 
 struct Memory {
   int64_t anonymous_kib = 0;  // RssAnon

@@ -31,8 +31,8 @@ CellReport Plain(const Cell& cell) {
   return report;
 }
 
-std::vector<CellReport> RunThree(const CellRunner& run, int jobs = 2) {
-  return RunCells(ThreeCells(), jobs, absl::Seconds(2), run, [](const CellReport& /*cell*/) {});
+std::vector<CellReport> RunThree(const CellRunner& run) {
+  return RunCells(ThreeCells(), 2, absl::Seconds(2), run, [](const CellReport& /*cell*/) {});
 }
 
 TEST(WorkersTest, ReportEachAtItsEndAndReturnAllInTheOrderOfTheCells) {
