@@ -206,7 +206,6 @@ TEST_F(MetricsTest, MayBeReadWhileItIsWritten) {
   reader.join();
 }
 
-// What was retired and who claims the rest is in interop's RetirementMetricsTest.
 TEST_F(MetricsTest, WhatWasNotRetiredDoesNotCountAndClaimsGoWithWhatIsClaimed) {
   const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
   Round round;
