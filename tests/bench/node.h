@@ -14,7 +14,6 @@
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
 #include "netlink/backend.h"
-#include "netlink/requests.h"
 #include "netlink/socket.h"
 #include "tests/support/foreign_writer.h"
 #include "tests/support/kubelet_sequence.h"

@@ -5,7 +5,6 @@
 #define NODE_AGENT_SERVED_NAMESPACE_H_
 
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

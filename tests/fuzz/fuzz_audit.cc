@@ -4,7 +4,6 @@
 // comments come from other programs. The JSON is JSON, the text is fit for a terminal, the numbers
 // add up.
 #include <string>
-#include <vector>
 
 #include "agent/audit/allow_list.h"
 #include "agent/audit/audit.h"

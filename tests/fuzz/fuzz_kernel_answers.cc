@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "agent/detect/routing.h"
 #include "agent/policy/rule_forms.h"

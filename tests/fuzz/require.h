@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "tests/fuzz/targets.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tests/support/kubelet_sequence.h"
-#include "tests/support/saved_rules.h"
 
 namespace kipt::testing {
 

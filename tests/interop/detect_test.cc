@@ -6,7 +6,6 @@
 
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/rows.h"
-#include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {

@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "agent/detect/routing.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"

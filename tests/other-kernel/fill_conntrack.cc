@@ -12,7 +12,6 @@
 #include <netinet/in.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -15,7 +15,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "tests/support/background_program.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/raw_rules.h"
 
-#include <arpa/inet.h>
 #include <endian.h>
 #include <libmnl/libmnl.h>
 #include <linux/netfilter/nf_tables.h>

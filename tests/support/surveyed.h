@@ -5,7 +5,6 @@
 #define KIPT_TESTS_SUPPORT_SURVEYED_H_
 
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #define KIPT_TESTS_SUPPORT_UNESCAPED_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #include "absl/strings/escaping.h"

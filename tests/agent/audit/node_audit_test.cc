@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/agent/audit/audited.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::agent {

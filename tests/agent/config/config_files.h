@@ -5,10 +5,6 @@
 #ifndef KIPT_TESTS_AGENT_CONFIG_CONFIG_FILES_H_
 #define KIPT_TESTS_AGENT_CONFIG_CONFIG_FILES_H_
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 

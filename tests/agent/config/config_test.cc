@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "agent/config/command_line.h"
-#include "agent/config/load_config.h"
 #include "featuregates/known_features.h"
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"

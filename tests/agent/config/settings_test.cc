@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "agent/config/config.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"

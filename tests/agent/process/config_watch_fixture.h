@@ -12,14 +12,12 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/config_watch.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 

@@ -8,7 +8,6 @@
 #include <sys/inotify.h>
 #include <sys/stat.h>
 
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"

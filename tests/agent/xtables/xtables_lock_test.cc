@@ -18,7 +18,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/iptables_calls.h"
-#include "tests/support/legacy_tables.h"
 
 namespace kipt::skew {
 namespace {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/run_cell.h"
 
-#include <vector>
-
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/matrix/cell_run.h"

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/probes/callers.h"
 
-#include <arpa/inet.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <map>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/match.h"

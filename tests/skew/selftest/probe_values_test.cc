@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <string>
-#include <vector>
 
 #include "tests/skew/probes/drop_counters.h"
 #include "tests/skew/probes/stream.h"

@@ -5,12 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/skew/matrix/run_cell.h"
-#include "tests/support/background_program.h"
 #include "tests/support/matchers.h"
 
 namespace kipt::skew {
