@@ -34,7 +34,6 @@ struct XtExpression {
 // Nothing for other expressions, and for malformed ones.
 std::optional<XtExpression> ParseXt(const Expression& expression);
 
-// From the data of a counter.
 RuleCounters ParseCounter(const Attributes& data);
 
 // NFTA_*_DATA with nothing but a value in it.

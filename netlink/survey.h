@@ -107,7 +107,6 @@ class SurveySieve {
   // The next chain; its rules follow. An error ends the survey with it. May wait, but the longer a
   // survey takes, the likelier another program's commit interrupts it.
   virtual absl::Status Begin(const TableId& table, const std::string& chain, bool base) = 0;
-  // Whether to keep a rule of that chain.
   virtual bool Keep(const SurveyRule& rule) = 0;
   // Whether to keep that chain, of which no rule was kept.
   virtual bool KeepBare() = 0;

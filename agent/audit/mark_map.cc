@@ -24,7 +24,6 @@ namespace {
 using netlink::kAllMarks;
 using netlink::Marks;
 
-// The whole of known_marks.csv.
 constexpr absl::string_view kKnownMarksCsv =
 #include "known_marks.inc"
     ;

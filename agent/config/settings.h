@@ -73,7 +73,6 @@ absl::Status ParseFlag(const Setting& setting, absl::string_view text, Flags& fl
 bool IsGiven(const Setting& setting, const Flags& flags);
 // The given value, else the default; empty where that depends on the node or the release.
 std::string FlagText(const Setting& setting, const Flags& flags);
-// `setting.help` with the default.
 std::string HelpWithDefault(const Setting& setting);
 
 // Without flags and file; no gates yet, and the path of the file that would be read.

@@ -233,7 +233,6 @@ void MakeRoom(std::vector<Connection*>& connections, const std::string& newcomer
   }
 }
 
-// The thread of a server.
 class ServerThread {
  public:
   // Throws if there is no memory, descriptor or thread.

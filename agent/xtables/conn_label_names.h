@@ -13,7 +13,6 @@
 
 namespace kipt::agent {
 
-// Labels by name.
 using ConnLabelNames = std::map<std::string, int>;
 
 // Reads the file's text as libnetfilter_conntrack does (src/conntrack/labels.c): a line is a number

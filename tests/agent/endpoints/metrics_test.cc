@@ -24,7 +24,6 @@ namespace {
 
 class MetricsTest : public ::testing::Test {
  protected:
-  // The value of a series of ours.
   double Of(const std::string& series) const { return Value(metrics_, Ours(series)); }
 
   Metrics metrics_{{.version = "0.1.0"}};

@@ -74,7 +74,6 @@ class OpenFile {
   int fd_;
 };
 
-// Runs a script in the tree.
 inline void RunIn(const TemporaryTree& tree, const std::string& script) {
   MustRun({"/bin/sh", "-euc", "cd \"$0\"; " + script, tree.root()});
 }
