@@ -61,7 +61,7 @@ inline constexpr std::chrono::milliseconds kReadPatience(200);
 // codes as ReadGeneration.
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket,
                                          absl::FunctionRef<absl::Status(uint32_t)> read,
-                                         int attempts = kReadAttempts);
+                                         int attempts);
 
 // Sets `observed` if there is such a table. Aborted: it changed meanwhile.
 absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,

@@ -169,7 +169,7 @@ NodeView SiftedNodeView(const ModeSources& sources, const CniConfigs& cni,
 //
 // `sources` must be SystemModeSources: they open what the asking thread's namespace has.
 std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni,
-                                          NodeChange change = NodeChange::kOwnershipCleanup);
+                                          NodeChange change);
 
 }  // namespace kipt::agent
 

@@ -22,7 +22,7 @@ struct WriterSources {
 
 // Reads /proc, so call it before the writer ends. Believes /proc only if comm is still what the
 // kernel reported, because the ID may be reused. What cannot be read stays empty.
-Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources = {});
+Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources);
 
 // Whether one of `writers` was started by a process named kube-proxy, and whether that still runs.
 // Believes the name, and reads /proc.

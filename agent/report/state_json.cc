@@ -27,7 +27,7 @@ std::vector<T> First(const std::vector<T>& items, size_t most) {
 }
 
 // {"writers": [...], "otherWriters": ...}, with `rest` after it.
-Json ByJson(const Suspected& by, size_t most, const Json& rest = Json::object()) {
+Json ByJson(const Suspected& by, size_t most, const Json& rest) {
   const auto writer_json = [](const Writer& writer) {
     return Json{{"pid", writer.pid},
                 {"command", writer.command},

@@ -157,7 +157,7 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
 // Errors are FindIptablesLegacyPrograms', SaveIptablesLegacyTables' and ParseSave's.
 absl::StatusOr<ObservedChains> ListIptablesLegacyChains(netlink::Family family,
                                                         CommandRunner& runner,
-                                                        const IptablesLegacyOptions& options = {});
+                                                        const IptablesLegacyOptions& options);
 
 }  // namespace kipt::agent
 

@@ -41,7 +41,7 @@ class IptablesGenerationsTest : public AgentTest,
  protected:
   Iptables Theirs(IpFamily family) const { return {family, ChrootDir(GetParam().release)}; }
   // Everything of legacy mode, written by the other generation.
-  void TheyWrite(KubeletBits bits = {}) const {
+  void TheyWrite(KubeletBits bits) const {
     for (const IpFamily family : kBothFamilies) {
       Kubelet(KubeletForm::k1_27GateOff, Theirs(family), bits);
       AddIpv6Jumps(Theirs(family));
