@@ -180,12 +180,16 @@ absl::StatusOr<uint64_t> CountMappedJumps(Socket& socket, const TableId& table, 
   return jumps;
 }
 
-// What uses the chains of a table, apart from elements of maps.
-absl::StatusOr<uint64_t> CountUses(Socket& socket, const TableId& table, uint8_t family) {
-  uint64_t uses = 0;
+struct ChainUses {
+  uint64_t all = 0;
+  uint64_t of_maps = 0;  // by their elements
+};
+
+absl::StatusOr<ChainUses> CountUses(Socket& socket, const TableId& table, uint8_t family) {
+  ChainUses uses;
   const auto take_chain = [&](WireBytes message) {
     const Attributes chain = Attributes::OfMessage(message);
-    if (chain.Text(NFTA_CHAIN_TABLE) == table.name) uses += UsesOf(chain);
+    if (chain.Text(NFTA_CHAIN_TABLE) == table.name) uses.all += UsesOf(chain);
     return absl::OkStatus();
   };
   absl::Status status =
@@ -193,22 +197,26 @@ absl::StatusOr<uint64_t> CountUses(Socket& socket, const TableId& table, uint8_t
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> jumps = CountMappedJumps(socket, table, family);
   if (!jumps.ok()) return jumps.status();
-  return uses - std::min(uses, *jumps);
+  uses.of_maps = std::min(uses.all, *jumps);
+  return uses;
 }
 
-// For a table of which `listed` uses of chains were listed at `generation`, fewer than they count.
+// For a table of which `survey` listed fewer uses of chains than they count.
 // FailedPrecondition: what follows a rule that does not fit a message of 32 KiB is missing, without
 // an error. Aborted: the rules have changed.
 absl::Status CheckComplete(Socket& socket, const TableId& table, uint8_t family, uint64_t listed,
-                           uint32_t generation) {
+                           Survey& survey) {
   for (int attempt = 0; attempt < kCompletenessAttempts; ++attempt) {
     if (attempt > 0) AwaitTransactions(socket);
-    const absl::StatusOr<uint64_t> uses = CountUses(socket, table, family);
+    const absl::StatusOr<ChainUses> uses = CountUses(socket, table, family);
     if (!uses.ok()) return uses.status();
     const absl::StatusOr<uint32_t> now = ReadGeneration(socket);
     if (!now.ok()) return now.status();
-    if (*now != generation) return absl::AbortedError("the ruleset changed while it was read");
-    if (*uses <= listed) return absl::OkStatus();
+    if (*now != survey.generation)
+      return absl::AbortedError("the ruleset changed while it was read");
+    if (uses->all - uses->of_maps > listed) continue;
+    if (uses->of_maps > 0) survey.jumping_maps.insert(table);
+    return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the kernel listed fewer rules of table ", ToString(table),
@@ -244,7 +252,7 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, uint32_t generation, S
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
     if (status.ok() && IsIptablesTable(table) && uses < listed.uses) {
-      status = CheckComplete(socket, table, listed.family, uses, generation);
+      status = CheckComplete(socket, table, listed.family, uses, survey);
     }
   }
   return status;

@@ -85,6 +85,8 @@ struct Survey {
   std::map<TableId, SurveyChains> tables;
   // nft: their base chains get no packet.
   std::set<TableId> dormant = {};
+  // nft: maps there have elements that jump to chains, which no rule shows.
+  std::set<TableId> jumping_maps = {};
   // Names of tables that a text mentions and does not print (iptables-save: "is incompatible").
   std::set<std::string> not_printed = {};
 

@@ -202,8 +202,11 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
     return VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
       // A rule that is read twice, or is removed before the second read, adds no claim that
       // matters.
-      return RetryAborted(clock_,
-                          [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
+      return RetryAborted(clock_, [&] {
+        const absl::StatusOr<netlink::Survey> read = backend.TakeSurvey(collector.OtherMode());
+        if (read.ok()) collector.NoteOtherMaps(read->jumping_maps);
+        return read.status();
+      });
     });
   };
   return {.cni = [this] { return ReadCniConfigs(); },

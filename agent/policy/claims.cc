@@ -244,6 +244,10 @@ netlink::SurveyFilter DependentsCollector::OtherMode() {
   };
 }
 
+void DependentsCollector::NoteOtherMaps(const std::set<TableId>& tables) {
+  other_maps_.insert(tables.begin(), tables.end());
+}
+
 void DependentsCollector::Note(const Marking& marking) { AddIfNew(marking, setters_); }
 
 void DependentsCollector::OtherModeUnreadable(const std::string& why) {
@@ -319,7 +323,11 @@ Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_local
         absl::c_any_of(dependents.cni.references, [&name = chain.name](const auto& reference) {
           return reference.chain == name;
         });
-    if (named || other_targets_.contains(chain)) setters.push_back(marking);
+    const TableId table = {std::string(netlink::FamilyName(chain.family)),
+                           std::string(netlink::TableName(chain.table))};
+    if (named || other_targets_.contains(chain) || other_maps_.contains(table)) {
+      setters.push_back(marking);
+    }
   }
   absl::c_sort(setters, [](const Marking& a, const Marking& b) {
     return std::tie(a.from, a.rule, a.bits, a.ipv4, a.ipv6) <

@@ -117,6 +117,8 @@ class DependentsCollector {
   netlink::SurveyFilter ManagedMode();
   // For that of the other mode: packets have one mark, and connections one set of labels, in both.
   netlink::SurveyFilter OtherMode();
+  // Survey::jumping_maps of the other mode: any marking chain in these tables may be used.
+  void NoteOtherMaps(const std::set<netlink::TableId>& tables);
   // What sets bits without a rule.
   void Note(const Marking& marking);
   // The other mode cannot be read: it may set any mark and label.
@@ -139,6 +141,7 @@ class DependentsCollector {
   // Kubelet's marking chains in the other mode: what they set, and what jumps to them.
   std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
   std::set<netlink::ChainId> other_targets_;
+  std::set<netlink::TableId> other_maps_;
   std::string rule_of_others_;
 };
 

@@ -80,6 +80,7 @@ std::string Shown(const absl::StatusOr<Survey>& survey) {
       absl::StrAppend(&parts.back(), " ", name, " with ", chain.rules.size(),
                       chain.base ? absl::StrCat(", policy ", chain.policy) : chain.policy);
     }
+    if (survey->jumping_maps.contains(table)) parts.back() += ", maps that jump";
   }
   return absl::StrCat(survey->generation, ": ", absl::StrJoin(parts, ", "), ".");
 }
@@ -314,10 +315,10 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
        "7: ip filter C with 1."},
       {"elements of a map",
        survey(used(3), List(used(3), map(NFT_SET_MAP), elements, kGeneration, kGeneration)),
-       "7: ip filter C with 1."},
+       "7: ip filter C with 1, maps that jump."},
       {"elements that expire",
        survey(used(9), List(used(9), map(NFT_SET_TIMEOUT), kGeneration, kGeneration)),
-       "7: ip filter C with 1."},
+       "7: ip filter C with 1, maps that jump."},
       {"maps that may not be listed to the end",
        survey(used(9), List(used(9), map(NFT_SET_TIMEOUT, Done(EPERM)))), "PERMISSION_DENIED"},
       {"a chain of a map that may not be read",

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,9 +160,12 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     const char* set = "";
     CniConfigs cni = {};
     TableId table = kIpNat;
+    std::set<TableId> maps = {};  // tables with maps that jump to chains
   };
   const Row rows[] = {
       {"no user"},
+      {"perhaps a map", "", "", "0xc000, 114, 115", {}, kIpNat, {kIpNat}},
+      {"a map of another table", "", "", "", {}, kIpNat, {kIpMangle, {"ip6", "nat"}}},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
       {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
       {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
@@ -182,6 +186,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
     see(kIpNat, "KUBELET-MARK-DROP", Label(115));
     if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
+    collector.NoteOtherMaps(row.maps);
     EXPECT_EQ(SetIn(collector.Finish(row.cni, {})), row.set) << row.name;
   }
 }
