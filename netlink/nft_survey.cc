@@ -145,8 +145,12 @@ absl::Status ListTables(Socket& socket, ListedTables& tables) {
   return Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
 }
 
+// The kernel searches a list for each map whose elements it lists: 10,000 take four seconds.
+constexpr size_t kMostMaps = 1000;
+
 // How many elements of the verdict maps of a table jump or go to a chain. The largest number, where
-// elements expire: one that has is not listed, and still counts as a use of its chain.
+// elements expire: one that has is not listed, and still counts as a use of its chain. The same
+// where another program's table has too many maps, as a service proxy's may have.
 absl::StatusOr<uint64_t> CountMappedJumps(Socket& socket, const TableId& table, uint8_t family) {
   std::vector<std::string> maps;
   bool expires = false;
@@ -159,7 +163,8 @@ absl::StatusOr<uint64_t> CountMappedJumps(Socket& socket, const TableId& table, 
   };
   absl::Status status = Dump(socket, NFT_MSG_GETSET, family, {{NFTA_SET_TABLE, table.name}},
                              "listing the sets of a table", take_set);
-  if (status.ok() && expires) return std::numeric_limits<uint64_t>::max();
+  const bool too_many = maps.size() > kMostMaps && !IsIptablesTable(table);
+  if (status.ok() && (expires || too_many)) return std::numeric_limits<uint64_t>::max();
   uint64_t jumps = 0;
   const auto take_elements = [&](WireBytes message) {
     const Attributes list = Attributes::OfMessage(message);
@@ -251,7 +256,7 @@ absl::Status TakeOnce(Socket& socket, SurveySieve& sieve, uint32_t generation, S
                     "reading the rules of a chain", take_rule);
       if (!chain.rules.empty() || sieve.KeepBare()) chains[name] = std::move(chain);
     }
-    if (status.ok() && IsIptablesTable(table) && uses < listed.uses) {
+    if (status.ok() && uses < listed.uses) {
       status = CheckComplete(socket, table, listed.family, uses, survey);
     }
   }

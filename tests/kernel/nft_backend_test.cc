@@ -267,9 +267,11 @@ TEST_F(NftBackendTest, ARuleThatIsTooLargeToBeListedHidesNoOther) {
         << rule;
     MustRun({"nft", absl::StrCat("add rule ip filter MAPS ", rule)});
   }
+  MustRun({"nft", "-f", "-"}, "add table inet fw\nadd chain inet fw OTHER\nadd chain inet fw MAPS");
   for (const std::string& rule : others) {
     MustRun({"iptables-nft", "-F", "INPUT"});
     MustRun({"nft", absl::StrCat("add rule ip filter INPUT ", rule)});
+    MustRun({"nft", absl::StrCat("add rule inet fw MAPS ", rule)});
     EXPECT_THAT(backend_->TakeSurvey({}), IsOk()) << rule;
   }
 }

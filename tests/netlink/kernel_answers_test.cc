@@ -274,15 +274,18 @@ TEST(KernelAnswersTest, ABaseChainThatIsDeletedMeanwhileIsMissing) {
 
 // A chain counts the rules of a transaction that is open, and what elements of maps jump to.
 TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
-  const auto used = [](uint32_t uses) {
-    return Sent(Chain({kOfFilter, kNamed, Attr(NFTA_CHAIN_USE, uses)}), Done());
+  const auto used = [](uint32_t uses, const Bytes& table = kOfFilter) {
+    return Sent(Chain({table, kNamed, Attr(NFTA_CHAIN_USE, uses)}), Done());
   };
+  const Bytes of_mine = Attr(NFTA_CHAIN_TABLE, Text("mine"));
   const auto map = [](uint32_t flags, const Bytes& end = Done()) {
     return Sent(NftMessage(NFT_MSG_NEWSET, NLM_F_MULTI, 0,
                            Join({Attr(NFTA_SET_NAME, Text("m")), Attr(NFTA_SET_FLAGS, flags),
                                  Attr(NFTA_SET_DATA_TYPE, uint32_t{NFT_DATA_VERDICT})})),
                 end);
   };
+  std::vector<Frame> many = map(NFT_SET_MAP);
+  many.insert(many.begin(), 1000, many.front());
   const auto element = [](const Bytes& verdict) {
     return Attr(NFTA_LIST_ELEM, Attr(NFTA_SET_ELEM_DATA, Attr(NFTA_DATA_VERDICT, verdict)));
   };
@@ -297,11 +300,14 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
     answers.insert(answers.end(), rest.begin(), rest.end());
     return answers;
   };
-  const Answers still = {kNothing, used(2), kNoRules, kGeneration};
-  Answers always(still.begin() + 1, still.end());
-  for (int i = 1; i < kCompletenessAttempts; ++i) {
-    always.insert(always.end(), still.begin(), still.end());
-  }
+  const auto always = [&](const Bytes& table) {
+    const Answers still = {kNothing, used(2, table), kNoRules, kGeneration};
+    Answers answers(still.begin() + 1, still.end());
+    for (int i = 1; i < kCompletenessAttempts; ++i) {
+      answers.insert(answers.end(), still.begin(), still.end());
+    }
+    return answers;
+  };
   ExpectSurveys({
       {"a transaction that was given up",
        survey(used(2), List(used(2), kNoRules, kGeneration, kNothing, used(1), kNoRules,
@@ -319,6 +325,9 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
       {"elements that expire",
        survey(used(9), List(used(9), map(NFT_SET_TIMEOUT), kGeneration, kGeneration)),
        "7: ip filter C with 1, maps that jump."},
+      {"another program's table with too many maps to read each",
+       survey(used(9, of_mine), List(used(9, of_mine), many, kGeneration, kGeneration)),
+       "7: ip filter, ip mine C with 1, maps that jump."},
       {"maps that may not be listed to the end",
        survey(used(9), List(used(9), map(NFT_SET_TIMEOUT, Done(EPERM)))), "PERMISSION_DENIED"},
       {"a chain of a map that may not be read",
@@ -327,8 +336,10 @@ TEST(NftSurveyAnswersTest, IsRefusedOnlyIfTheKernelKeepsRulesBack) {
        survey(used(2), List(used(2), kNoRules, kGeneration, Sent(Refusal(EPERM)), used(1), kNoRules,
                             kGeneration, kGeneration)),
        "7: ip filter C with 1."},
-      {"a rule that is too large", survey(used(2), always),
+      {"a rule that is too large", survey(used(2), always(kOfFilter)),
        "FAILED_PRECONDITION: the kernel listed fewer rules of table ip filter than it has"},
+      {"one in a table that is not of iptables", survey(used(2, of_mine), always(of_mine)),
+       "FAILED_PRECONDITION: the kernel listed fewer rules of table ip mine than it has"},
   });
 }
 
