@@ -176,25 +176,27 @@ std::vector<Claim> OfOldKubeProxy(const ClaimSources& sources) {
   return OfKubeProxy(sources, kMarkDropChain);
 }
 
-// Claim (c): what marks stays, so what acts on the mark stays; the same of labels. `marks` are
-// acted on, and `marking_chain` is kubelet's for them, which may hold foreign rules for any bit.
-std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view marking_chain,
-                           const Marks& marks) {
-  const auto& [family, observed, dependents] = sources;
+// What marks or labels packets of `family`, and stays.
+std::vector<Claim> OfMarksIn(Family family, const ClaimSources& sources,
+                             absl::string_view marking_chain, const Marks& marks) {
+  const Dependents& dependents = sources.dependents;
   const bool labels = IsLabelChain({family, Table::kNat, std::string(marking_chain)});
   const ClaimKind kind = labels ? ClaimKind::kLabelledPackets : ClaimKind::kMarkedPackets;
+  const std::string prefix =
+      family == sources.family ? "" : absl::StrCat(netlink::FamilyName(family), " ");
   std::vector<Claim> claims;
   for (const absl::string_view name :
        {kMarkMasqChain, kMarkDropChain, kLabelMasqChain, kLabelDropChain}) {
     const ChainId id = {family, Table::kNat, std::string(name)};
-    const ObservedChain* chain = observed.Find(id);
+    const ObservedChain* chain = sources.observed.Find(id);
     if (chain == nullptr) continue;
     const bool marks_too = !labels && SetsAny(*chain, marks.bits);
-    if ((name != marking_chain && !marks_too) || ClaimsOnChain(sources, id, *chain).empty()) {
+    if ((name != marking_chain && !marks_too) ||
+        ClaimsOnChain({family, sources.observed, dependents}, id, *chain).empty()) {
       continue;
     }
-    claims.push_back({kind, absl::StrCat("acts on what nat/", name, labels ? " labels" : " marks",
-                                         ", which stays")});
+    claims.push_back({kind, absl::StrCat("acts on what ", prefix, "nat/", name,
+                                         labels ? " labels" : " marks", ", which stays")});
   }
   for (const Marking& setter : labels ? dependents.label_setters : dependents.mark_setters) {
     const bool sees = family == Family::kIPv4 ? setter.ipv4 : setter.ipv6;
@@ -202,6 +204,20 @@ std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view markin
     if (what.empty()) continue;
     claims.push_back(
         {kind, absl::StrCat("acts on ", what, ", which ", setter.from, " may set: ", setter.rule)});
+  }
+  return claims;
+}
+
+// Claim (c): what marks stays, so what acts on the mark stays; the same of labels. `marks` are
+// acted on, and `marking_chain` is kubelet's for them, which may hold foreign rules for any bit.
+std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view marking_chain,
+                           const Marks& marks) {
+  std::vector<Claim> claims = OfMarksIn(sources.family, sources, marking_chain, marks);
+  // In a tunnel (VXLAN, SIT) a packet keeps its mark and loses its connection, so the other family
+  // matters for marks only. One reason is enough.
+  const Family other = sources.family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4;
+  if (claims.empty() && !IsLabelChain({other, Table::kNat, std::string(marking_chain)})) {
+    claims = OfMarksIn(other, sources, marking_chain, marks);
   }
   return claims;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What depends on kubelet's chains on this node, and the claims that follow: the reasons for which
-// retirement (retirement.h) keeps something. Claims are per family and iptables mode. What cannot
-// be read counts as a claim. Pure.
+// retirement (retirement.h) keeps something. Claims are per iptables mode, and those of labels and
+// jumps per family. What cannot be read counts as a claim. Pure.
 #ifndef KIPT_AGENT_POLICY_CLAIMS_H_
 #define KIPT_AGENT_POLICY_CLAIMS_H_
 

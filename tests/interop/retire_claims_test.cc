@@ -29,13 +29,6 @@ struct Claimant {
   bool of_labels = false;
 };
 
-// "acts on what is marked", and the chain that marks.
-Kept Masquerade(const std::string& why) {
-  return {{"ip nat KUBE-MARK-MASQ", {why}}, {"ip nat KUBE-POSTROUTING", {"markedPackets"}}};
-}
-Kept Drop(const std::string& why) {
-  return {{"ip nat KUBE-MARK-DROP", {why}}, {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}};
-}
 // Its IPv6 namesake is claimed, too.
 Kept OfBothFamilies(const Kept& kept) {
   Kept both = kept;
@@ -45,6 +38,18 @@ Kept OfBothFamilies(const Kept& kept) {
   }
   return both;
 }
+
+// A tunnel carries a mark into the other family, so what acts on it stays in both.
+const Kept kMasquerades = OfBothFamilies({{"ip nat KUBE-POSTROUTING", {"markedPackets"}}});
+const Kept kDrops = OfBothFamilies({{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}});
+
+// And the chain that marks.
+Kept With(const std::string& chain, const std::string& why, Kept kept) {
+  kept[chain] = {why};
+  return kept;
+}
+Kept Masquerade(const std::string& why) { return With("ip nat KUBE-MARK-MASQ", why, kMasquerades); }
+Kept Drop(const std::string& why) { return With("ip nat KUBE-MARK-DROP", why, kDrops); }
 
 std::string Conflist(const std::string& chain) {
   return absl::StrCat(R"({"cniVersion": "0.3.1", "name": "net", "plugins": [{"type": "bridge"},
@@ -64,21 +69,16 @@ const Claimant kClaimants[] = {
     {"AForeignRuleInTheChain", List("-t nat -I KUBE-MARK-MASQ -p udp -j RETURN"),
      Masquerade("foreignRule")},
     {"AForeignRuleThatSetsTheMasqueradeBit",
-     List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x4001/0x4001"),
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x4001/0x4001"), kMasquerades},
     {"ARuleOfTheOtherModeThatSetsTheDropBit",
-     List("-t mangle -A PREROUTING -i eth9 -j MARK --or-mark 0x8000"),
-     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
-     By::kOther},
+     List("-t mangle -A PREROUTING -i eth9 -j MARK --or-mark 0x8000"), kDrops, By::kOther},
     {"AJumpOfTheOtherModeToItsOwnDropMark",
      List("-t nat -N KUBE-MARK-DROP", "-t nat -A KUBE-MARK-DROP -j MARK --or-mark 0x8000",
           "-t nat -A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"),
-     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}},
-     By::kOther},
+     kDrops, By::kOther},
     {"ARuleOfNftablesThatSetsTheMasqueradeBit",
      List("add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"),
-     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}},
-     By::kNft},
+     kMasquerades, By::kNft},
     {"ARuleOfBothFamiliesThatMaySetAnyBit",
      List("add table inet mine", "add chain inet mine c",
           "add rule inet mine c meta mark set ct mark"),
@@ -88,21 +88,24 @@ const Claimant kClaimants[] = {
     {"ATableOfBothFamiliesThatIsNotKubeProxys",
      List("add table inet kube-proxy", "add chain inet kube-proxy c",
           "add rule inet kube-proxy c meta mark set 0x4000"),
-     OfBothFamilies({{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}), By::kNft},
+     kMasquerades, By::kNft},
     {"KubeProxysNftablesMode",
      List("add table ip6 kube-proxy", "add chain ip6 kube-proxy c",
           "add rule ip6 kube-proxy c meta mark set 0x4000"),
      {},
      By::kNft},
     {"ACniConfigurationThatNamesTheChain", List(Conflist("KUBE-MARK-MASQ")),
-     OfBothFamilies(Masquerade("cniConfig")), By::kCni},
+     With("ip6 nat KUBE-MARK-MASQ", "cniConfig", Masquerade("cniConfig")), By::kCni},
     {"WhatKubeProxysCleanupLeft",
      List("-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
           "-t filter -N KUBE-PROXY-CANARY"),
      {{"ip nat KUBE-MARK-MASQ", {"kubeProxyRemains"}},
       {"ip nat KUBE-MARK-DROP", {"kubeProxyRemains"}},
       {"ip nat KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
-      {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
+      {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}},
+      {"ip6 nat KUBE-POSTROUTING", {"markedPackets"}},
+      {"ip6 filter KUBE-FIREWALL", {"markedPackets"}},
+      {"ip6 filter KUBE-FIREWALL rule", {"markedPackets"}}}},
     {"ARuleThatSetsAnotherBit",
      List("-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000")},
     // ---- of labels ----

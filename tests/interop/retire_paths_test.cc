@@ -176,7 +176,7 @@ TEST_P(RetireModesTest, ADaemonCountsRemovalsAndReportsOnceWhatIsKept) {
   // The chain and its rule.
   EXPECT_EQ(Metric(retired, "{chain=\"KUBE-MARK-DROP\",family=\"ip\","), 2);
   EXPECT_EQ(Metric(retired, "{chain=\"KUBE-MARK-MASQ\",family=\"ip\","), 0);
-  EXPECT_EQ(Metric(retired, "{chain=\"POSTROUTING\",family=\"ip6\","), 1) << "the jump";
+  EXPECT_EQ(Metric(retired, "{chain=\"INPUT\",family=\"ip6\","), 1) << "the jump";
   EXPECT_EQ(
       Metric("kube_iptables_agent_stale_claims", "{chain=\"KUBE-MARK-MASQ\",claim=\"foreignJump\""),
       1);

@@ -170,7 +170,15 @@ TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
        "nat/KUBE-POSTROUTING markedPackets"},
       {"a rule sets the drop bit", SetBy({.bits = 0x8000}), drops},
       {"a rule sets other bits", SetBy({.bits = 0xffff3fff})},
-      {"a rule of IPv6 sets the bits", SetBy({.bits = 0xffffffff, .ipv4 = false})},
+      // A tunnel keeps the mark, and not the label, of the packets that it carries.
+      {"a rule of IPv6 sets the bits", SetBy({.bits = 0xffffffff, .ipv4 = false}),
+       drops + masquerades},
+      {"a rule jumps to the drop mark of IPv6",
+       Both(Holds(Nat("KUBE-MARK-DROP", Family::kIPv6), {SetBit(15)}),
+            JumpedTo(Nat("KUBE-MARK-DROP", Family::kIPv6))),
+       drops},
+      {"no rule jumps to the drop mark of IPv6",
+       Holds(Nat("KUBE-MARK-DROP", Family::kIPv6), {SetBit(15)})},
       {"the bit of the rule counts, not the configured one",
        Both(Holds(Nat("KUBE-POSTROUTING"), {ReturnUnmarked(20), ClearBit(20), MasqueradeAll(0)}),
             SetBy({.bits = 0x100000})),
@@ -246,6 +254,22 @@ TEST(ClaimTest, NamesTheLabelsThatOthersSetUpToBothEnds) {
   EXPECT_THAT(texts, UnorderedElementsAre(
                          "acts on label 0, which ip mangle MINE may set: -A MINE -j MARK",
                          "acts on label 127, which ip mangle MINE may set: -A MINE -j MARK"));
+}
+
+TEST(ClaimTest, AReasonNamesTheFamilyOnlyIfItIsTheOtherOne) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-MARK-DROP", Family::kIPv6), {SetBit(15)});
+  Dependents dependents;
+  const auto reason = [&](const netlink::ChainId& used) {
+    dependents.references.push_back({used, "MINE", "-A MINE -j KUBE-MARK-DROP"});
+    for (const Claimed& one : PlanFor(Cleanup(), observed, dependents).kept) {
+      if (one.item.chain.name == kFirewallChain) return ToString(one.claims);
+    }
+    return std::string();
+  };
+  EXPECT_EQ(reason(Nat("KUBE-MARK-DROP", Family::kIPv6)),
+            "acts on what ip6 nat/KUBE-MARK-DROP marks, which stays");
+  EXPECT_EQ(reason(Nat("KUBE-MARK-DROP")), "acts on what nat/KUBE-MARK-DROP marks, which stays");
 }
 
 TEST(ClaimTest, AStaleItemNamesTheGateOrTheMissingLabels) {
