@@ -16,7 +16,8 @@ class SystemdUnitTest : public AgentTest {
  protected:
   void SetUp() override {
     AgentTest::SetUp();
-    Output({"cmake", "--install", KIPT_BUILD_DIR, "--component", "agent", "--prefix", tree_.root()});
+    Output(
+        {"cmake", "--install", KIPT_BUILD_DIR, "--component", "agent", "--prefix", tree_.root()});
   }
 
   fs::path unit() const { return tree_.Path("lib/systemd/system/kube-iptables-agent.service"); }
@@ -67,8 +68,8 @@ TEST_F(SystemdUnitTest, WithoutTheInstalledConfigurationTheServiceWritesNothing)
   ASSERT_TRUE(fs::remove(config));
   const std::string text = FileText(unit());
   const size_t at = text.find("\nExecStart=") + 11;
-  const ProgramResult result = RunProgram(
-      Words(absl::StrSplit(text.substr(at, text.find('\n', at) - at), ' ')));
+  const ProgramResult result =
+      RunProgram(Words(absl::StrSplit(text.substr(at, text.find('\n', at) - at), ' ')));
   EXPECT_EQ(result.exit_code, 64) << result;
   EXPECT_THAT(result.err, HasSubstr(config));
   EXPECT_THAT(Output({"iptables-nft-save"}), Not(HasSubstr("KUBE-")));
