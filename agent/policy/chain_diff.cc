@@ -18,6 +18,7 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::ChainId;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Rule;
@@ -110,7 +111,7 @@ class ChainDiffer {
     while (anchor_ < end_ && (claimed_ || !DecidesFirst(anchor_) || MayFeed(anchor_))) ++anchor_;
     for (size_t i = 0; i < observed_.size(); ++i) {
       const size_t desired = places_[i].desired;
-      if (desired == kNone || found_[desired] == i || IsSecondTry(found_[desired], i)) continue;
+      if (desired == kNone || found_[desired] == i || IsSecondTry(i)) continue;
       places_[i].removal = found_[desired] != kNone ? "duplicate"
                            : i > end_               ? "comes after a rule that may decide first"
                                                     : "is out of order";
@@ -154,20 +155,24 @@ class ChainDiffer {
     return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && PassesOn(observed));
   }
 
-  // Whether it may set a mark that ours act on, so that ours act on fewer packets above it.
+  // Whether it may set a mark that ours act on, so that ours act on fewer packets above it. Where
+  // the order does not count, the one below stays besides (IsSecondTry).
   bool MayFeed(size_t index) const {
+    if (!desired_.ordered) return false;
     uint32_t tested = 0;
     for (const DesiredRule& rule : desired_.rules) tested |= netlink::MarksOf(rule.rule).tested;
     return PassesOn(observed_[index]) && (netlink::MarksSet(observed_[index]) & tested) != 0;
   }
 
-  // Whether another program's rule in between may change what the second of two equal rules does.
-  bool IsSecondTry(size_t first, size_t second) const {
-    for (size_t i = first; i < second; ++i) {
+  // Whether one of ours, of a mark, has an effect below the first of its kind, or below the place
+  // for it, because another program's rule in between may change the mark.
+  bool IsSecondTry(size_t index) const {
+    const size_t desired = places_[index].desired;
+    const netlink::Marks marks = netlink::MarksOf(desired_.rules[desired].rule);
+    if (desired_.ordered || (marks.tested | marks.set) == 0) return false;
+    for (size_t i = found_[desired] != kNone ? found_[desired] : end_; i < index; ++i) {
       const Place& place = places_[i];
-      if (place.desired == kNone && place.removal.empty() && MayChange(observed_[i])) {
-        return true;
-      }
+      if (place.desired == kNone && place.removal.empty() && MayChange(observed_[i])) return true;
     }
     return false;
   }
@@ -295,11 +300,25 @@ class ChainDiffer {
   RuleNumbers numbers_;
 };
 
+ChainId TargetOf(const DesiredJump& jump) {
+  return {jump.base_chain.family, jump.base_chain.table,
+          std::get<netlink::Jump>(jump.rule.target).chain};
+}
+
+// By the rules of the chain to which `jump` leads.
+uint32_t MarksTestedIn(const netlink::Snapshot& snapshot, const DesiredJump& jump) {
+  const ObservedChain* chain = snapshot.Find(TargetOf(jump));
+  uint32_t tested = 0;
+  if (chain != nullptr) {
+    for (const ObservedRule& rule : chain->rules) tested |= netlink::MarksTested(rule);
+  }
+  return tested;
+}
+
 // nft loaded the chain to which `jump` leads from a saved ruleset, and so the jump, too; its
 // comment is lost.
 bool IsReplacedCopy(const DesiredJump& jump, const Diff& diff) {
-  const netlink::ChainId to = {jump.base_chain.family, jump.base_chain.table,
-                               std::get<netlink::Jump>(jump.rule.target).chain};
+  const ChainId to = TargetOf(jump);
   return absl::c_any_of(diff.changes, [&](const Change& change) {
     return change.reason == kSupersededCopy && netlink::ChainOf(change.operation) == to;
   });
@@ -359,10 +378,11 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   const std::vector<ObservedRule>& rules = observed != nullptr ? observed->rules : none;
   RuleNumbers numbers(rules);
   bool found = false;
-  bool changes = false;                 // since then
+  bool changes = false;                 // the mark since then, and its chain tests one
   const ObservedRule* above = nullptr;  // no packet passes it, perhaps
   bool certain = false;
   const bool copied = IsReplacedCopy(desired, diff);
+  const uint32_t tested = MarksTestedIn(snapshot, desired);
   for (const ObservedRule& rule : rules) {
     if (copied && rule.rule() != nullptr && !desired.rule.comment.empty() &&
         *rule.rule() == Rule{.target = desired.rule.target}) {
@@ -370,7 +390,10 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
       continue;
     }
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
-      changes |= found && MayChange(rule);
+      const bool feeds = netlink::JumpTarget(rule) != nullptr
+                             ? tested != 0
+                             : (tested & netlink::MarksSet(rule)) != 0;
+      changes |= found && feeds && MayChange(rule);
       if (!found && !certain && walk.Stops(base, rule)) {
         certain = walk.StopsSurely(base, rule);
         if (above == nullptr || certain) above = &rule;

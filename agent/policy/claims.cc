@@ -341,7 +341,8 @@ Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_local
         });
     const TableId table = {std::string(netlink::FamilyName(chain.family)),
                            std::string(netlink::TableName(chain.table))};
-    if (named || other_targets_.contains(chain) || other_maps_.contains(table)) {
+    if (named || other_targets_.contains(chain) ||
+        (IsMarkingChain(chain) && other_maps_.contains(table))) {
       setters.push_back(marking);
     }
   }

@@ -156,9 +156,9 @@ class Differ {
     }
     chain = observed_.Find({family, Table::kNat, std::string(kMarkMasqChain)});
     return chain != nullptr && absl::c_any_of(chain->rules, [&](const netlink::ObservedRule& rule) {
-             const uint32_t set = netlink::MarksSet(rule);
-             // All bits mean that they are not known.
-             return set != netlink::kAllMarks && ((set >> input_.bits.drop) & 1) != 0;
+             // What others mark there, and for some packets only, is no bit of kube-proxy's.
+             return rule.rule() != nullptr && netlink::IsUnconditional(rule) &&
+                    ((netlink::MarksSet(rule) >> input_.bits.drop) & 1) != 0;
            });
   }
 
@@ -266,11 +266,10 @@ class Differ {
            "the martian rule of KUBE-FIREWALL exists, and does the same as this table"});
       return;
     }
-    diff_.stale.push_back(item(
-        martian_rule_exists
-            ? "stale, kept: a rule above the martian rule of KUBE-FIREWALL, or above the jump to "
-              "it, may accept martian packets"
-            : "stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
+    diff_.stale.push_back(
+        item(martian_rule_exists
+                 ? "stale, kept: perhaps not every martian packet reaches the rule of KUBE-FIREWALL"
+                 : "stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
   }
 
   void ReportConnLabels() {

@@ -68,11 +68,8 @@ TEST(GoDurationTest, IsRefusedWithGosWords) {
 }
 
 TEST(BindAddressTest, IsPrintedInOneForm) {
-  const std::pair<std::string, std::string> rows[] = {
-      {"10.0.0.5:1", "10.0.0.5:1"},
-      {"[10.0.0.5]:1", "10.0.0.5:1"},
-      {"[FD00::05]:1", "[fd00::5]:1"},
-      {"[::ffff:10.0.0.5]:1", "[::ffff:10.0.0.5]:1"}};
+  const std::pair<std::string, std::string> rows[] = {{"[10.0.0.5]:1", "10.0.0.5:1"},
+                                                      {"[FD00::05]:1", "[fd00::5]:1"}};
   for (const auto& [text, printed] : rows) {
     EXPECT_EQ(ToString(ParseBindAddress(text).value_or(BindAddress())), printed) << text;
   }
