@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The chart of deploy/helm, rendered with the values that mean an overlay and its components. It must
-// make the same objects as kustomize does.
+// make the same objects as kustomize does, and the same configuration: kustomize's is a ConfigMap.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,29 +23,38 @@ export function renderChart(chart, values, work) {
   return read(execFileSync(join(work, "render"), [chart, "kube-system", file], { encoding: "utf8" }));
 }
 
+// The files of the volume `config`, as kubelet makes them: of a ConfigMap, or of annotations of the pod.
+export function filesOfConfig(objects) {
+  const { metadata, spec } = objects.find(({ kind }) => kind === "DaemonSet").spec.template;
+  const { configMap, downwardAPI } = spec.volumes.find(({ name }) => name === "config");
+  if (configMap) {
+    return objects.find((object) => object.kind === "ConfigMap" && object.metadata.name === configMap.name).data;
+  }
+  const annotation = ({ fieldPath }) => metadata.annotations?.[/^metadata\.annotations\['(.*)'\]$/.exec(fieldPath)?.[1]];
+  return Object.fromEntries(downwardAPI.items.map(({ path, fieldRef }) => [path, annotation(fieldRef) ?? ""]));
+}
+
 // What is the tool's, and not the object's.
-function bare(object, configMap) {
+function bare(object) {
   const { metadata, spec } = object;
   for (const key of ["helm.sh/chart", "app.kubernetes.io/managed-by"]) delete metadata.labels?.[key];
   if (Object.keys(metadata.labels ?? {}).length === 0) delete metadata.labels;
   if (object.kind === "DaemonSet") {
     delete spec.template.metadata.annotations;
-    const mount = spec.template.spec.containers[0].volumeMounts.find(({ name }) => name === "config");
-    mount.mountPath = mount.mountPath.replace(`/${mount.subPath}`, "");
-    delete mount.subPath;
+    const volume = spec.template.spec.volumes.find(({ name }) => name === "config");
+    for (const from of ["configMap", "downwardAPI"]) delete volume[from];
   }
-  if (object.kind === "ConfigMap") object.data["config.yaml"] = parse(object.data["config.yaml"]);
   // kustomize puts what a component adds first.
   const byName = (_, value) => Array.isArray(value) && value.every((one) => one?.name)
     ? value.sort((a, b) => (a.name < b.name ? -1 : 1)) : value;
-  return JSON.parse(JSON.stringify(object).replaceAll(configMap, "kube-iptables-agent"), byName);
+  return JSON.parse(JSON.stringify(object), byName);
 }
 
-const sorted = (objects) => {
-  const name = objects.find(({ kind }) => kind === "ConfigMap").metadata.name;
-  return structuredClone(objects)
-    .map((object) => bare(object, name))
-    .sort((a, b) => (a.kind < b.kind ? -1 : 1));
+const sorted = (objects) => structuredClone(objects).map(bare).sort((a, b) => (a.kind < b.kind ? -1 : 1));
+
+const config = (objects) => {
+  const { "config.yaml": text, ...others } = filesOfConfig(objects);
+  return { ...others, "config.yaml": parse(text) };
 };
 
 const differences = (is, shall, path) => {
@@ -58,9 +67,10 @@ const differences = (is, shall, path) => {
 
 // `render`: of kustomize; `objects`: of the chart.
 export function problemsOfChart(render, objects) {
-  const [is, shall] = [sorted(objects), sorted(render.objects)];
+  const [is, shall] = [sorted(objects), sorted(render.objects.filter(({ kind }) => kind !== "ConfigMap"))];
   if (is.length !== shall.length) return [`${is.length} objects, not ${shall.length}`];
-  return is.flatMap((object, at) => differences(object, shall[at], shall[at].kind));
+  return [...differences(config(objects), config(render.objects), "config"),
+    ...is.flatMap((object, at) => differences(object, shall[at], shall[at].kind))];
 }
 
 // Values other than the default's. The Prometheus Operator selects its objects by labels.
@@ -87,27 +97,25 @@ export function problemsOfOthers(objects, prometheus) {
     ["PodMonitor", "PrometheusRule"].includes(kind) && metadata.labels.release !== "prometheus");
   const { containers, volumes, imagePullSecrets } = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec;
   const { cniConfDir: folder, image, expectedRules } = otherValues;
-  const { data } = objects.find(({ kind }) => kind === "ConfigMap");
+  const files = filesOfConfig(objects);
   problems.push(...differences(containers[0].image, `${image.repository}@${image.digest}`, "image"),
     ...differences(imagePullSecrets, otherValues.imagePullSecrets, "imagePullSecrets"),
-    ...differences(data["expected-rules"], expectedRules, "expected-rules"),
-    ...differences(parse(data["config.yaml"]).expectedRules, "/etc/kube-iptables-agent/expected-rules", "expectedRules"));
+    ...differences(files["expected-rules"], expectedRules, "expected-rules"),
+    ...differences(parse(files["config.yaml"])?.expectedRules, "/etc/kube-iptables-agent/expected-rules", "expectedRules"));
   if (!containers[0].volumeMounts.some(({ mountPath }) => mountPath === `/host${folder}`) ||
       !volumes.some(({ hostPath }) => hostPath?.path === folder)) problems.push(`${folder} is not mounted`);
   return [...problems, ...unlabelled.map(({ kind }) => `a ${kind} has no label to select it by`)];
 }
 
-// Helm cannot roll back to an object that no longer has its name, or that it keeps. So a change of `config` or
-// `expectedRules` must change the pods and no name.
+// Helm cannot roll back to an object that no longer has its name, or that it keeps. An object that pods share reaches
+// nodes before the rollout does. So a change of `config` or `expectedRules` must change the pods and nothing else.
 export function problemsOfUpgrade(chart, work) {
   const changes = [{}, { config: { hintPolicy: "always" } }, { expectedRules: "nat/OTHER" }];
   const renders = changes.map((change) => renderChart(chart, { ...otherValues, ...change }, work));
   const unlike = (of) => new Set(renders.map((objects) => JSON.stringify(objects.map(of)))).size;
   const problems = unlike(({ kind, metadata }) => [kind, metadata.name]) === 1 ? [] : ["a change renames an object"];
   if (unlike(({ spec }) => spec?.template) !== changes.length) problems.push("a change does not roll the pods");
-  const { volumeMounts } = renders[0].find(({ kind }) => kind === "DaemonSet").spec.template.spec.containers[0];
-  const files = volumeMounts.filter(({ name, subPath }) => name === "config" && subPath);
-  if (files.length !== 2) problems.push("a change reaches pods that run");
+  if (unlike((object) => object.kind === "DaemonSet" || object) !== 1) problems.push("a change reaches pods that run");
   const kept = renders[0].filter(({ metadata }) => metadata.annotations?.["helm.sh/resource-policy"]);
   return [...problems, ...kept.map(({ kind }) => `a ${kind} has a resource-policy`)];
 }

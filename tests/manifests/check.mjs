@@ -8,7 +8,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
-  otherValues, problemsOfChart, problemsOfOthers, problemsOfUpgrade, problemsOfValues, renderChart, valuesOf,
+  filesOfConfig, otherValues, problemsOfChart, problemsOfOthers, problemsOfUpgrade, problemsOfValues, renderChart, valuesOf,
 } from "./chart.mjs";
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
@@ -26,7 +26,7 @@ function problemsOfProgram({ objects }) {
   const folder = join(work, "etc");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
-  for (const [name, text] of Object.entries(objects.find(({ kind }) => kind === "ConfigMap").data)) {
+  for (const [name, text] of Object.entries(filesOfConfig(objects))) {
     writeFileSync(join(folder, name), text.replace("/etc/kube-iptables-agent/", `${folder}/`));
   }
   const [, ...flags] = objects.find(({ kind }) => kind === "DaemonSet").spec.template.spec.containers[0].args;

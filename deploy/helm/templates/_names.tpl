@@ -8,9 +8,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{- /* The files of the ConfigMap. Pods have a checksum of them, so that a change replaces the pods. */ -}}
+{{- /* The files of /etc/kube-iptables-agent, as annotations of the pod. */ -}}
 {{- define "config" -}}
-config.yaml: |
+kube-iptables-agent/config.yaml: |
   apiVersion: kube-iptables-agent/v1alpha1
   kind: KubeIPTablesAgentConfiguration
   {{- with .Values.config }}
@@ -18,6 +18,6 @@ config.yaml: |
   {{- end }}
 {{- with .Values.expectedRules }}
   expectedRules: /etc/kube-iptables-agent/expected-rules
-{{ toYaml (dict "expected-rules" .) }}
+{{ toYaml (dict "kube-iptables-agent/expected-rules" .) }}
 {{- end }}
 {{- end }}
