@@ -6,14 +6,12 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
-#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -300,30 +298,6 @@ class ChainDiffer {
   RuleNumbers numbers_;
 };
 
-ChainId TargetOf(const DesiredJump& jump) {
-  return {jump.base_chain.family, jump.base_chain.table,
-          std::get<netlink::Jump>(jump.rule.target).chain};
-}
-
-// By the rules of the chain to which `jump` leads.
-uint32_t MarksTestedIn(const netlink::Snapshot& snapshot, const DesiredJump& jump) {
-  const ObservedChain* chain = snapshot.Find(TargetOf(jump));
-  uint32_t tested = 0;
-  if (chain != nullptr) {
-    for (const ObservedRule& rule : chain->rules) tested |= netlink::MarksTested(rule);
-  }
-  return tested;
-}
-
-// nft loaded the chain to which `jump` leads from a saved ruleset, and so the jump, too; its
-// comment is lost.
-bool IsReplacedCopy(const DesiredJump& jump, const Diff& diff) {
-  const ChainId to = TargetOf(jump);
-  return absl::c_any_of(diff.changes, [&](const Change& change) {
-    return change.reason == kSupersededCopy && netlink::ChainOf(change.operation) == to;
-  });
-}
-
 }  // namespace
 
 std::string ChainText(const netlink::ChainId& chain) {
@@ -364,66 +338,6 @@ void DiffChain(const DesiredChain& desired, const ObservedChain* observed, const
   const std::vector<ObservedRule> none;
   ChainDiffer(desired, observed != nullptr ? observed->rules : none, input, claimed, walk, diff)
       .Run();
-}
-
-void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
-              Diff& diff) {
-  const netlink::ChainId& base = desired.base_chain;
-  const ObservedChain* observed = snapshot.Find(base);
-  const Change creation = {netlink::CreateChain{base}, "base chain of the jump below"};
-  if (observed == nullptr && !absl::c_linear_search(diff.changes, creation)) {
-    diff.changes.push_back(creation);
-  }
-  const std::vector<ObservedRule> none;
-  const std::vector<ObservedRule>& rules = observed != nullptr ? observed->rules : none;
-  RuleNumbers numbers(rules);
-  bool found = false;
-  bool changes = false;                 // the mark since then, and its chain tests one
-  const ObservedRule* above = nullptr;  // no packet passes it, perhaps
-  bool certain = false;
-  const bool copied = IsReplacedCopy(desired, diff);
-  const uint32_t tested = MarksTestedIn(snapshot, desired);
-  for (const ObservedRule& rule : rules) {
-    if (copied && rule.rule() != nullptr && !desired.rule.comment.empty() &&
-        *rule.rule() == Rule{.target = desired.rule.target}) {
-      diff.changes.push_back({numbers.Delete(base, rule), kSupersededCopy});
-      continue;
-    }
-    if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
-      const bool feeds = netlink::JumpTarget(rule) != nullptr
-                             ? tested != 0
-                             : (tested & netlink::MarksSet(rule)) != 0;
-      changes |= found && feeds && MayChange(rule);
-      if (!found && !certain && walk.Stops(base, rule)) {
-        certain = walk.StopsSurely(base, rule);
-        if (above == nullptr || certain) above = &rule;
-      }
-      continue;
-    }
-    if (found) {
-      // Packets that a rule in between marked are dropped by the second jump only.
-      if (!changes) diff.changes.push_back({numbers.Delete(base, rule), "duplicate"});
-      continue;
-    }
-    found = true;
-    diff.in_place.push_back({base, RuleText(base, rule), desired.reason});
-    if (above != nullptr) {
-      // A verdict map may have a verdict for every packet.
-      diff.findings.push_back(
-          {certain ? Condition::kShadowedJump : Condition::kPerhapsShadowedJump, base,
-           absl::StrCat(GoQuote(RuleText(base, rule)), " is below a rule that ",
-                        certain ? "no packet passes, " : "may decide about every packet, ",
-                        GoQuote(RuleText(base, *above)),
-                        "; jumps are never moved, because CNI plugins insert first too: move "
-                        "that rule down"),
-           false});
-    }
-  }
-  if (found) return;
-  diff.changes.push_back({rules.empty()
-                              ? netlink::AddRule{.chain = base, .rule = desired.rule}
-                              : numbers.InsertBefore(base, desired.rule, rules.front().handle),
-                          desired.reason});
 }
 
 }  // namespace kipt::agent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one chain of ours, or one jump of ours in a base chain, gets from the observed to the desired
-// state. Not installed: diff.h is the promise.
+// How one chain of ours gets from the observed to the desired state. Not installed: diff.h is the
+// promise.
 #ifndef KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 #define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 
@@ -51,10 +51,6 @@ class RuleNumbers {
 // `walk` is through the snapshot that `observed` is of.
 void DiffChain(const DesiredChain& desired, const netlink::ObservedChain* observed,
                const PolicyInput& input, bool claimed, netlink::Walk& walk, Diff& diff);
-
-// The same for a jump; `walk` is through `snapshot`.
-void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
-              Diff& diff);
 
 // Why `chain` of kubelet's is not desired where the mode is not off. A clause.
 std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chain);

@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
+#include "agent/policy/jump_diff.h"
 #include "agent/policy/martians.h"
 #include "agent/policy/nft_copies.h"
 #include "agent/policy/ownership.h"
