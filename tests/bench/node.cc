@@ -5,12 +5,14 @@
 #include <linux/netlink.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/policy/rule_forms.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_requests.h"
 #include "netlink/ruleset.h"
@@ -139,26 +141,40 @@ absl::Status Node::DamagePostrouting() {
 absl::Status Node::AskForEverything() {
   const std::vector<netlink::ChainQuery> queries =
       agent::ChainsToRead(agent::DesiredRuleset(desired_));
-  const auto add = [](netlink::Requests& requests, const netlink::ChainId& chain, uint16_t type,
-                      uint16_t flags, uint16_t table, uint16_t name) {
-    requests.Begin(netlink::NftMessageType(type), netlink::WireFamily(chain.family), flags,
-                   {{table, netlink::TableName(chain.table)}, {name, chain.name}});
+  const auto count = static_cast<uint32_t>(queries.size());
+  std::set<std::pair<netlink::Family, netlink::Table>> followed;
+  const auto ask = [&](uint16_t type, uint16_t flags, const netlink::ChainId& chain,
+                       netlink::Requests::Texts names, netlink::Requests& requests) {
+    requests.Begin(netlink::NftMessageType(type), netlink::WireFamily(chain.family), flags, names);
   };
-  const uint32_t first = socket_->ReserveSequences(static_cast<uint32_t>(queries.size()));
+  std::optional<netlink::ObservedNativeTable> native;
+  absl::Status status = netlink::ReadGeneration(*socket_).status();
+  status.Update(netlink::ReadNativeOnce(*socket_, agent::NativeMartians(), native));
+  const uint32_t first = socket_->ReserveSequences(count);
   netlink::Requests chains(first);
-  for (const netlink::ChainQuery& query : queries) {
-    add(chains, query.chain, NFT_MSG_GETCHAIN, 0, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME);
+  netlink::Requests tables(socket_->ReserveSequences(count));
+  for (const auto& [chain, with_rules, follow] : queries) {
+    const absl::string_view table = netlink::TableName(chain.table);
+    ask(NFT_MSG_GETCHAIN, 0, chain, {{NFTA_CHAIN_TABLE, table}, {NFTA_CHAIN_NAME, chain.name}},
+        chains);
+    if (!follow || !followed.emplace(chain.family, chain.table).second) continue;
+    ask(NFT_MSG_GETTABLE, 0, chain, {{NFTA_TABLE_NAME, table}}, tables);
   }
   std::set<netlink::ChainId> existing;
-  absl::Status status = socket_->Ask(chains, [&](const netlink::Reply& reply) {
+  status.Update(socket_->Ask(chains, [&](const netlink::Reply& reply) {
     if (reply.message != nullptr) existing.insert(queries[reply.sequence - first].chain);
-  });
+  }));
   for (const netlink::ChainQuery& query : queries) {
-    if (!query.with_rules || !status.ok() || existing.erase(query.chain) == 0) continue;
+    if (!query.with_rules || existing.erase(query.chain) == 0) continue;
     netlink::Requests rules(socket_->ReserveSequences(1));
-    add(rules, query.chain, NFT_MSG_GETRULE, NLM_F_DUMP, NFTA_RULE_TABLE, NFTA_RULE_CHAIN);
-    status = socket_->Ask(rules, [](const netlink::Reply&) {});
+    ask(NFT_MSG_GETRULE, NLM_F_DUMP, query.chain,
+        {{NFTA_RULE_TABLE, netlink::TableName(query.chain.table)},
+         {NFTA_RULE_CHAIN, query.chain.name}},
+        rules);
+    status.Update(socket_->Ask(rules, [](const netlink::Reply&) {}));
   }
+  status.Update(socket_->Ask(tables, [](const netlink::Reply&) {}));
+  status.Update(netlink::ReadGeneration(*socket_).status());
   return status;
 }
 
