@@ -7,14 +7,12 @@
 #include <iostream>
 #include <ostream>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "agent/config/config.h"
 #include "agent/detect/capabilities.h"
 #include "agent/detect/iptables_mode.h"
-#include "agent/loop/reconciler.h"
 #include "agent/node/node.h"
 #include "agent/report/report.h"
 #include "netlink/backend.h"

@@ -5,8 +5,6 @@
 #ifndef KIPT_AGENT_DAEMON_H_
 #define KIPT_AGENT_DAEMON_H_
 
-#include <string>
-
 #include "agent/commands.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/metrics.h"

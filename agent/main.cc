@@ -26,7 +26,6 @@
 #include "agent/confinement.h"
 #include "agent/daemon.h"
 #include "agent/detect/capabilities.h"
-#include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
 #include "agent/process/network_namespaces.h"

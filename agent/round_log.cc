@@ -14,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "agent/loop/damping.h"
 #include "agent/policy/diff.h"
-#include "agent/policy/rule_forms.h"
 #include "agent/text/printable.h"
 
 namespace kipt::agent {

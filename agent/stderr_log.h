@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 #include "agent/process/own_process.h"
 
 namespace kipt::agent {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <iostream>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,6 @@
 #include "agent/audit/explain_sieve.h"
 #include "agent/audit/mark_map.h"
 #include "agent/confinement.h"
-#include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/process/files.h"
 #include "agent/report/colors.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "agent/commands.h"
-#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 #include "agent/node/node.h"
 
 namespace kipt::agent {

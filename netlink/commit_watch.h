@@ -16,7 +16,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "netlink/attributes.h"
 #include "netlink/ruleset.h"
 #include "netlink/socket.h"
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "netlink/nf_tables.h"
 
 namespace kipt::netlink {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "netlink/expression.h"
+#include "netlink/attributes.h"
 #include "netlink/statement.h"
 
 namespace kipt::netlink {

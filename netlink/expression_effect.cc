@@ -3,7 +3,6 @@
 // What expressions outside the vocabulary of statement.h do to a packet, and to registers.
 #include "netlink/expression_effect.h"
 
-#include <algorithm>
 #include <iterator>
 #include <utility>
 

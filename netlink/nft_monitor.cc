@@ -16,8 +16,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <optional>
-#include <string>
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <memory>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"

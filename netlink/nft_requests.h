@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/attributes.h"
-#include "netlink/backend.h"
 #include "netlink/requests.h"
 #include "netlink/socket.h"
+#include "netlink/transaction.h"
 
 namespace kipt::netlink {
 

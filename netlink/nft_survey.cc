@@ -22,7 +22,6 @@
 #include "netlink/nft_requests.h"
 #include "netlink/requests.h"
 #include "netlink/rule_codec.h"
-#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {

@@ -5,7 +5,6 @@
 #define KIPT_NETLINK_NFT_SURVEY_H_
 
 #include "absl/status/statusor.h"
-#include "netlink/backend.h"
 #include "netlink/socket.h"
 #include "netlink/survey.h"
 

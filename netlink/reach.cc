@@ -2,7 +2,6 @@
 #include "netlink/reach.h"
 
 #include <cstddef>
-#include <variant>
 #include <vector>
 
 namespace kipt::netlink {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/rule_display.h"
 
-#include <algorithm>
 #include <array>
 #include <iterator>
 #include <string>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "netlink/comparison.h"

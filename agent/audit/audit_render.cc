@@ -2,11 +2,9 @@
 //
 // Findings and explanations as text for people and as JSON for programs.
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/finding.h"

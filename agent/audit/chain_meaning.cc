@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/chain_meaning.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #ifndef KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 #define KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 
-#include <map>
 #include <string>
 #include <vector>
 

@@ -7,9 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstddef>
-#include <memory>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "agent/detect/capabilities.h"
 #include "agent/process/files.h"

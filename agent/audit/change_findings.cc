@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a change breaks, by rules and ChangeFacts. Pure.
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/chain_future.h"
 #include "agent/audit/change_advice.h"

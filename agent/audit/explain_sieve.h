@@ -18,9 +18,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit_sieve.h"
-#include "agent/audit/chain_owner.h"
 #include "agent/audit/finding.h"
 #include "agent/audit/rule_purpose.h"
+#include "agent/policy/known_owners.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {

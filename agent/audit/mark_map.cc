@@ -2,9 +2,7 @@
 #include "agent/audit/mark_map.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"

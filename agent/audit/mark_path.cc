@@ -10,11 +10,9 @@
 #include <optional>
 #include <set>
 #include <utility>
-#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/chain_owner.h"
 #include "agent/policy/rule_forms.h"

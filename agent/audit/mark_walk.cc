@@ -3,7 +3,6 @@
 
 #include <linux/netfilter.h>
 
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "agent/audit/chain_owner.h"
 #include "agent/audit/rule_words.h"
+#include "agent/policy/known_owners.h"
 
 namespace kipt::agent {
 

@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <new>

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

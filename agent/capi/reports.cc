@@ -2,8 +2,6 @@
 #include "agent/capi/reports.h"
 
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "agent/agent.h"

@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>

@@ -6,7 +6,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/detect/routing.h"
 #include "agent/policy/martians.h"

@@ -2,7 +2,6 @@
 #include "agent/endpoints/conntrack.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"

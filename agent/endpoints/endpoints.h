@@ -24,7 +24,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/audit/node_audit.h"
-#include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/http_server.h"

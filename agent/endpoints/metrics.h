@@ -11,7 +11,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/audit/node_audit.h"
 #include "agent/config/config.h"

@@ -14,7 +14,7 @@
 #include "agent/loop/incident.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/writer_watch.h"
-#include "netlink/backend.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 

@@ -15,7 +15,6 @@
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {

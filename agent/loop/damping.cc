@@ -2,11 +2,9 @@
 #include "agent/loop/damping.h"
 
 #include <set>
-#include <string>
 #include <variant>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/events.h"
 
-#include <array>
 #include <cstddef>
 
 namespace kipt::agent {

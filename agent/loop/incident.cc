@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/incident.h"
 
-#include <utility>
-
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/policy/known_owners.h"

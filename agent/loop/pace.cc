@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 
-#include <limits>
 #include <random>
 
 namespace kipt::agent {

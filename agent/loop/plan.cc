@@ -4,7 +4,6 @@
 #include <set>
 #include <variant>
 
-#include "absl/algorithm/container.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
-#include "agent/loop/plan.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/str_join.h"
 #include "agent/loop/damping.h"
 #include "agent/policy/chain_diff.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/text/printable.h"
 #include "netlink/kernel_error.h"

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"

@@ -16,7 +16,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/reach.h"
 

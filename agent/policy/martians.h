@@ -8,10 +8,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/types/span.h"
-#include "agent/policy/chain_diff.h"
+#include "agent/policy/diff.h"
 #include "netlink/ruleset.h"
 #include "netlink/survey.h"
 

@@ -5,7 +5,6 @@
 #ifndef KIPT_AGENT_POLICY_RETIREMENT_H_
 #define KIPT_AGENT_POLICY_RETIREMENT_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 

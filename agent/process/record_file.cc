@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <iterator>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reports as JSON.
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_join.h"
 #include "agent/audit/json.h"
 #include "agent/config/config.h"
 #include "agent/config/settings.h"

@@ -11,7 +11,6 @@
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <optional>

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <utility>
 #include <variant>

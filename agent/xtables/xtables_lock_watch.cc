@@ -3,8 +3,6 @@
 
 #include <sys/inotify.h>
 
-#include <string>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 

@@ -4,7 +4,6 @@
 #ifndef KIPT_TESTS_FAULTS_JUDGES_H_
 #define KIPT_TESTS_FAULTS_JUDGES_H_
 
-#include <cstdlib>
 #include <set>
 
 #include "absl/status/status.h"

@@ -6,7 +6,6 @@
 
 // What most tests here use.
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The systemd unit, as far as systemd itself can judge it without being PID 1 here.
-#include <cstdlib>
 
 #include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"

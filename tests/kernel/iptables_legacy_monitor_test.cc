@@ -33,7 +33,6 @@
 #include "absl/status/status.h"
 #include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "tests/kernel/nft_fixture.h"
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
 

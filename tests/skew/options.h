@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "tests/skew/matrix/cell.h"
 #include "tests/skew/matrix/run_cell.h"
-#include "tests/skew/report/matrix_report.h"
 
 namespace kipt::skew {
 

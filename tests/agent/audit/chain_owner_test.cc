@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/rule_words.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"

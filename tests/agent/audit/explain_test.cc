@@ -9,7 +9,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/mark_map.h"
 #include "agent/audit/rule_words.h"
 #include "tests/agent/audit/audited.h"

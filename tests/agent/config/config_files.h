@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_tree.h"

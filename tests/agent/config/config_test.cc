@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "agent/config/command_line.h"
-#include "featuregates/known_features.h"
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
 #include "tests/support/matchers.h"

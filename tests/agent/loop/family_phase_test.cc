@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/loop/agent_state.h"
-#include "agent/loop/events.h"
 #include "agent/loop/round.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"

@@ -6,7 +6,6 @@
 
 #include "agent/config/config.h"
 #include "agent/policy/diff.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"

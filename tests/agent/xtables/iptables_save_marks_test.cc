@@ -8,7 +8,6 @@
 
 #include "agent/xtables/saved_rule.h"
 #include "netlink/ruleset.h"
-#include "netlink/xt_info.h"
 
 namespace kipt::agent {
 namespace {
