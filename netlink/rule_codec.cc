@@ -417,7 +417,8 @@ absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
   }
   if (attributes.Bytes(NFTA_RULE_COMPAT)) {
     // `-p` for xtables matches: a condition outside the expressions.
-    statements.emplace_back(
+    statements.insert(
+        statements.begin(),
         OtherExpression{.name = "compat", .selects = true, .decides = false, .is_target = false});
   }
   rule.content = ContentOf(family, statements);

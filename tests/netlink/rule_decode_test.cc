@@ -175,7 +175,10 @@ TEST(DecodeRuleTest, ReadsWhatNftLoadsOfItsOwnListingOfIptablesRules) {
     const OpaqueRule& opaque = *rule->opaque();
     EXPECT_TRUE(rule->unlistable) << row.name;
     EXPECT_EQ(opaque.translated ? ToString(Family::kIPv4, opaque.known) : "", row.text) << row.name;
+    if (opaque.translated) EXPECT_EQ(opaque.target, TargetName({.content = opaque.known}));
   }
+  const auto lost_all = DecodeRule(RuleMessage(Family::kIPv4, {count}));
+  EXPECT_TRUE(lost_all.ok() && lost_all->opaque() != nullptr && lost_all->opaque()->translated);
 }
 
 TEST(DecodeRuleTest, ReadsCommentsWhereverTheyAre) {
@@ -215,6 +218,7 @@ TEST(DecodeRuleTest, SpellsARuleForASurveyInTheOrderOfItsMatches) {
     std::vector<Bytes> matches;
     std::string spelling;  // empty: as ToString(Rule)
     std::string printed;
+    Bytes more = {};
   };
   const std::string canonical = "-m comment --comment a -m mark --mark 0x1 -j DROP";
   const std::string marked_first = "-m mark --mark 0x1 -m comment --comment a -j DROP";
@@ -228,11 +232,14 @@ TEST(DecodeRuleTest, SpellsARuleForASurveyInTheOrderOfItsMatches) {
             "",
             "-s 10.0.0.1/32 " + canonical},
            {"the state first", {state, comment}, state_first, state_first},
+           {"user data", {mark}, marked_first, marked_first, UserDataComment("a")},
+           {"only user data", {}, "", "-m comment --comment a -j DROP", UserDataComment("a")},
        }) {
     std::vector<Bytes> expressions = row.matches;
     expressions.push_back(CounterBytes());
     expressions.push_back(Verdict(0));
-    const auto rule = DecodeRule(RuleMessage(Family::kIPv4, expressions), DecodeFor::kSurvey);
+    const auto rule =
+        DecodeRule(RuleMessage(Family::kIPv4, expressions, row.more), DecodeFor::kSurvey);
     ASSERT_TRUE(rule.ok() && rule->rule() != nullptr) << row.name;
     EXPECT_EQ(rule->spelling, row.spelling) << row.name;
     EXPECT_EQ(ToString({"ip", "filter"}, *rule), row.printed) << row.name;
@@ -295,7 +302,7 @@ TEST(DecodeRuleTest, LeavesEverythingElseOpaque) {
       {"two states", List(XtMatch("conntrack", 3, XtCtStateInfo(1, 0, 2)),
                           XtMatch("conntrack", 3, XtCtStateInfo(1, 0, 2)), drop)},
       {"-m state", List(XtMatch("conntrack", 3, XtCtStateInfo(0x2001, 0, 2)), drop)},
-      {"native state", List(Ct(0), Compare(HostU32(2)), drop)},
+      {"native state", List(Ct(0), Mask(HostU32(2)), Compare(Zeros(4), kNotEqual), drop)},
       {"MARK of another revision", List(XtTarget("MARK", 1, XtSetMarkInfo(1, 1)))},
       {"a target that is named as a match", List(XtMatch("MARK", 2, XtSetMarkInfo(1, 1)), drop)},
       {"an attribute that we do not know in match",

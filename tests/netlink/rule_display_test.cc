@@ -53,6 +53,7 @@ void ExpectShown(const std::vector<Row>& rows) {
     ASSERT_NE(rule->opaque(), nullptr);
     EXPECT_EQ(rule->opaque()->text, row.text);
     EXPECT_EQ(Facts(*rule->opaque()), row.facts);
+    if (row.inet) EXPECT_EQ(rule->opaque()->family.has_value(), absl::StrContains(row.text, "-d "));
   }
 }
 
@@ -380,9 +381,9 @@ TEST(RuleDisplayTest, StillFindsTheJumpInARuleThatIsBroken) {
   });
 }
 
-OpaqueRule Opaque(const std::vector<Bytes>& expressions) {
+OpaqueRule Opaque(const std::vector<Bytes>& expressions, const Bytes& more = {}) {
   const absl::StatusOr<SurveyRule> rule =
-      DecodeRule(RuleMessage(Family::kIPv4, expressions), DecodeFor::kSurvey);
+      DecodeRule(RuleMessage(Family::kIPv4, expressions, more), DecodeFor::kSurvey);
   EXPECT_TRUE(rule.ok()) << rule.status();
   const OpaqueRule* opaque = rule.ok() ? rule->opaque() : nullptr;
   EXPECT_NE(opaque, nullptr);
@@ -480,6 +481,7 @@ TEST(OpaqueRuleTest, AllIsKnownUnlessAConditionHasNoPlace) {
   for (const Bytes& more : {in, out, mark, XtMatch("u32", 0, {})}) {
     EXPECT_FALSE(Opaque({in, mark, more, Verdict(NF_DROP)}).all_known) << ToHex(more);
   }
+  EXPECT_FALSE(Opaque({Verdict(NF_ACCEPT)}, Attr(5, Attr(1, 6))).perhaps_unconditional) << "-p";
 }
 
 }  // namespace
