@@ -27,12 +27,7 @@ constexpr char kDamaged[] = "damaged: it lost its match";
 
 // A packet that matches reaches the next rule, without a way through another chain.
 bool PassesOn(const ObservedRule& rule) {
-  return !netlink::IsPerhapsTerminal(rule) && netlink::JumpTarget(rule) == nullptr;
-}
-
-// A packet that reaches the next rule may have another mark, or be changed otherwise.
-bool MayChange(const ObservedRule& rule) {
-  return netlink::MayDecide(rule) && !netlink::IsTerminal(rule);
+  return !netlink::IsTerminal(rule) && !LeadsElsewhere(rule);
 }
 
 class ChainDiffer {
@@ -47,7 +42,9 @@ class ChainDiffer {
         diff_(diff),
         places_(observed_.size()),
         found_(desired.rules.size(), kNone),
-        numbers_(observed_) {}
+        numbers_(observed_) {
+    for (const DesiredRule& rule : desired.rules) tested_.Add(rule.rule);
+  }
 
   void Run() {
     const bool unguarded = FindDamages();
@@ -107,9 +104,14 @@ class ChainDiffer {
     }
     anchor_ = from;
     while (anchor_ < end_ && (claimed_ || !DecidesFirst(anchor_) || MayFeed(anchor_))) ++anchor_;
+    std::vector<size_t> last = found_;  // of those that stay
     for (size_t i = 0; i < observed_.size(); ++i) {
       const size_t desired = places_[i].desired;
-      if (desired == kNone || found_[desired] == i || IsSecondTry(i)) continue;
+      if (desired == kNone || found_[desired] == i) continue;
+      if (IsSecondTry(i, last[desired])) {
+        last[desired] = i;
+        continue;
+      }
       places_[i].removal = found_[desired] != kNone ? "duplicate"
                            : i > end_               ? "comes after a rule that may decide first"
                                                     : "is out of order";
@@ -149,38 +151,49 @@ class ChainDiffer {
     const ObservedRule& observed = observed_[index];
     const Place& place = places_[index];
     if (place.desired != kNone || !place.removal.empty()) return false;
+    if (!PassesOn(observed)) return netlink::MayDecide(observed);
     // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
-    return netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && PassesOn(observed));
+    return netlink::MayDecide(observed) && !IsMarkingChain(desired_.id) &&
+           (place.form || !MarksForOthers(observed));
+  }
+
+  // It changes marks, and none that ours act on.
+  bool MarksForOthers(const ObservedRule& observed) const {
+    const uint32_t bits = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
+    return bits != 0 && !MayChange(observed, tested_);
   }
 
   // Whether it may set a mark that ours act on, so that ours act on fewer packets above it. Where
   // the order does not count, the one below stays besides (IsSecondTry).
   bool MayFeed(size_t index) const {
-    if (!desired_.ordered) return false;
-    uint32_t tested = 0;
-    for (const DesiredRule& rule : desired_.rules) tested |= netlink::MarksOf(rule.rule).tested;
-    return PassesOn(observed_[index]) && (netlink::MarksSet(observed_[index]) & tested) != 0;
+    return desired_.ordered && PassesOn(observed_[index]) &&
+           (netlink::MarksSet(observed_[index]) & tested_.bits) != 0;
   }
 
-  // Whether one of ours, of a mark, has an effect below the first of its kind, or below the place
-  // for it, because another program's rule in between may change the mark.
-  bool IsSecondTry(size_t index) const {
-    const size_t desired = places_[index].desired;
-    const netlink::Marks marks = netlink::MarksOf(desired_.rules[desired].rule);
-    if (desired_.ordered || (marks.tested | marks.set) == 0) return false;
-    for (size_t i = found_[desired] != kNone ? found_[desired] : end_; i < index; ++i) {
+  // Whether one of ours has an effect below `last`, which is equal, or below the place for it,
+  // because another program's rule in between may change the mark that it tests or sets.
+  bool IsSecondTry(size_t index, size_t last) const {
+    if (desired_.ordered) return false;
+    const netlink::Rule& rule = desired_.rules[places_[index].desired].rule;
+    TestedMarks acts_on;
+    acts_on.Add(rule);
+    acts_on.bits |= netlink::MarksOf(rule).set;
+    for (size_t i = last != kNone ? last : end_; i < index; ++i) {
       const Place& place = places_[i];
-      if (place.desired == kNone && place.removal.empty() && MayChange(observed_[i])) return true;
+      if (place.desired == kNone && place.removal.empty() && MayChange(observed_[i], acts_on)) {
+        return true;
+      }
     }
     return false;
   }
 
-  // Whether it decides for all packets: no packet passes the rule, or it changes the mark of each.
+  // Whether it decides for all packets: no packet passes the rule, or it changes the mark of each
+  // that ours act on.
   bool DecidesForAll(size_t index) const {
     const ObservedRule& observed = observed_[index];
-    const uint32_t marks = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
+    const uint32_t bits = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
     return netlink::IsUnconditionalTerminal(observed) ||
-           (netlink::IsUnconditional(observed) && marks != 0);
+           (netlink::IsUnconditional(observed) && (bits & tested_.bits) != 0);
   }
 
   // Ours belong before this rule. In table nat a rule that decides for some packets stays where it
@@ -288,6 +301,7 @@ class ChainDiffer {
   bool claimed_;
   netlink::Walk& walk_;
   Diff& diff_;
+  TestedMarks tested_;  // by ours
   std::vector<Place> places_;
   // Per desired rule: the index of the observed rule that is it; kNone where it must be added.
   std::vector<size_t> found_;
@@ -299,6 +313,23 @@ class ChainDiffer {
 };
 
 }  // namespace
+
+void TestedMarks::Add(const netlink::Rule& rule) {
+  bits |= netlink::MarksOf(rule).tested;
+  labels |= rule.conn_label.has_value();
+}
+
+bool LeadsElsewhere(const netlink::ObservedRule& rule) {
+  return netlink::JumpTarget(rule) != nullptr ||
+         (netlink::IsPerhapsTerminal(rule) && !netlink::IsTerminal(rule));
+}
+
+bool MayChange(const netlink::ObservedRule& rule, const TestedMarks& tested) {
+  const netlink::Marks marks = netlink::MarksOf(rule);
+  if (((marks.set | marks.cleared) & tested.bits) != 0) return true;
+  if (tested.labels && marks.labels_set.any()) return true;
+  return LeadsElsewhere(rule) && (tested.bits != 0 || tested.labels);
+}
 
 std::string ChainText(const netlink::ChainId& chain) {
   return absl::StrCat(":", chain.name, " - [0:0]");

@@ -6,6 +6,7 @@
 #define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,19 @@ class RuleNumbers {
  private:
   std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
 };
+
+// What rules test that a rule above them can change.
+struct TestedMarks {
+  uint32_t bits = 0;    // of packets
+  bool labels = false;  // of connections
+
+  void Add(const netlink::Rule& rule);
+};
+// Through another chain or a verdict map, and perhaps back.
+bool LeadsElsewhere(const netlink::ObservedRule& rule);
+// Whether a packet may leave `rule` for the next one with another such mark, which the rule or what
+// it leads to may change.
+bool MayChange(const netlink::ObservedRule& rule, const TestedMarks& tested);
 
 // Appends to `diff` the changes, existing and stale rules and findings of a chain of ours, which
 // does not exist if `observed` is null. `claimed`: kube-proxy uses the chains that it shares.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/jump_diff.h"
 
-#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/nft_copies.h"
+#include "agent/policy/ownership.h"
 #include "agent/text/printable.h"
 
 namespace kipt::agent {
@@ -20,13 +20,25 @@ using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Rule;
 
-// By the rules of `chain`, which may not exist.
-uint32_t MarksTestedIn(const ObservedChain* chain) {
-  uint32_t tested = 0;
-  if (chain != nullptr) {
-    for (const ObservedRule& rule : chain->rules) tested |= netlink::MarksTested(rule);
+// By the rules of `chain`, which may not exist; all where it leads to other chains.
+TestedMarks TestedIn(const ObservedChain* chain) {
+  TestedMarks tested;
+  if (chain == nullptr) return tested;
+  for (const ObservedRule& rule : chain->rules) {
+    tested.Add(netlink::KnownMatches(rule));
+    tested.bits |= netlink::MarksTested(rule);
+    if (LeadsElsewhere(rule)) return {.bits = netlink::kAllMarks, .labels = true};
   }
   return tested;
+}
+
+// Whether `chain` has rules of others that change what it tests: the same packet may be another one
+// when it comes again.
+bool ChangesTested(const ObservedChain* chain, const ChainId& id, const TestedMarks& tested) {
+  return chain != nullptr && absl::c_any_of(chain->rules, [&](const ObservedRule& rule) {
+           const bool kubelets = rule.rule() != nullptr && RecognizeKubeletForm(id, *rule.rule());
+           return !kubelets && MayChange(rule, tested);
+         });
 }
 
 // nft loaded `chain` from a saved ruleset, and so the jump to it, too; its comment is lost.
@@ -39,15 +51,17 @@ bool IsReplacedCopy(const ChainId& chain, const Diff& diff) {
 class JumpDiffer {
  public:
   JumpDiffer(const DesiredJump& desired, const std::vector<ObservedRule>& rules,
-             const ObservedChain* target, bool copied, netlink::Walk& walk, Diff& diff)
+             const ChainId& target, const netlink::Snapshot& snapshot, netlink::Walk& walk,
+             Diff& diff)
       : desired_(desired),
         base_(desired.base_chain),
         rules_(rules),
-        copied_(copied && !desired.rule.comment.empty()),
-        tested_(MarksTestedIn(target)),
+        copied_(!desired.rule.comment.empty() && IsReplacedCopy(target, diff)),
+        tested_(TestedIn(snapshot.Find(target))),
         walk_(walk),
         diff_(diff),
-        numbers_(rules) {}
+        numbers_(rules),
+        changes_(ChangesTested(snapshot.Find(target), target, tested_)) {}
 
   void Run() {
     for (const ObservedRule& rule : rules_) {
@@ -72,10 +86,7 @@ class JumpDiffer {
 
   void NoteOther(const ObservedRule& rule) {
     if (found_) {
-      const bool feeds = netlink::JumpTarget(rule) != nullptr
-                             ? tested_ != 0
-                             : (tested_ & netlink::MarksSet(rule)) != 0;
-      changes_ |= feeds && netlink::MayDecide(rule) && !netlink::IsTerminal(rule);
+      changes_ |= MayChange(rule, tested_);
     } else if (!certain_ && walk_.Stops(base_, rule)) {
       certain_ = walk_.StopsSurely(base_, rule);
       if (above_ == nullptr || certain_) above_ = &rule;
@@ -107,15 +118,14 @@ class JumpDiffer {
   const DesiredJump& desired_;
   const ChainId& base_;
   const std::vector<ObservedRule>& rules_;
-  const bool copied_;  // and the copy would be another rule than ours
-  // Marks by which the jump's chain decides.
-  const uint32_t tested_;
+  const bool copied_;         // and the copy would be another rule than ours
+  const TestedMarks tested_;  // by the jump's chain
   netlink::Walk& walk_;
   Diff& diff_;
   RuleNumbers numbers_;
   bool found_ = false;
   // A packet may have another such mark than at the first of ours: only a second jump acts on it.
-  bool changes_ = false;
+  bool changes_;
   // The rule above ours that no packet passes; perhaps, if not certain.
   const ObservedRule* above_ = nullptr;
   bool certain_ = false;
@@ -134,8 +144,7 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   const ChainId target = {base.family, base.table,
                           std::get<netlink::Jump>(desired.rule.target).chain};
   const std::vector<ObservedRule> none;
-  JumpDiffer(desired, observed != nullptr ? observed->rules : none, snapshot.Find(target),
-             IsReplacedCopy(target, diff), walk, diff)
+  JumpDiffer(desired, observed != nullptr ? observed->rules : none, target, snapshot, walk, diff)
       .Run();
 }
 

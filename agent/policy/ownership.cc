@@ -106,7 +106,7 @@ std::vector<Damage> FindPostroutingDamage(const ChainId& chain,
     if (rule == nullptr) continue;
     const bool lost = LostItsMatch(chain, *rule);
     const bool masquerades_all =
-        Has<netlink::Masquerade>(*rule) && !rule->mark && !rule->conn_label && !guarded;
+        Has<netlink::Masquerade>(*rule) && netlink::IsUnconditional(*rule) && !guarded;
     guarded |= Has<netlink::Return>(*rule) && rule->mark && rule->mark->negated;
     if (!lost && !masquerades_all) continue;
     damage.push_back(

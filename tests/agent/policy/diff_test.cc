@@ -67,6 +67,11 @@ netlink::Rule Mark(uint32_t value, uint32_t mask) {
   return rule;
 }
 
+const netlink::Rule kOtherMark = Mark(0x300000, 0x300000);
+const netlink::Rule kSomeMasquerade = {.source = netlink::PrefixMatch{.negated = true},
+                                       .target = netlink::Masquerade{}};
+const netlink::OpaqueRule kSomeMarked = {.text = "-p tcp -j MARK", .marks = {.cleared = 0x4000}};
+
 TEST(PostroutingTest, IsPutInOrder) {
   const PostroutingCase rows[] = {
       {"Empty", List(), List(Append(kReturn), Append(kXor), Append(kMasquerade))},
@@ -100,6 +105,11 @@ TEST(PostroutingTest, IsPutInOrder) {
        List(Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn),
             Remove(kXor), Remove(kMasquerade))},
       {"AForeignRuleThatDecidesNothing", List(ForeignLog(), kR, kX, kM)},
+      {"AForeignMarkOfAnotherBit", List(kOtherMark, kR, kX, kM)},
+      {"AForeignMasqueradeOfSomeAddresses", List(kSomeMasquerade, kR, kX, kM), List(),
+       List("PrecedingRule")},
+      {"AForeignMarkForSomePackets", List(kSomeMarked, kR, kX, kM), List(), List("PrecedingRule")},
+      {"AForeignJump", List(JumpTo("X"), kR, kX, kM), List(), List("PrecedingRule")},
       {"TheSingleRuleOf117", List(MasqueradeMarked(14)),
        List(Append(kReturn), Append(kXor), Append(kMasquerade),
             Remove("-m comment --comment \"kubernetes service traffic requiring "
@@ -132,6 +142,10 @@ TEST(PostroutingTest, IsPutInOrder) {
        List(Append(kReturn), Append(kXor), Append(kMasquerade)), List(), true},
       {"AForeignRuleAmongOursWhereKubeProxyLives", List(kR, ForeignAccept(), kX, kM), List(),
        List("PrecedingRule"), true},
+      {"AForeignRuleBelowOursWhereKubeProxyLives", List(kR, kX, kM, ForeignAccept()), List(),
+       List(), true},
+      {"AForeignRuleBelowHalfOfOursWhereKubeProxyLives", List(kR, ForeignAccept()),
+       List(Append(kXor), Append(kMasquerade)), List(), true},
       {"AForeignRuleAloneWhereKubeProxyLives", List(ForeignAccept()),
        List(Append(kReturn), Append(kXor), Append(kMasquerade)), List("PrecedingRule"), true},
       {"AForeignRuleThatAcceptsAllWhereKubeProxyLives", List(ForeignAcceptAll(), kR, kX, kM),
@@ -139,6 +153,9 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignRuleThatAcceptsAllAboveAnotherBit",
        List(ForeignAcceptAll(), ReturnUnmarked(20), ClearBit(20), kM), List(),
        List("BitConflict", "ShadowedRules"), true},
+      {"AForeignMasqueradeOfSomeAddressesAboveAnotherBit",
+       List(kSomeMasquerade, ReturnUnmarked(20), ClearBit(20), kM), List(),
+       List("BitConflict", "PrecedingRule"), true},
       // Leftovers of a kubelet with bit 14, after the rules of a kube-proxy with bit 20.
       {"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",
        List(ReturnUnmarked(20), ClearBit(20), kM, kR, kX), List(), List("BitConflict"), true},
@@ -171,6 +188,10 @@ TEST(PostroutingTest, IsPutInOrder) {
     EXPECT_EQ(Operations(diff), row.operations);
     EXPECT_EQ(Conditions(diff), row.conditions);
   }
+  Observed two = Made(Legacy());
+  two.Chain(Nat("KUBE-POSTROUTING"), List(ForeignAccept(), ForeignAccept(), kR, kX, kM));
+  EXPECT_THAT(ComputeDiff(Legacy(), two.snapshot()).findings.front().message,
+              HasSubstr("-p tcp -j ACCEPT\" and 1 more above these rules decide first about"));
 }
 
 // ---- one chain of the other ones: what it holds, and what must be done ----
@@ -192,6 +213,10 @@ const std::string kMartians =
 const std::string kMarked =
     "-m comment --comment \"kubernetes firewall for dropping marked packets\"";
 const std::string kDropMarked = kMarked + " -m mark --mark 0x8000/0x8000 -j DROP";
+const netlink::OpaqueRule kRejectAll = {
+    .text = "-j REJECT", .unconditional = true, .terminal = true, .drops = true};
+const netlink::OpaqueRule kSocketMark = {
+    .text = "-m socket --restore-skmark", .decides = false, .marks = {.set = netlink::kAllMarks}};
 const netlink::Rule kClearAll = Mark(0, 0xffffffff);
 
 void ExpectDiffs(absl::Span<const ChainCase> rows) {
@@ -262,6 +287,11 @@ TEST(DiffTest, PutsEachChainInOrder) {
        List(ForeignAccept(), RestoredMark(), DropMarked(15), DropMartians(0)),
        List("-I KUBE-FIREWALL 1 " + kMartians, "-I KUBE-FIREWALL 2 " + kDropMarked,
             "-D KUBE-FIREWALL " + kMartians)},
+      {"a drop below a mark of other bits", Legacy(), kFirewall,
+       List(kOtherMark, DropMarked(15), DropMartians(0))},
+      {"drops between others' rules, and again", Legacy(), kFirewall,
+       List(DropMartians(0), DropMarked(15), RestoredMark(), DropMarked(15), DropMarked(15)),
+       List("-D KUBE-FIREWALL " + kDropMarked)},
       {"the same drop before and after another program's mark", Legacy(), kFirewall,
        List(DropMartians(0), DropMarked(15), RestoredMark(), DropMarked(15))},
       {"the same mark before and after another program's", Legacy(), Nat("KUBE-MARK-DROP"),
@@ -269,6 +299,13 @@ TEST(DiffTest, PutsEachChainInOrder) {
       // Jumps in base chains.
       {"a second jump below another program's mark", Legacy(), Filter("INPUT"),
        List(JumpTo("KUBE-FIREWALL"), RestoredMark(), JumpTo("KUBE-FIREWALL"))},
+      {"a second jump below a verdict map", Legacy(), Filter("INPUT"),
+       List(JumpTo("KUBE-FIREWALL"), VerdictMap(), JumpTo("KUBE-FIREWALL"))},
+      {"a second jump below a match that restores a mark", Legacy(), Filter("INPUT"),
+       List(JumpTo("KUBE-FIREWALL"), kSocketMark, JumpTo("KUBE-FIREWALL"))},
+      {"a second jump below a mark of other bits", Legacy(), Filter("INPUT"),
+       List(JumpTo("KUBE-FIREWALL"), kOtherMark, JumpTo("KUBE-FIREWALL")),
+       List("-D INPUT -j KUBE-FIREWALL")},
       {"the same where the chain tests no mark", Cleanup(), Filter("INPUT"),
        List(JumpTo("KUBE-FIREWALL"), RestoredMark(), JumpTo("KUBE-FIREWALL")),
        List("-D INPUT -j KUBE-FIREWALL")},
@@ -304,8 +341,25 @@ TEST(UnconditionalDropTest, IsRepairedWhereItIsOursAndReportedWhereItIsNot) {
        List(DropMartians(0), DropMarked(15), BareDrop("")), List(), List("ForeignDropsEverything")},
       {"an administrator's drop of everything has a comment", Cleanup(), kFirewall,
        List(DropMartians(0), BareDrop("lockdown 2026-11")), List(), List("ForeignDropsEverything")},
+      {"an administrator's REJECT of everything", Cleanup(), kFirewall,
+       List(DropMartians(0), kRejectAll), List(), List("ForeignDropsEverything")},
   };
   ExpectDiffs(rows);
+}
+
+TEST(DiffTest, ASecondJumpStaysWhereItsChainMarksPacketsForItself) {
+  const std::vector<std::pair<RuleContent, bool>> rows = {
+      {ForeignLog(), false},
+      {kOtherMark, false},
+      {Mark(0x8000, 0x8000), true},
+      {JumpTo("X"), true},
+  };
+  for (const auto& [last, stays] : rows) {
+    Observed observed = Made(Legacy());
+    observed.Chain(kFirewall, {DropMartians(0), DropMarked(15), last});
+    observed.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), JumpTo("KUBE-FIREWALL")});
+    EXPECT_EQ(ComputeDiff(Legacy(), observed.snapshot()).empty(), stays);
+  }
 }
 
 // ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----
