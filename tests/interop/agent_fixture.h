@@ -6,22 +6,12 @@
 
 // What most tests here use.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/support/background_program.h"
 #include "tests/support/in_place_of.h"
 #include "tests/support/kubelet_sequence.h"

@@ -6,22 +6,13 @@
 
 // What most tests here use.
 #include <algorithm>
-#include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "netlink/backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"

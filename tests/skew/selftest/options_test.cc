@@ -6,8 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/support/matchers.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::skew::options_test {
 namespace {
