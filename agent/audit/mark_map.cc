@@ -102,8 +102,10 @@ MarkVerdict VerdictOn(int bit, absl::string_view use, const std::vector<MarkUser
                       const AuditReport& report) {
   MarkVerdict verdict = {.bit = bit, .use = use};
   for (const MarkUser& user : users) {
-    const bool clears = (user.marks.cleared >> bit & 1U) != 0;
-    if (clears && !user.kubernetes) verdict.cleared_by.push_back(user.who);
+    if (user.kubernetes) continue;
+    const bool uses = ((user.marks.set | user.marks.tested) >> bit & 1U) != 0;
+    if (uses || user.may_set_any) verdict.used_by.push_back(user.who);
+    if ((user.marks.cleared >> bit & 1U) != 0) verdict.cleared_by.push_back(user.who);
   }
   for (const AuditFinding& finding : report.findings) {
     if ((finding.mark_bits >> bit & 1U) == 0) continue;

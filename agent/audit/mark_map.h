@@ -58,7 +58,9 @@ struct MarkVerdict {
   absl::string_view use;  // "masquerade", "drop"
   AuditSeverity severity = AuditSeverity::kInfo;
   std::vector<AuditFinding> findings = {};
-  // Other programs that clear the bit, by MarkUser::who. A finding says where that does harm.
+  // Other programs that set or test the bit, or clear it, by MarkUser::who. A finding says where
+  // that does harm.
+  std::vector<std::string> used_by = {};
   std::vector<std::string> cleared_by = {};
 };
 

@@ -145,9 +145,14 @@ void AppendRows(std::string& text, absl::string_view title, const std::vector<Ro
   if (rows.empty()) text += "  nothing\n";
 }
 
-// "error"; or why there is no finding.
-std::string Summary(const MarkVerdict& verdict) {
+// "error"; or why there is no finding. `all_seen`: nothing could not be read.
+std::string Summary(const MarkVerdict& verdict, bool all_seen) {
   if (!verdict.findings.empty()) return std::string(AuditSeverityName(verdict.severity));
+  if (!verdict.used_by.empty()) {
+    return absl::StrCat("no conflict found. Others use it, too: ",
+                        absl::StrJoin(verdict.used_by, "; "));
+  }
+  if (!all_seen) return "no other use seen, but not everything could be read";
   if (verdict.cleared_by.empty()) return "no other program uses it";
   return absl::StrCat(
       "no other program sets or tests it. Cleared only where Kubernetes has not set it, or no "
@@ -156,10 +161,10 @@ std::string Summary(const MarkVerdict& verdict) {
 }
 
 // The verdict with its reasons.
-std::string VerdictText(const MarkVerdict& verdict) {
+std::string VerdictText(const MarkVerdict& verdict, bool all_seen) {
   std::string text =
       Printable(absl::StrCat("bit ", verdict.bit, " (", MaskText(uint32_t{1} << verdict.bit), "), ",
-                             verdict.use, ": ", Summary(verdict)));
+                             verdict.use, ": ", Summary(verdict, all_seen)));
   text += '\n';
   for (const AuditFinding& finding : verdict.findings) text += FindingText(finding, kColumns);
   return Narrowed(text);
@@ -168,7 +173,9 @@ std::string VerdictText(const MarkVerdict& verdict) {
 // What follows from the rows, and what is not in them.
 std::string ReasonsText(const MarkMap& map) {
   std::string text;
-  for (const MarkVerdict& verdict : map.verdicts) text += VerdictText(verdict);
+  for (const MarkVerdict& verdict : map.verdicts) {
+    text += VerdictText(verdict, map.problems.empty());
+  }
   for (const std::string& problem : map.problems) {
     text += Wrapped(Printable(problem), 0, "not seen: ", kColumns);
   }

@@ -233,6 +233,10 @@ TEST(MarkMapTest, AFreeBitIsCalledSoAndNeedsNoAttention) {
   unread.problems = {"tc: refused"};
   EXPECT_TRUE(MarksNeedAttention(MapOf(unread)));
   EXPECT_THAT(MarkMapText(MapOf(unread)), HasSubstr("not seen: tc: refused"));
+  EXPECT_THAT(MarkMapText(MapOf(unread)), HasSubstr("masquerade: no other use seen, but"));
+  const NodeView routed = {.ip_rules = {{.mark = 0x8000, .mask = 0x8000, .text = "t"}}};
+  EXPECT_THAT(MarkMapText(MapMarks(routed, {.mode = Mode::kCleanup})),
+              HasSubstr("drop: no conflict found. Others use it, too: ip rule (IPv4)"));
 }
 
 NodeView Hostile() {
