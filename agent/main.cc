@@ -73,14 +73,13 @@ ExitOrError RunIncidents(const Flags& flags, const Config& config) {
   if (config.incidents_file.empty()) return absl::NotFoundError("--incidents-file is empty");
   const absl::StatusOr<IncidentRecords> incidents = ReadIncidents(config.incidents_file);
   if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
-  if (incidents.ok()) {
-    const bool json = flags.output == OutputFormat::kJson;
-    std::cout << (json ? IncidentsJson : IncidentsText)(*incidents, flags.all);
-    return kExitOk;
-  }
-  return absl::Status(incidents.status().code(),
-                      absl::StrCat(incidents.status().message(),
-                                   "; run keeps its incidents there if the directory exists"));
+  const bool none = absl::IsNotFound(incidents.status());
+  if (!incidents.ok() && !none) return incidents.status();
+  if (none) std::cerr << config.incidents_file << " does not exist: run has kept no incidents\n";
+  const bool json = flags.output == OutputFormat::kJson;
+  std::cout << (json ? IncidentsJson : IncidentsText)(incidents.value_or(IncidentRecords()),
+                                                      flags.all);
+  return kExitOk;
 }
 
 // node-problem-detector kills a plugin after 5 s by default, and knows no reason then.

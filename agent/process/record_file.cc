@@ -89,11 +89,17 @@ bool MayBeReplaced(absl::string_view content) {
   return true;
 }
 
+absl::Status HoldsSomethingElse(const std::string& path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": it holds something else: choose another file, or remove it"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ReadRecords(const std::string& path) {
   const absl::StatusOr<std::string> content = ReadFile(path, kFileBytes);
   if (!content.ok()) return content.status();
+  if (!MayBeReplaced(*content)) return HoldsSomethingElse(path);
   return NewestFirst(DecodeAll(*content));
 }
 
@@ -115,7 +121,7 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
   }
   const absl::StatusOr<std::string> content = ReadToEnd(file.get(), path, kFileBytes);
   if (!content.ok() || !MayBeReplaced(*content)) {
-    return refuse("it holds something else: choose another file, or remove it");
+    return HoldsSomethingElse(path);
   }
   if (const int error = posix_fallocate(file.get(), 0, kFileBytes); error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("making room in ", path));

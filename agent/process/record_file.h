@@ -25,7 +25,7 @@
 namespace kipt::agent {
 
 // The records in the file, newest first. What is torn, or no record, is left out. Errors are
-// ReadFile's.
+// ReadFile's, and FailedPrecondition where the file is another program's.
 absl::StatusOr<std::vector<std::string>> ReadRecords(const std::string& path);
 
 class RecordFile {

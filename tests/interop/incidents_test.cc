@@ -48,6 +48,7 @@ class IncidentsTest : public DaemonTest {
 };
 
 TEST_F(IncidentsTest, OutliveADaemonThatIsKilled) {
+  EXPECT_EQ(Incidents().exit_code, kExitOk) << "none yet";
   StartKeeping();
   Damage();
   ASSERT_TRUE(Keeps(1));

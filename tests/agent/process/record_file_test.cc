@@ -92,6 +92,7 @@ TEST_F(RecordFileTest, WhatHoldsSomethingElseIsLeftAlone) {
         std::string(kFileBytes + 1, 'x'), std::string(3 * kFileBytes, '\0')}) {
     Write(other);
     EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path_)));
+    EXPECT_THAT(ReadRecords(path_), Not(IsOk()));
     EXPECT_EQ(Content(), other);
   }
   std::filesystem::remove(path_);
