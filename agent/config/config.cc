@@ -29,6 +29,7 @@ using featuregates::Version;
 // kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
 constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
 constexpr int kMostMarkBit = 31;
+constexpr char kWithGate[] = "--emulated-version from 1.25 to 1.27";
 
 std::string Kubernetes(Version emulated) {
   return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
@@ -65,6 +66,7 @@ class Resolver {
                               "Both are this agent's alone: change either", config_.labels));
     status.Update(ResolveFamilies(if_inet6_path));
     for (const Setting& setting : kSettings) status.Update(Apply(setting));
+    if (status.ok()) status = CheckAddressesDiffer();
     if (!status.ok()) return status;
 
     absl::c_copy(config_.gates.warnings(), std::back_inserter(config_.warnings));
@@ -152,15 +154,19 @@ class Resolver {
     }
     const bool file_is_wrong = !resolve({overrides.front()}).ok();
     const absl::StatusOr<FeatureGates> defaults = resolve({});
+    const absl::string_view own = featuregates::kIPTablesOwnershipCleanup.name;
+    const bool about_own = absl::StrContains(gates.status().message(), own);
     const auto known = defaults.ok() ? defaults->States() : std::vector<featuregates::GateState>();
     return absl::Status(
         gates.status().code(),
-        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", gates.status().message(),
-                     "; the gates of ", Kubernetes(config_.emulated_version),
-                     " that this agent knows are ",
-                     absl::StrJoin(known, ", ", [](std::string* out, const auto& gate) {
-                       absl::StrAppend(out, gate.name, gate.locked ? " (locked)" : "");
-                     })));
+        absl::StrCat(
+            file_is_wrong ? file_.path : "--feature-gates", ": ", gates.status().message(),
+            "; the gates of ", Kubernetes(config_.emulated_version), " that this agent knows are ",
+            absl::StrJoin(known, ", ",
+                          [](std::string* out, const auto& gate) {
+                            absl::StrAppend(out, gate.name, gate.locked ? " (locked)" : "");
+                          }),
+            about_own ? absl::StrCat("; ", own, " needs an ", kWithGate) : ""));
   }
 
   // kubelet of that release refuses its own gate in the file. Here the file may be another
@@ -177,7 +183,18 @@ class Resolver {
         absl::StrCat(file_.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
                      " has no effect: ", Kubernetes(config_.emulated_version),
                      " has no such gate, and the agent is in ", ModeName(config_.mode),
-                     " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
+                     " mode; remove it, or give an ", kWithGate));
+  }
+
+  // The second would wait for the first for ever.
+  absl::Status CheckAddressesDiffer() {
+    if (config_.healthz_bind_address != config_.metrics_bind_address) return absl::OkStatus();
+    const std::string& both = config_.metrics_bind_address;
+    if (both.empty() || absl::EndsWith(both, ":0")) return absl::OkStatus();
+    return Blame(*SettingOf(&Flags::metrics_bind_address),
+                 absl::StrCat(QuoteForMessage(both),
+                              " is the health address, too; give another "
+                              "port, or an empty one for none"));
   }
 
   // ---- families ----
