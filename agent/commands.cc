@@ -10,6 +10,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
@@ -199,7 +200,10 @@ ExitOrError RunCheck(const CommandInput& input) {
 
 int NpdExitStatus(const ExitOrError& checked, std::ostream& out) {
   if (checked.ok()) return *checked == kExitOk ? 0 : 1;
-  out << NpdLine(absl::StrCat("unknown: ", checked.status().message())) << "\n";
+  absl::string_view reason = checked.status().message();
+  // The line is short.
+  absl::ConsumePrefix(&reason, kIptablesModeUnknown);
+  out << NpdLine(absl::StrCat("unknown: ", reason)) << "\n";
   return 2;
 }
 

@@ -195,10 +195,13 @@ absl::string_view EvidenceSourceName(EvidenceSource source) {
 }
 
 std::string WhyUnknown(const FamilyMode& mode) {
-  return absl::StrCat("cannot tell which iptables this node uses for ",
-                      netlink::FamilyName(mode.family), ": ", absl::StrJoin(mode.findings, "; "),
-                      "; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent "
-                      "detect` shows the evidence");
+  const std::string findings = absl::StrJoin(mode.findings, "; ");
+  // Who may not read may not write either, in no mode.
+  const bool not_permitted = absl::StrContains(findings, "CAP_NET_ADMIN");
+  return absl::StrCat(kIptablesModeUnknown, netlink::FamilyName(mode.family), ": ", findings,
+                      not_permitted ? "; run this as root, or with that capability"
+                                    : "; give --iptables-mode=nft or --iptables-mode=legacy; "
+                                      "`kube-iptables-agent detect` shows the evidence");
 }
 
 FamilyMode DecideMode(const ModeQuestion& question) { return Decision(question).Make(); }

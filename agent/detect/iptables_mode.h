@@ -58,7 +58,10 @@ struct FamilyMode {
   bool contradiction = false;
 };
 
-// The one sentence that every command has for a `mode` that is kUnknown: why, and the flag to give.
+// The one sentence that every command has for a `mode` that is kUnknown: this, the family, why, and
+// what to do.
+inline constexpr absl::string_view kIptablesModeUnknown =
+    "cannot tell which iptables this node uses for ";
 std::string WhyUnknown(const FamilyMode& mode);
 
 // What one iptables mode holds in one family. Empty: not known.

@@ -51,6 +51,12 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   return {code, out.str(), err.str()};
 }
 
+TEST(NpdExitStatusTest, TheShortLineHasTheReason) {
+  std::ostringstream out;
+  EXPECT_EQ(NpdExitStatus(absl::UnknownError(WhyUnknown({.findings = {"two hints"}})), out), 2);
+  EXPECT_THAT(out.str(), StartsWith("unknown: ip: two hints; give"));
+}
+
 TEST(ColoredTest, ColoursWhatTheTableNames) {
   const struct {
     ColoredText kind;

@@ -49,6 +49,8 @@ TEST(ChooseModeTest, AnUnknownFamilyIsRefusedWithItsFindings) {
                AllOf(HasSubstr("cannot tell which iptables this node uses for ip6: two hints; and "
                                "more"),
                      HasSubstr("--iptables-mode=nft or --iptables-mode=legacy"))));
+  modes[1].findings = {"nft cannot be read: needs CAP_NET_ADMIN"};
+  EXPECT_THAT(WhyUnknown(modes[1]), EndsWith("; run this as root, or with that capability"));
 }
 
 class BackendChoiceTest : public ModeSourcesTest {
