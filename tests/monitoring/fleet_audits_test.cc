@@ -16,10 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -35,6 +33,7 @@
 #include "tests/support/http_get.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
+#include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
@@ -45,32 +44,6 @@ namespace {
 using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its vocabulary
 
 constexpr int kPort = 9090;
-
-std::string PercentEncoded(const std::string& text) {
-  std::string encoded;
-  for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
-      encoded += c;
-    } else {
-      absl::StrAppendFormat(&encoded, "%%%02X", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
-
-// A body in pieces, each after a line with its length (RFC 9112, section 7.1).
-std::string Joined(const std::string& pieces) {
-  std::string body;
-  size_t at = 0;
-  for (;;) {
-    const size_t line_end = pieces.find("\r\n", at);
-    if (line_end == std::string::npos) return body;
-    const size_t length = std::strtoul(pieces.c_str() + at, nullptr, 16);
-    if (length == 0) return body;
-    body.append(pieces, line_end + 2, length);
-    at = line_end + 2 + length + 2;
-  }
-}
 
 bool IsNumber(const nlohmann::json& sample) {
   const auto& text = sample.at(1).get_ref<const std::string&>();
@@ -105,27 +78,27 @@ class PrometheusServer {
   }
   std::string Output() const { return program_->Output(); }
 
-  // "data" of an answer: "/api/v1/rules". InvalidArgument: Prometheus' error message.
-  static absl::StatusOr<nlohmann::json> Get(const std::string& path) {
-    const HttpAnswer answer = HttpGet(kPort, path);
-    const bool in_pieces =
-        absl::StrContains(absl::AsciiStrToLower(answer.headers), "transfer-encoding: chunked");
-    const auto json = nlohmann::json::parse(in_pieces ? Joined(answer.body) : answer.body, nullptr,
-                                            /*allow_exceptions=*/false);
-    if (!json.is_object()) return absl::UnavailableError(absl::StrCat(path, ": ", answer.status));
+  // "data" of an answer to "query", with a parameter: "query=up". InvalidArgument: Prometheus'
+  // error message.
+  static absl::StatusOr<nlohmann::json> Get(const std::string& path, const std::string& parameter) {
+    const ProgramResult answer =
+        RunProgram({"curl", "--silent", "--noproxy", "*", "--get", "--data-urlencode", parameter,
+                    absl::StrCat("http://127.0.0.1:", kPort, "/api/v1/", path)});
+    const auto json = nlohmann::json::parse(answer.out, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) return absl::UnavailableError(absl::StrCat(path, ": ", answer.out));
     if (json.value("status", "") == "success") return json.at("data");
     return absl::InvalidArgumentError(json.value("error", "no success, and no error"));
   }
   // The series that `expr` has now.
   static absl::StatusOr<nlohmann::json> Query(const std::string& expr) {
-    auto data = Get("/api/v1/query?query=" + PercentEncoded(expr));
+    auto data = Get("query", "query=" + expr);
     if (!data.ok()) return data.status();
     return data->at("result");
   }
   // The values that `label` has in the series of `selector`.
   static absl::StatusOr<nlohmann::json> LabelValues(const std::string& selector,
                                                     const std::string& label) {
-    return Get(absl::StrCat("/api/v1/label/", label, "/values?match[]=", PercentEncoded(selector)));
+    return Get(absl::StrCat("label/", label, "/values"), "match[]=" + selector);
   }
   // Whether `expr` has a series with a number in it; of one, the number of the first.
   static bool Has(const std::string& expr) {
@@ -357,10 +330,10 @@ TEST_F(FleetAuditsTest, EveryQueryOfTheOverviewIsAnsweredAndAlertsAreOfMetricsTh
   // As Prometheus itself evaluates them: templates, too.
   ASSERT_TRUE(WaitUntil(
       [&] { return prometheus_->Has("ALERTS{alertname=\"KubeIPTablesAgentNotReady\"}"); }));
-  const auto rules = prometheus_->Get("/api/v1/rules");
+  const auto rules = prometheus_->Get("rules", "");
   ASSERT_THAT(rules, IsOk());
   EXPECT_THAT(rules->dump(), Not(HasSubstr("\"lastError\":\"")));
-  const auto active = prometheus_->Get("/api/v1/alerts");
+  const auto active = prometheus_->Get("alerts", "");
   ASSERT_THAT(active, IsOk());
   EXPECT_THAT(active->dump(), HasSubstr("On busy the desired rules of family ip"));
   for (const char* mistake : {"error expanding", "<no value>", "  "}) {
