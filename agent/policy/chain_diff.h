@@ -54,6 +54,7 @@ struct TestedMarks {
 
   void Add(const netlink::Rule& rule);
 };
+inline constexpr TestedMarks kAnyMark = {.bits = netlink::kAllMarks, .labels = true};
 // Through another chain or a verdict map, and perhaps back.
 bool LeadsElsewhere(const netlink::ObservedRule& rule);
 // Whether a packet may leave `rule` for the next one with another such mark, which the rule or what

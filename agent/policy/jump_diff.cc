@@ -27,7 +27,7 @@ TestedMarks TestedIn(const ObservedChain* chain) {
   for (const ObservedRule& rule : chain->rules) {
     tested.Add(netlink::KnownMatches(rule));
     tested.bits |= netlink::MarksTested(rule);
-    if (LeadsElsewhere(rule)) return {.bits = netlink::kAllMarks, .labels = true};
+    if (LeadsElsewhere(rule)) return kAnyMark;
   }
   return tested;
 }

@@ -18,8 +18,6 @@ namespace kipt::featuregates {
 namespace {
 
 using ::kipt::testing::IsOk;
-using ::testing::ElementsAre;
-
 constexpr Milestone kKubeletAlphaLife[] = {{{1, 27}, Stage::kAlpha, false}};
 constexpr Milestone kKubeletLockedLife[] = {{{1, 27}, Stage::kGA, true, true}};
 constexpr Milestone kOwnAlphaLife[] = {{{0, 1}, Stage::kAlpha, false}};

@@ -10,8 +10,6 @@
 namespace kipt::testing {
 namespace {
 
-using ::testing::IsSupersetOf;
-
 using LinesByFamily = std::map<IpFamily, Lines>;
 
 IptablesMode OtherThan(IptablesMode mode) {

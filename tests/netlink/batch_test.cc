@@ -26,9 +26,6 @@ namespace kipt::netlink {
 namespace {
 
 using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
-using ::testing::Gt;
-using ::testing::Lt;
-
 const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
 const ChainId kInput6{Family::kIPv6, Table::kFilter, "INPUT"};
 

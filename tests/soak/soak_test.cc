@@ -17,8 +17,6 @@
 namespace kipt::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr int kPerSecond = 300;
 constexpr absl::Duration kPhase = absl::Seconds(5);
 // From the last damage until everything is in place: what waits out a fight takes longest.

@@ -160,22 +160,7 @@ namespace kipt {
 using netlink::ChainId;
 using netlink::Family;
 using netlink::Table;
-using testing::BareDrop;
-using testing::BareReturn;
-using testing::Filter;
-using testing::ForeignAccept;
-using testing::ForeignAcceptAll;
-using testing::ForeignLog;
-using testing::HairpinMasquerade;
-using testing::JumpTo;
-using testing::Made;
-using testing::Mangle;
-using testing::Nat;
-using testing::Observed;
-using testing::RestoredMark;
-using testing::RuleContent;
-using testing::VerdictMap;
-using testing::Wanting;
+using namespace testing;  // NOLINT(google-build-using-namespace): this file
 }  // namespace kipt
 
 #endif  // KIPT_TESTS_SUPPORT_OBSERVED_H_

@@ -16,8 +16,6 @@
 namespace kipt::agent {
 namespace {
 
-using ::testing::ContainsRegex;
-
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
 

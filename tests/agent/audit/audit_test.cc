@@ -24,8 +24,6 @@
 namespace kipt::agent::audit_test {
 namespace {
 
-using ::testing::IsSupersetOf;
-
 const AuditOptions kLegacy = {};
 const AuditOptions kCleanup = {.mode = Mode::kCleanup};
 

@@ -15,8 +15,6 @@
 namespace kipt::agent::config_file_test {
 namespace {
 
-using ::testing::Matcher;
-
 // sigs.k8s.io/yaml takes them, and what is not read cannot be wrong.
 TEST(ConfigFileTest, TakesSharedValuesInIgnoredFieldsOfAKubeletConfiguration) {
   const auto file =

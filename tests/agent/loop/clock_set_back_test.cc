@@ -28,8 +28,6 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
 namespace kipt::agent {
 namespace {
 
-using ::testing::SizeIs;
-
 class ClockSetForwardTest : public AgentTest {};
 
 TEST_F(ClockSetForwardTest, TheRoundAfterAMinuteOfQuietReportsThatAFightHasEnded) {

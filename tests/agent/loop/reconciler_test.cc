@@ -19,9 +19,6 @@ namespace kipt::agent::reconciler_test {
 namespace {
 
 using netlink::AddRule;
-using ::testing::_;
-using ::testing::VariantWith;
-
 using ReconcilerTest = ReconcilerFixture;
 
 TEST_F(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {

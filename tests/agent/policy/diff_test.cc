@@ -348,18 +348,44 @@ TEST(UnconditionalDropTest, IsRepairedWhereItIsOursAndReportedWhereItIsNot) {
 }
 
 TEST(DiffTest, ASecondJumpStaysWhereItsChainMarksPacketsForItself) {
+  const netlink::OpaqueRule others = {
+      .text = "others'", .marks = {.set = 0x300000, .labels_set = netlink::ConnLabelSet().set()}};
   const std::vector<std::pair<RuleContent, bool>> rows = {
       {ForeignLog(), false},
       {kOtherMark, false},
+      {netlink::OpaqueRule{.text = "meta mark 0x300000", .marks = {.tested = 0x300000}}, true},
+      {netlink::Rule{.conn_label = netlink::ConnLabelMatch{.label = 9}}, true},
       {Mark(0x8000, 0x8000), true},
       {JumpTo("X"), true},
   };
   for (const auto& [last, stays] : rows) {
     Observed observed = Made(Legacy());
     observed.Chain(kFirewall, {DropMartians(0), DropMarked(15), last});
-    observed.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), JumpTo("KUBE-FIREWALL")});
+    observed.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), others, JumpTo("KUBE-FIREWALL")});
     EXPECT_EQ(ComputeDiff(Legacy(), observed.snapshot()).empty(), stays);
   }
+}
+
+netlink::OpaqueRule CopyOf(netlink::Rule rule) {
+  rule.comment.clear();
+  return {.text = "copy", .marks = netlink::MarksOf(rule), .known = rule, .translated = true};
+}
+
+// nft loses comments of what it saves and loads.
+TEST(DiffTest, AJumpWithoutItsCommentIsACopyWhereItsChainIsOne) {
+  const auto deletes_jump = [](const netlink::ChainId& chain,
+                               const std::vector<RuleContent>& rules) {
+    Observed observed = Made(Legacy());
+    observed.Chain(chain, rules);
+    observed.Chain(
+        Nat("POSTROUTING"),
+        {JumpTo("KUBE-POSTROUTING"), JumpTo("KUBE-POSTROUTING", "kubernetes postrouting rules")});
+    return absl::c_linear_search(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+                                 "-D POSTROUTING -j KUBE-POSTROUTING");
+  };
+  EXPECT_TRUE(deletes_jump(Nat("KUBE-POSTROUTING"), {CopyOf(ReturnUnmarked(14))}));
+  EXPECT_FALSE(deletes_jump(Nat("KUBE-POSTROUTING"), {kR}));
+  EXPECT_FALSE(deletes_jump(Nat("KUBE-MARK-MASQ"), {CopyOf(SetBit(14))}));
 }
 
 // ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----

@@ -69,6 +69,39 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
   EXPECT_TRUE(FindMartianProtection(InPlace(Mode::kLegacy).snapshot()).in_place);
 }
 
+TEST(DropsEveryMartianTest, WhereNoneCanPassOnTheWay) {
+  const RuleContent jump = JumpTo("KUBE-FIREWALL");
+  const OpaqueRule drop_not_of_lo = {.text = "! -i lo -j DROP",
+                                     .terminal = true,
+                                     .drops = true,
+                                     .all_known = true,
+                                     .in_interface = netlink::InterfaceMatch{"lo", true}};
+  const auto drops = [](const Chains& chains, const std::vector<Change>& changes = {}) {
+    Observed node = InPlace(Mode::kCleanup);
+    node.Chain(Filter("INPUT", Family::kIPv6), {ForeignAcceptAll()});
+    for (const auto& [name, rules] : chains) node.Chain(Filter(name), rules);
+    return DropsEveryMartian(node.snapshot(), changes);
+  };
+  EXPECT_TRUE(drops({}));
+  EXPECT_TRUE(drops({{"INPUT", {JumpTo("X"), jump}}, {"X", {BareReturn(), ForeignAccept()}}}));
+  EXPECT_FALSE(drops({{"INPUT", {OpaqueRule{.text = "[nft payload]"}, jump}}}));
+  EXPECT_FALSE(drops({{"INPUT", {drop_not_of_lo}}})) << "lo may be another interface";
+  const Observed whole = InPlace(Mode::kCleanup);
+  const netlink::RuleHandle martian =
+      whole.snapshot().Find(Filter("KUBE-FIREWALL"))->rules.front().handle;
+  EXPECT_FALSE(drops(
+      {}, {{netlink::DeleteRule{.chain = Filter("KUBE-FIREWALL"), .handle = martian, .rule = {}},
+            ""}}));
+  for (const int jumps : {netlink::kDeepestJump, netlink::kDeepestJump + 1}) {
+    Chains chains = {{"INPUT", {JumpTo("1")}}, {std::to_string(jumps), {DropMartians(0)}}};
+    for (int i = 1; i < jumps; ++i) chains[std::to_string(i)] = {JumpTo(std::to_string(i + 1))};
+    EXPECT_EQ(drops(chains), jumps == netlink::kDeepestJump);
+  }
+  netlink::Survey other;
+  other.tables[{"ip6", "filter"}]["INPUT"] = {.base = true, .policy = "DROP"};
+  EXPECT_EQ(WhoDropsMartians(other, /*lo_is_loopback=*/true), "");
+}
+
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
   Observed node;
   node.Native({.counters = {.packets = 3}});

@@ -12,8 +12,6 @@ namespace kipt::agent {
 namespace {
 
 using Json = nlohmann::json;
-using ::testing::Le;
-
 constexpr size_t kMostBytes = 4032;
 const absl::Time kThen = absl::FromUnixMillis(1'800'000'000'123);
 const Origin kHere = {.boot_id = "b1",

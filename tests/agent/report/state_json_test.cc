@@ -18,8 +18,6 @@ namespace kipt::agent {
 namespace {
 
 using Json = nlohmann::json;
-using ::testing::Le;
-
 const netlink::ChainId kInput = {netlink::Family::kIPv6, netlink::Table::kFilter, "INPUT"};
 const absl::Time kNoon = absl::FromUnixMillis(1'800'000'000'123);
 

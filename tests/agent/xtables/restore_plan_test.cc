@@ -22,15 +22,8 @@ namespace {
 using agent::PlanRestore;
 using agent::SavedSelection;
 using agent::SavedTable;
-using netlink::AddRule;
-using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteRule;
-using netlink::Family;
-using netlink::Operation;
 using netlink::Rule;
-using netlink::Table;
+using namespace netlink;  // NOLINT(google-build-using-namespace): the vocabulary of operations
 
 std::string Plan(const Observed& observed, std::vector<Operation> operations) {
   const absl::StatusOr<netlink::Transaction> plan =

@@ -19,8 +19,6 @@
 namespace kipt::skew {
 namespace {
 
-using ::testing::Gt;
-
 constexpr char kCanary[] = "KUBE-PROXY-CANARY";
 
 class KubeProxyActorTest : public ActorTest {

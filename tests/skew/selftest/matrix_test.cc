@@ -19,7 +19,6 @@
 namespace kipt::skew {
 namespace {
 
-using ::testing::Pair;
 using testing::ProgramResult;
 
 struct SampleRow {

@@ -10,19 +10,10 @@
 namespace kipt::skew::options_test {
 namespace {
 
-using ::testing::Pair;
-
 Options Parsed(const std::vector<std::string>& arguments) {
   const absl::StatusOr<Options> options = ParseOptions("/opt/bin/kube-iptables-skew", arguments);
   EXPECT_TRUE(options.ok()) << options.status();
   return options.value_or(Options{});
-}
-
-TEST(OptionsTest, RunTheMainPathsWithoutArguments) {
-  const Options options = Parsed({});
-  EXPECT_EQ(options.command, Options::Command::kRun);
-  EXPECT_EQ(options.paths, MainPaths());
-  EXPECT_GE(options.jobs, 1);
 }
 
 TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
@@ -56,7 +47,7 @@ TEST(OptionsTest, TakeWhatIsCompared) {
   for (const SideRow& row : kSides) {
     const Options options =
         Parsed({absl::StrCat("--a=", row.a), absl::StrCat("--b=", row.b), "--agent=/opt/agent"});
-    EXPECT_THAT(NamesOf(options.sides), Pair(row.name_a, row.name_b)) << row.name;
+    EXPECT_THAT(NamesOf(options.sides), ::testing::Pair(row.name_a, row.name_b)) << row.name;
     const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
     ASSERT_TRUE(cells.ok()) << row.name << ": " << cells.status();
     size_t of_b = 0;
@@ -70,21 +61,6 @@ TEST(OptionsTest, TakeWhatIsCompared) {
   }
   EXPECT_EQ(Parsed({"--agent=/opt/agent"}).sides.b.program, "/opt/agent");
   EXPECT_EQ(Parsed({"--agent=/opt/agent", "--a=agent:/old"}).sides.a.program, "/old");
-}
-
-// Two fixed kubelets meet each kube-proxy once.
-TEST(ChosenCellsTest, FollowFromTheSides) {
-  const auto ids = [](const std::vector<std::string>& flags) {
-    std::vector<std::string> result;
-    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(Parsed(flags));
-    if (!cells.ok()) return result;
-    for (const Cell& cell : *cells) result.push_back(CellId(cell));
-    return result;
-  };
-  const std::vector<std::string> kubelets =
-      ids({"--paths=boot", "--cells=/proxy-1.27/nft/", "--a=kubelet:1.31", "--b=kubelet:1.36"});
-  EXPECT_EQ(kubelets.size(), 2U);
-  EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
 }
 
 struct RefusedRow {
