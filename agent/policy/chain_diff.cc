@@ -16,10 +16,8 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::ChainId;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
-using netlink::Rule;
 using netlink::RuleHandle;
 
 constexpr size_t kNone = static_cast<size_t>(-1);
