@@ -41,7 +41,7 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
        "nat/KUBE-MARK-DROP nat/KUBE-POSTROUTING"},
       {"kube-router",
        "filter/KUBE-ROUTER-INPUT filter/KUBE-POD-FW-ABC filter/KUBE-NWPLCY-DEFAULT "
-       "kube-router-filter-ipv4/KUBE-NWPLCY-DEFAULT ip6:kube-router-filter-ipv6/KUBE-ROUTER-INPUT"},
+       "kube-router-filter-ipv4/KUBE-NWPLCY-DEFAULT ip6:kube-router-filter-ipv6/INPUT"},
       {"CRI-O up to 1.26, or dockershim", "nat/KUBE-HP-ABC nat/KUBE-HOSTPORTS"},
       {"kube-proxy",
        "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT nat/KUBE-SERVICES filter/KUBE-EXTERNAL-SERVICES "

@@ -31,7 +31,7 @@ TEST(ExpectedRulesTest, CoverAChainARuleOrABeginning) {
            Row{"raw/PREROUTING", false, false, false, false},
        }) {
     SCOPED_TRACE(row.line);
-    const auto rules = ParseExpectedRules("# a comment\n\n" + row.line + "\n");
+    const auto rules = ParseExpectedRules("# a comment\n\n \t" + row.line + " \n");
     ASSERT_THAT(rules, IsOk());
     ASSERT_THAT(*rules, SizeIs(1));
     const ExpectedRule& rule = rules->front();
