@@ -342,7 +342,9 @@ TEST(UnconditionalDropTest, IsRepairedWhereItIsOursAndReportedWhereItIsNot) {
       {"an administrator's drop of everything has a comment", Cleanup(), kFirewall,
        List(DropMartians(0), BareDrop("lockdown 2026-11")), List(), List("ForeignDropsEverything")},
       {"an administrator's REJECT of everything", Cleanup(), kFirewall,
-       List(DropMartians(0), kRejectAll), List(), List("ForeignDropsEverything")},
+       List(kRejectAll, DropMartians(0)),
+       List("-I KUBE-FIREWALL 1 " + kMartians, "-D KUBE-FIREWALL " + kMartians),
+       List("ForeignDropsEverything")},
   };
   ExpectDiffs(rows);
 }
