@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/matchers.h"
 
 namespace kipt::skew::options_test {
 namespace {
