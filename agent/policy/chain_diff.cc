@@ -28,6 +28,12 @@ bool PassesOn(const ObservedRule& rule) {
   return !netlink::IsTerminal(rule) && !LeadsElsewhere(rule);
 }
 
+// That it turns on or off.
+uint32_t BitsChanged(const ObservedRule& rule) {
+  const netlink::Marks marks = netlink::MarksOf(rule);
+  return marks.set | marks.cleared;
+}
+
 class ChainDiffer {
  public:
   ChainDiffer(const DesiredChain& desired, const std::vector<ObservedRule>& observed,
@@ -157,8 +163,7 @@ class ChainDiffer {
 
   // It changes marks, and none that ours act on.
   bool MarksForOthers(const ObservedRule& observed) const {
-    const uint32_t bits = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
-    return bits != 0 && !MayChange(observed, tested_);
+    return BitsChanged(observed) != 0 && !MayChange(observed, tested_);
   }
 
   // Whether it may set a mark that ours act on, so that ours act on fewer packets above it. Where
@@ -189,9 +194,8 @@ class ChainDiffer {
   // that ours act on.
   bool DecidesForAll(size_t index) const {
     const ObservedRule& observed = observed_[index];
-    const uint32_t bits = netlink::MarksSet(observed) | netlink::MarksCleared(observed);
     return netlink::IsUnconditionalTerminal(observed) ||
-           (netlink::IsUnconditional(observed) && (bits & tested_.bits) != 0);
+           (netlink::IsUnconditional(observed) && (BitsChanged(observed) & tested_.bits) != 0);
   }
 
   // Ours belong before this rule. In table nat a rule that decides for some packets stays where it
@@ -323,9 +327,8 @@ bool LeadsElsewhere(const netlink::ObservedRule& rule) {
 }
 
 bool MayChange(const netlink::ObservedRule& rule, const TestedMarks& tested) {
-  const netlink::Marks marks = netlink::MarksOf(rule);
-  if (((marks.set | marks.cleared) & tested.bits) != 0) return true;
-  if (tested.labels && marks.labels_set.any()) return true;
+  if ((BitsChanged(rule) & tested.bits) != 0) return true;
+  if (tested.labels && netlink::LabelsSet(rule).any()) return true;
   return LeadsElsewhere(rule) && (tested.bits != 0 || tested.labels);
 }
 

@@ -25,8 +25,8 @@ TestedMarks TestedIn(const ObservedChain* chain) {
   TestedMarks tested;
   if (chain == nullptr) return tested;
   for (const ObservedRule& rule : chain->rules) {
-    tested.Add(netlink::KnownMatches(rule));
     tested.bits |= netlink::MarksTested(rule);
+    tested.labels |= netlink::KnownMatches(rule).conn_label.has_value();
     if (LeadsElsewhere(rule)) return kAnyMark;
   }
   return tested;
