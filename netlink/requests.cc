@@ -32,8 +32,9 @@ nlmsghdr* Requests::BeginWith(WireBytes header, uint16_t type, uint16_t flags, s
 nlmsghdr* Requests::Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts) {
   const nfgenmsg generic = {
       .nfgen_family = static_cast<uint8_t>(family), .version = NFNETLINK_V0, .res_id = 0};
-  size_t bytes = kMostBytes;
-  for (const auto& [attribute, text] : texts) bytes += text.size();
+  size_t bytes = MNL_NLMSG_HDRLEN + MNL_ALIGN(sizeof(generic));
+  for (const auto& [attribute, text] : texts) bytes += MNL_ATTR_HDRLEN + MNL_ALIGN(text.size() + 1);
+  if (texts.size() == 0) bytes = kMostBytes;
   nlmsghdr* message =
       BeginWith({reinterpret_cast<const uint8_t*>(&generic), sizeof(generic)}, type, flags, bytes);
   for (const auto& [attribute, text] : texts) {

@@ -265,7 +265,7 @@ class ChainDiffer {
       const DesiredRule& rule = desired_.rules[i];
       if (found_[i] != kNone) {
         diff_.in_place.push_back(
-            {desired_.id, RuleText(desired_.id, observed_[found_[i]]), rule.reason});
+            {desired_.id, RuleText(desired_.id, observed_[found_[i]]), std::string(rule.reason)});
         continue;
       }
       const size_t before = Anchor(i);
@@ -273,7 +273,7 @@ class ChainDiffer {
           {before < observed_.size()
                ? numbers_.InsertBefore(desired_.id, rule.rule, observed_[before].handle)
                : netlink::AddRule{.chain = desired_.id, .rule = rule.rule},
-           rule.reason});
+           std::string(rule.reason)});
     }
   }
 
@@ -363,9 +363,9 @@ void ListUndesired(const PolicyInput& input, const netlink::ChainId& chain, bool
 void DiffChain(const DesiredChain& desired, const ObservedChain* observed, const PolicyInput& input,
                bool claimed, netlink::Walk& walk, Diff& diff) {
   if (observed == nullptr) {
-    diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
+    diff.changes.push_back({netlink::CreateChain{desired.id}, std::string(desired.reason)});
   } else {
-    diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
+    diff.in_place.push_back({desired.id, ChainText(desired.id), std::string(desired.reason)});
   }
   const std::vector<ObservedRule> none;
   ChainDiffer(desired, observed != nullptr ? observed->rules : none, input, claimed, walk, diff)

@@ -52,6 +52,7 @@ absl::StatusOr<std::vector<ExpectedRule>> ParseExpectedRules(absl::string_view t
     for (const netlink::Family family : netlink::kFamilies) {
       if (absl::ConsumePrefix(&rest, absl::StrCat(netlink::FamilyName(family), " "))) {
         rule.family = family;
+        break;
       }
     }
     const std::pair<absl::string_view, absl::string_view> parts =

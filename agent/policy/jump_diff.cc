@@ -95,7 +95,7 @@ class JumpDiffer {
 
   void NoteFirst(const ObservedRule& rule) {
     found_ = true;
-    diff_.in_place.push_back({base_, RuleText(base_, rule), desired_.reason});
+    diff_.in_place.push_back({base_, RuleText(base_, rule), std::string(desired_.reason)});
     if (above_ == nullptr) return;
     // A verdict map may have a verdict for every packet.
     diff_.findings.push_back(
@@ -112,7 +112,7 @@ class JumpDiffer {
     diff_.changes.push_back(
         {rules_.empty() ? netlink::AddRule{.chain = base_, .rule = desired_.rule}
                         : numbers_.InsertBefore(base_, desired_.rule, rules_.front().handle),
-         desired_.reason});
+         std::string(desired_.reason)});
   }
 
   const DesiredJump& desired_;

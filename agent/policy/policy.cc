@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/policy.h"
 
+#include <algorithm>
 #include <array>
-#include <map>
-#include <utility>
+#include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -46,22 +46,21 @@ ChainId Id(Family family, const Row& row) {
 }
 
 DesiredChain MakeChain(const ChainRow& row, Family family, const Choice& choice) {
-  DesiredChain chain{.id = Id(family, row),
-                     .reason = std::string(row.reason),
-                     .ordered = row.ordered,
-                     .rules = {}};
+  DesiredChain chain{.id = Id(family, row), .reason = row.reason};
   for (const kep3178::RuleRow& rule : kep3178::kRules) {
     if (!IsOf(rule, chain.id) || !choice.Takes(rule, family)) continue;
     chain.rules.push_back(
         {.rule = rule.form(choice.NumberOf(rule.bit)),
-         .reason = std::string(rule.reason),
+         .reason = rule.reason,
          .shared_with_kube_proxy = rule.writer == kep3178::Writer::kKubeletAndKubeProxy});
+    // Which of several DROPs comes first does not matter.
+    chain.ordered |= chain.rules.back().rule.target != chain.rules.front().rule.target;
   }
   return chain;
 }
 
 DesiredJump MakeJump(const JumpRow& row, Family family) {
-  return {.base_chain = Id(family, row), .rule = RuleOf(row), .reason = std::string(row.reason)};
+  return {.base_chain = Id(family, row), .rule = RuleOf(row), .reason = row.reason};
 }
 
 }  // namespace
@@ -133,23 +132,28 @@ std::vector<DesiredJump> EveryKubeletJump(Family family) {
 }
 
 std::vector<netlink::ChainQuery> ChainsToRead(absl::Span<const Family> families) {
-  std::map<ChainId, netlink::ChainQuery> queries;
+  std::vector<netlink::ChainQuery> queries;
   const auto ask = [&](const auto& row, bool with_rules, bool follow) {
     for (const Family family : families) {
-      const ChainId chain = Id(family, row);
-      queries[chain] = {.chain = chain, .with_rules = with_rules, .follow = follow};
+      queries.push_back({.chain = Id(family, row), .with_rules = with_rules, .follow = follow});
     }
   };
+  // Of a chain that is in several tables, the first counts.
+  for (const auto& row : kep3178::kJumps) ask(row, true, true);
+  for (const auto& row : kep3178::kChains) ask(row, true, row.chain == kFirewallChain);
+  for (const auto& row : kep3178::kOthersJumpFrom) ask(row, true, false);
   for (const auto& row : kep3178::kKubeProxyChains) {
     if (row.tells != kep3178::Shows::kNothing) ask(row, false, false);
   }
-  for (const auto& row : kep3178::kOthersJumpFrom) ask(row, true, false);
-  for (const auto& row : kep3178::kChains) ask(row, true, row.chain == kFirewallChain);
-  for (const auto& row : kep3178::kJumps) ask(row, true, true);
-  std::vector<netlink::ChainQuery> result;
-  result.reserve(queries.size());
-  for (auto& [chain, query] : queries) result.push_back(std::move(query));
-  return result;
+  absl::c_stable_sort(queries, [](const netlink::ChainQuery& a, const netlink::ChainQuery& b) {
+    return a.chain < b.chain;
+  });
+  const auto repeated = std::unique(queries.begin(), queries.end(),
+                                    [](const netlink::ChainQuery& a, const netlink::ChainQuery& b) {
+                                      return a.chain == b.chain;
+                                    });
+  queries.erase(repeated, queries.end());
+  return queries;
 }
 
 std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {

@@ -55,8 +55,8 @@ std::optional<ConnLabels> LabelsFor(const featuregates::FeatureGates& gates, Mod
 
 struct DesiredRule {
   netlink::Rule rule;
-  // Why it exists: for readers of a plan.
-  std::string reason;
+  // Why it exists: for readers of a plan. Text of the tables, as in what follows.
+  absl::string_view reason;
   // kube-proxy keeps the same rule in the same chain, and rewrites it on its syncs.
   bool shared_with_kube_proxy = false;
 
@@ -65,11 +65,11 @@ struct DesiredRule {
 
 struct DesiredChain {
   netlink::ChainId id;
-  std::string reason;
+  absl::string_view reason;
   // The order of the rules matters. Else only their presence counts: kubelet itself wrote
   // KUBE-FIREWALL in two orders (up to 1.24, and since).
   bool ordered = false;
-  std::vector<DesiredRule> rules;
+  std::vector<DesiredRule> rules = {};
 
   bool operator==(const DesiredChain&) const = default;
 };
@@ -78,7 +78,7 @@ struct DesiredChain {
 struct DesiredJump {
   netlink::ChainId base_chain;
   netlink::Rule rule;
-  std::string reason;
+  absl::string_view reason;
 
   bool operator==(const DesiredJump&) const = default;
 };

@@ -55,40 +55,37 @@ struct ChainRow {
   For families;
   Table table;
   absl::string_view chain;
-  bool ordered;
   absl::string_view reason;
 };
 
 // The canary is kubelet's own tripwire. No kubelet stopped making it, but in the KEP's cleanup mode
 // it does. We need none: the kernel reports changes.
 inline constexpr ChainRow kChains[] = {
-    {In::kBothModes, For::kBothFamilies, Table::kMangle, kHintChain, false,
+    {In::kBothModes, For::kBothFamilies, Table::kMangle, kHintChain,
      "tells other components which iptables mode this node uses (KEP-3178, since 1.24)"},
-    {In::kBothModes, For::kIPv4, Table::kFilter, kFirewallChain, false,
-     "holds the martian-packet rule"},
-    {In::kLegacyMode, For::kIPv6, Table::kFilter, kFirewallChain, false,
-     "holds the drop-mark rule"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kMarkDropChain, false,
+    {In::kBothModes, For::kIPv4, Table::kFilter, kFirewallChain, "holds the martian-packet rule"},
+    {In::kLegacyMode, For::kIPv6, Table::kFilter, kFirewallChain, "holds the drop-mark rule"},
+    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kMarkDropChain,
      "kube-proxy up to 1.24 jumps here to have a packet dropped"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kMarkMasqChain, false,
+    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kMarkMasqChain,
      "kube-proxy and CNI plugins jump here to have a packet masqueraded"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kPostroutingChain, true,
+    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kPostroutingChain,
      "masquerades what KUBE-MARK-MASQ marked"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kMangle, kCanaryChain, false,
+    {In::kLegacyMode, For::kBothFamilies, Table::kMangle, kCanaryChain,
      "kubelet's tripwire for flushed rules, since 1.17"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kCanaryChain, false,
+    {In::kLegacyMode, For::kBothFamilies, Table::kNat, kCanaryChain,
      "kubelet's tripwire for flushed rules, since 1.17"},
-    {In::kLegacyMode, For::kBothFamilies, Table::kFilter, kCanaryChain, false,
+    {In::kLegacyMode, For::kBothFamilies, Table::kFilter, kCanaryChain,
      "kubelet's tripwire for flushed rules, since 1.17"},
     // "IPTables Drop and Masquerade Marking" (KEP of 2020): each component has chains of its own,
     // and connection labels in place of the packet mark, which an encapsulated packet hands on.
-    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelDropChain, false,
+    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelDropChain,
      "kubelet's own: labels the connection for KUBELET-FIREWALL"},
-    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelMasqChain, false,
+    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelMasqChain,
      "kubelet's own: labels the connection for KUBELET-POSTROUTING"},
-    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelPostroutingChain, false,
+    {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelPostroutingChain,
      "masquerades what KUBELET-MARK-MASQ labelled"},
-    {In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, kLabelFirewallChain, false,
+    {In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, kLabelFirewallChain,
      "drops what KUBELET-MARK-DROP labelled"},
 };
 

@@ -62,7 +62,7 @@ class Planner {
       claim.text = "a running kubelet takes its absence for a flush; `retire --yes` removes it";
     }
     if (!claims.empty()) {
-      Keep({known.id, ChainText(known.id), known.reason}, std::move(claims));
+      Keep({known.id, ChainText(known.id), std::string(known.reason)}, std::move(claims));
       retirement_.kept.back().of_kube_proxy = Lists(diff_.of_kube_proxy, known.id);
       PlanDropMarkRules(known.id, chain);
       return;
