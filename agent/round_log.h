@@ -15,7 +15,7 @@
 
 namespace kipt::agent {
 
-// Warnings; --v=1: the effective configuration; --v=2: gates that are ignored.
+// Warnings; --v=1: the effective configuration, and gates that are ignored.
 void LogConfig(const Config& config);
 
 // One line per incident and per change of state, none per attempt. An incident is a warning; a

@@ -119,8 +119,7 @@ class NftBackend : public Backend {
   }
 
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) override {
-    listens_ = mode == WatchMode::kEvents;
-    if (listens_) return events_->Watch(socket_->port_id());
+    if (mode == WatchMode::kEvents) return events_->Watch(socket_->port_id());
     return NewPollMonitor([this] { return ReadGeneration(*socket_); }, own_commits_);
   }
 
@@ -161,7 +160,7 @@ class NftBackend : public Backend {
     absl::StatusOr<uint32_t> generation = AtOneGeneration(*socket_, read, kAttemptsWithoutWatch);
     if (absl::IsAborted(generation.status())) return ReadWatching(queries, native, snapshot);
     // The next read fails likewise where this does.
-    if (listens_ && SteadyClock::now() - begin >= kSlowRead) commits_->Join().IgnoreError();
+    if (events_->watched() && SteadyClock::now() - begin >= kSlowRead) commits_->Join().IgnoreError();
     return generation;
   }
 
@@ -184,7 +183,7 @@ class NftBackend : public Backend {
     if (read.ok()) read = ReadOnce(queries, native, Torn::kIsJudged, snapshot);
     if (!read.ok()) return read;
     absl::StatusOr<uint32_t> generation = commits_->EndRead(ScopeOf(queries, native, snapshot));
-    if (generation.ok() && commits_->quiet() && !(listens_ && commits_->keeps_any())) {
+    if (generation.ok() && commits_->quiet() && !(events_->watched() && commits_->keeps_any())) {
       commits_->Leave();
     }
     return generation;
@@ -395,8 +394,6 @@ class NftBackend : public Backend {
   OwnCommits own_commits_;
   // Of base chains, as ReadChains found them.
   std::map<ChainId, uint32_t> rule_counts_;
-  // WatchMode::kEvents: the kernel reports commits in any case.
-  bool listens_ = false;
 };
 
 }  // namespace

@@ -187,9 +187,9 @@ uint32_t EventSocket::dropped() const {
 
 absl::StatusOr<std::unique_ptr<Monitor>> EventSocket::Watch(uint32_t own_port) {
   Leave();
-  if (absl::Status status = Join(); !status.ok()) return status;
   absl::StatusOr<Receiver> receiver = Receiver::Make(kEventBytes);
   if (!receiver.ok()) return receiver.status();
+  if (absl::Status status = Join(); !status.ok()) return status;
   auto monitor = std::make_unique<EventMonitor>(*this, *std::move(receiver), own_port);
   current_ = monitor.get();
   return monitor;

@@ -46,6 +46,9 @@ class EventSocket {
   // Replaces an older monitor, whose Drain then fails (FailedPrecondition); both have the same fd.
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(uint32_t own_port);
 
+  // Whether it has a monitor: the kernel reports commits in any case.
+  bool watched() const { return current_ != nullptr; }
+
  private:
   class EventMonitor;
   explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,7 +63,7 @@ struct AuditWatch::Run {
   void Do() {
     const absl::Duration before = CpuSpent();
     absl::Duration paused = CpuOf(CLOCK_THREAD_CPUTIME_ID);
-    result = work([&]() -> absl::Status {
+    const auto pause = [&]() -> absl::Status {
       while (*loop_is_busy && !cancelled && yielded < kLongestYield) {
         absl::SleepFor(kPiece);
         yielded += kPiece;
@@ -73,7 +74,13 @@ struct AuditWatch::Run {
       absl::SleepFor(worked);
       paused = CpuOf(CLOCK_THREAD_CPUTIME_ID);
       return absl::OkStatus();
-    });
+    };
+    // An audit that gets no memory must not end the process that repairs.
+    try {
+      result = work(pause);
+    } catch (const std::exception& error) {
+      result = absl::ResourceExhaustedError(error.what());
+    }
     GiveBackFreePages();
     cpu = CpuSpent() - before;
     const uint64_t one = 1;
@@ -98,6 +105,7 @@ absl::StatusOr<std::unique_ptr<AuditWatch>> AuditWatch::Create(EventLoop& loop, 
     if (status.ok()) return;
     raw->handlers_.failed(status);
     status = raw->Wait(std::min(kAgainAfter, raw->period_));
+    if (!status.ok()) raw->handlers_.failed(status);
   });
   if (!timer.ok()) return timer.status();
   watch->timer_ = *std::move(timer);

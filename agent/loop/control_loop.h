@@ -55,7 +55,7 @@ struct ControlLoopOptions {
   // The rules of other programs that are expected; nothing: no others are reported, either.
   std::optional<std::vector<ExpectedRule>> foreign_rules = {};
   // What a check costs is the difference of two calls. Passed in for tests.
-  std::function<absl::Duration()> cpu_used = CpuUsed;
+  std::function<absl::Duration()> cpu_used = CpuMeter();
   // How long one round retries where others keep changing the ruleset.
   absl::Duration patience = Clock().patience;
 };

@@ -34,16 +34,19 @@ absl::Status Failed(int result) {
 
 template <typename... Event>
 int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
-  // A copy: the handler may destroy the source that holds it.
-  const EventHandler handler = *static_cast<EventHandler*>(data);
-  *handler.busy = true;
+  const auto* handler = static_cast<EventHandler*>(data);
+  // Copies: the handler may destroy the source that holds it.
+  const auto busy = handler->busy;
+  const auto thrown = handler->thrown;
+  *busy = true;
   // A host program's may throw, and libsystemd's frames are in between.
   try {
-    handler.run();
+    const std::function<void()> run = handler->run;
+    run();
   } catch (...) {
-    *handler.thrown = std::current_exception();
+    *thrown = std::current_exception();
   }
-  *handler.busy = false;
+  *busy = false;
   return 0;
 }
 

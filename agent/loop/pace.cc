@@ -79,14 +79,21 @@ SteadyTime Pace::Next(SteadyTime now) const {
   return std::max(next, now);
 }
 
-absl::Duration CpuUsed() {
-  absl::Duration used;
-  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
+std::function<absl::Duration()> CpuMeter() {
+  const auto spent = [](int who) {
     rusage usage{};
     getrusage(who, &usage);
-    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
-  }
-  return used;
+    return absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  };
+  return [spent, programs = absl::Duration(), children = absl::Duration(),
+          last = SteadyTime::InfinitePast()]() mutable {
+    const absl::Duration ended = spent(RUSAGE_CHILDREN);
+    const SteadyTime now = SteadyNow();
+    programs += std::min(ended - children, now - last);
+    children = ended;
+    last = now;
+    return spent(RUSAGE_THREAD) + programs;
+  };
 }
 
 std::function<double()> RandomJitter() {

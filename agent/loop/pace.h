@@ -94,8 +94,10 @@ class Pace {
   SteadyTime last_start_ = SteadyTime::InfinitePast();
 };
 
-// CPU time of the calling thread and of all child processes that have ended.
-absl::Duration CpuUsed();
+// Measures between two calls the CPU time of the calling thread and of child processes that have
+// ended: of these no more than the time that passed, because ours run one at a time, and a host
+// program's own end as well.
+std::function<absl::Duration()> CpuMeter();
 
 // From 0.8 to 1.2, so that nodes that fail at the same moment do not retry at the same moment.
 std::function<double()> RandomJitter();

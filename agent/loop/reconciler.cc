@@ -74,6 +74,8 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   append(family.diff.of_kube_proxy, all.diff.of_kube_proxy);
   append(family.diff.findings, all.diff.findings);
   append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
+  append(family.with_services, all.with_services);
+  append(family.in_cleanup, all.in_cleanup);
   append(family.foreign_jumps, all.foreign_jumps);
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <exception>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -120,9 +121,8 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
     return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));
   }
   const absl::StatusOr<std::string> content = ReadToEnd(file.get(), path, kFileBytes);
-  if (!content.ok() || !MayBeReplaced(*content)) {
-    return HoldsSomethingElse(path);
-  }
+  if (!content.ok()) return content.status();
+  if (!MayBeReplaced(*content)) return HoldsSomethingElse(path);
   if (const int error = posix_fallocate(file.get(), 0, kFileBytes); error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("making room in ", path));
   }
@@ -186,7 +186,11 @@ void RecordFile::WriteAll() {
     const auto taken = std::exchange(pending_, {});
     lock.unlock();
     absl::Status status;
-    for (const auto& [place, record] : taken) status.Update(Write(record.first, record.second));
+    try {
+      for (const auto& [place, record] : taken) status.Update(Write(record.first, record.second));
+    } catch (const std::exception& error) {
+      status = absl::ResourceExhaustedError(error.what());
+    }
     if (!status.ok()) failed_(status);
     lock.lock();
     has_failed_ = !status.ok();

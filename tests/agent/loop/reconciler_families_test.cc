@@ -162,7 +162,7 @@ void Fill(FakeBackend& backend) {
   ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
   backend.PutNativeTable({.table = NativeMartians()});
   for (const Family family : netlink::kFamilies) {
-    backend.AddChain(Nat("KUBE-PROXY-CANARY", family));
+    backend.AddChain(Nat("KUBE-SERVICES", family));
     backend.AppendRule(Nat("PREROUTING", family), JumpTo("CNI-HOSTPORT-DNAT"));
     // As an old iptables leaves it: with its comment, without its matches.
     backend.AppendRule(Filter("KUBE-FIREWALL", family),
@@ -198,6 +198,8 @@ TEST_F(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) 
     EXPECT_THAT(found.plan.diff.findings, UnorderedElementsAreArray(plan.diff.findings));
     EXPECT_THAT(found.plan.claimed_by_kube_proxy,
                 UnorderedElementsAreArray(plan.claimed_by_kube_proxy));
+    EXPECT_EQ(found.plan.with_services, plan.with_services);
+    EXPECT_THAT(found.plan.with_services, SizeIs(2));
     EXPECT_THAT(found.plan.foreign_jumps, UnorderedElementsAreArray(plan.foreign_jumps));
     EXPECT_EQ(found.plan.martians, plan.martians);
   }

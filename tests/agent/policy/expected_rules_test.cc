@@ -45,7 +45,7 @@ TEST(ExpectedRulesTest, CoverAChainARuleOrABeginning) {
 
 TEST(ExpectedRulesTest, OthersAreRefusedWithTheirLine) {
   for (const char* line : {"INPUT", "filter/", "/INPUT", "filters/INPUT", "-j DROP", "ip6", "ip",
-                           "inet filter/INPUT", "\x1b[31m"}) {
+                           "inet filter/INPUT", "ip ip6 filter/INPUT", "\x1b[31m"}) {
     EXPECT_THAT(ParseExpectedRules(absl::StrCat("filter/INPUT\n", line)),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2: ")))
         << line;
