@@ -115,12 +115,9 @@ struct RuleCommand {
   Command command;
   ExitOrError (*run)(const CommandInput& input);
   Node::Purpose purpose;
-  // With --yes, where the command has that.
-  bool writes = false;
   bool reads_other_mode = false;
   bool reads_route_localnet = false;
   bool reads_incidents = false;
-  bool reads_routes = false;
 };
 constexpr RuleCommand kRuleCommands[] = {
     {.command = Command::kPlan,
@@ -137,17 +134,16 @@ constexpr RuleCommand kRuleCommands[] = {
      .run = RunCheck,
      .purpose = Node::Purpose::kCheck,
      .reads_route_localnet = true},
-    {.command = Command::kSync, .run = RunSync, .purpose = Node::Purpose::kSync, .writes = true},
+    {.command = Command::kSync, .run = RunSync, .purpose = Node::Purpose::kSync},
     {.command = Command::kRetire,
      .run = RunRetire,
      .purpose = Node::Purpose::kRetire,
-     .reads_other_mode = true,
-     .reads_routes = true},
+     .reads_other_mode = true},
 };
 
 ExitOrError RunOnRules(const RuleCommand& command, const Flags& flags, Node& node) {
   const Config& config = node.config();
-  const bool read_only = !command.writes && !flags.yes;
+  const bool read_only = command.purpose != Node::Purpose::kSync && !flags.yes;
   IncidentRecords incidents;
   // Root's privileges may be needed to read the file.
   if (command.reads_incidents) {
@@ -155,13 +151,13 @@ ExitOrError RunOnRules(const RuleCommand& command, const Flags& flags, Node& nod
   }
   if (read_only) {
     // The node's iptables may turn out to be iptables-legacy without any table.
-    const ReadingNeeds needs{
-        .programs = config.iptables_mode != IptablesMode::kNft,
-        .routes = command.reads_routes || config.stale_chains == StaleChains::kRetire};
+    const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft,
+                             .routes = command.purpose == Node::Purpose::kRetire ||
+                                       config.stale_chains == StaleChains::kRetire};
     absl::Status confined = ConfineToReading(needs, node.sources());
     if (!confined.ok()) return confined;
   }
-  const BackendOrError backend = node.Open(read_only);
+  const BackendOrError backend = node.Open(read_only, command.purpose);
   if (!backend.ok()) return backend.status();
   Subject subject = SubjectOf(node);
   subject.incidents = std::move(incidents);

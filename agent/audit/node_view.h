@@ -23,7 +23,7 @@
 #include "agent/detect/device_marks.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/dependents.h"
 #include "netlink/backend.h"
 #include "netlink/survey.h"
 

@@ -18,7 +18,7 @@
 
 #include "absl/types/span.h"
 #include "agent/detect/routing.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/dependents.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

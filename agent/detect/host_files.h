@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/detect/iptables_mode.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/dependents.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

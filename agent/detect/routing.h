@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/dependents.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

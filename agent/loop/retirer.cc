@@ -53,6 +53,7 @@ absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
     if (survey->generation != snapshot.generation) {
       return absl::AbortedError("the ruleset changed while it was surveyed");
     }
+    collector.NoteManagedMode(*survey);
     request.sources.other_mode(collector);
     for (const Marking& each : request.sources.without_rules()) collector.Note(each);
     report.dependents = collector.Finish(request.sources.cni(), request.sources.route_localnet());

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "agent/loop/clock.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/dependents.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "netlink/backend.h"

@@ -146,11 +146,11 @@ void Node::SetConfig(Config config) {
   support_->ReadAgain();
 }
 
-BackendOrError Node::Open(bool read_only) {
+BackendOrError Node::Open(bool read_only, Purpose purpose) {
   BackendOrError backend = Inside(visited_, [&] {
     return ChooseBackend({.flag = mode_ ? mode_ : config_.iptables_mode,
                           .families = config_.families,
-                          .off = config_.mode == Mode::kOff,
+                          .off = config_.mode == Mode::kOff && purpose != Purpose::kRetire,
                           .read_only = read_only},
                          sources_);
   });
@@ -204,7 +204,7 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
       // matters.
       return RetryAborted(clock_, [&] {
         const absl::StatusOr<netlink::Survey> read = backend.TakeSurvey(collector.OtherMode());
-        if (read.ok()) collector.NoteOtherMaps(read->jumping_maps);
+        if (read.ok()) collector.NoteOtherMode(*read);
         return read.status();
       });
     });

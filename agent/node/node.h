@@ -77,7 +77,7 @@ class Node {
 
   // The backend (ChooseBackend) of --iptables-mode or of the iptables that the node uses.
   // `read_only`: nf_tables is not loaded for it.
-  BackendOrError Open(bool read_only);
+  BackendOrError Open(bool read_only, Purpose purpose = Purpose::kCheck);
   // "the node's iptables is now legacy, not nft"; empty where it has not changed, or a setting
   // fixes it. FailedPrecondition: WhyUnknown, because kubelet writes in another mode than that of
   // the host's program. Unknown: that cannot be read.

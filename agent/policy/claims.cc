@@ -3,7 +3,6 @@
 
 #include <array>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -22,40 +21,7 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
-using netlink::SurveyRule;
 using netlink::Table;
-using netlink::TableId;
-
-// More than a person reads.
-constexpr uint64_t kExamples = 4;
-
-// Of its nftables mode, since 1.29.
-bool IsKubeProxyTable(const TableId& table) {
-  return table.name == "kube-proxy" && (table.family == "ip" || table.family == "ip6");
-}
-
-// Nothing for a table that iptables does not share.
-std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
-  for (const Family family : netlink::kFamilies) {
-    if (table.family != netlink::FamilyName(family)) continue;
-    for (const netlink::Table known : netlink::kTables) {
-      if (table.name == netlink::TableName(known)) return ChainId{family, known, chain};
-    }
-  }
-  return std::nullopt;
-}
-
-// Another example of known claims changes no decision.
-void AddIfNew(const Marking& marking, std::vector<Marking>& known) {
-  uint32_t bits = marking.bits;
-  netlink::ConnLabelSet labels = marking.labels;
-  for (const Marking& one : known) {
-    if (marking.ipv4 > one.ipv4 || marking.ipv6 > one.ipv6) continue;
-    bits &= ~one.bits;
-    labels &= ~one.labels;
-  }
-  if (bits != 0 || labels.any()) known.push_back(marking);
-}
 
 bool Is(const ChainId& chain, Table table, absl::string_view name) {
   return chain.table == table && chain.name == name;
@@ -222,157 +188,32 @@ std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view markin
   return claims;
 }
 
+// Claim (d): the first chain of `sources` whose rules switch connection tracking on keeps it on.
+std::vector<Claim> OfNat(const ClaimSources& sources, const ChainId& chain) {
+  const auto untracked = sources.dependents.untracked.find(sources.family);
+  if (untracked == sources.dependents.untracked.end()) return {};
+  for (const ChainId& candidate :
+       {ChainId{sources.family, Table::kFilter, std::string(kFirewallChain)},
+        ChainId{sources.family, Table::kNat, std::string(kPostroutingChain)},
+        ChainId{sources.family, Table::kNat, std::string(kLabelPostroutingChain)}}) {
+    const ObservedChain* observed = sources.observed.Find(candidate);
+    if (observed == nullptr || !absl::c_any_of(observed->rules, TracksConnections)) continue;
+    if (candidate != chain) return {};
+    return {{ClaimKind::kTracking,
+             absl::StrCat("only its rules switch connection tracking on, and without that the "
+                          "kernel passes no packet to ",
+                          untracked->second)}};
+  }
+  return {};
+}
+
 }  // namespace
 
-// The place of a survey's rule, and its spelling there.
-struct DependentsCollector::Place {
-  const TableId& table;
-  const std::string& chain;
-
-  std::optional<ChainId> Id() const { return ChainIn(table, chain); }
-  std::string From() const { return absl::StrCat(netlink::ToString(table), " ", chain); }
-  std::string Spell(const SurveyRule& rule) const {
-    return absl::StrCat("-A ", chain, " ", ToString(table, rule));
-  }
-  // The chain that `rule`, which is here, jumps to.
-  std::optional<ChainId> TargetOf(const SurveyRule& rule) const {
-    const std::string* jump = JumpTarget(rule);
-    return jump != nullptr ? ChainIn(table, *jump) : std::nullopt;
-  }
-};
-
-netlink::SurveyFilter DependentsCollector::ManagedMode() {
-  return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-    const Place place = {table, chain};
-    NoteReference(place, rule);
-    NoteMarkings(place, rule, /*managed_mode=*/true);
-    if (rule_of_others_.empty()) NoteRuleOfOthers(place, rule);
-    return false;
-  };
-}
-
-netlink::SurveyFilter DependentsCollector::OtherMode() {
-  return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-    const Place place = {table, chain};
-    NoteOtherJump(place, rule);
-    NoteMarkings(place, rule, /*managed_mode=*/false);
-    return false;
-  };
-}
-
-void DependentsCollector::NoteOtherMaps(const std::set<TableId>& tables) {
-  other_maps_.insert(tables.begin(), tables.end());
-}
-
-void DependentsCollector::Note(const Marking& marking) { AddIfNew(marking, setters_); }
-
-void DependentsCollector::OtherModeUnreadable(const std::string& why) {
-  const std::string from = "the other iptables mode";
-  setters_.push_back({.from = from, .rule = why, .bits = 0xffffffff});
-  setters_.push_back({.from = from, .rule = why, .labels = netlink::AllConnLabels()});
-}
-
-void DependentsCollector::NoteReference(const Place& place, const SurveyRule& rule) {
-  const std::optional<ChainId> target = place.TargetOf(rule);
-  if (!target || !IsKubeletChain(*target) || IsKubeletJump(*place.Id(), rule)) return;
-  const bool kube_proxy = IsKubeProxyChain(*place.Id());
-  if (++(kube_proxy ? kube_proxy_counts_ : counts_)[*target] > kExamples) return;
-  references_.push_back({*target, place.From(), place.Spell(rule), kube_proxy});
-}
-
-void DependentsCollector::NoteOtherJump(const Place& place, const SurveyRule& rule) {
-  const std::optional<ChainId> target = place.TargetOf(rule);
-  if (!target || !IsMarkingChain(*target)) return;
-  if (IsKubeProxyChain(*place.Id()) && target->name == kMarkMasqChain) return;
-  other_targets_.insert(*target);
-}
-
-void DependentsCollector::NoteRuleOfOthers(const Place& place, const SurveyRule& rule) {
-  if (!IsIptablesTable(place.table)) return;
-  const std::optional<ChainId> id = place.Id();
-  if (id && (IsKubeletChain(*id) || IsKubeletJump(*id, rule))) return;
-  rule_of_others_ = absl::StrCat(place.From(), ": ", place.Spell(rule));
-}
-
-void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rule,
-                                       bool managed_mode) {
-  const uint32_t bits = MarksSet(rule);
-  const netlink::ConnLabelSet labels = LabelsSet(rule);
-  const TableId& table = place.table;
-  if ((bits == 0 && labels.none()) || IsKubeProxyTable(table) || table.family == "arp") return;
-  // The rule that makes a marking chain one, kubelet's or kube-proxy's, and the one that clears the
-  // mark; with any bit or label.
-  const std::optional<ChainId> id = place.Id();
-  const bool own = id && (RecognizeCopy(*id, rule) ||
-                          (rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule())));
-  if (own && managed_mode) return;
-  Marking marking = {.from = place.From(),
-                     .rule = place.Spell(rule),
-                     .ipv4 = table.family != "ip6",
-                     .ipv6 = table.family != "ip"};
-  const auto note = [&] {
-    if (own) {
-      other_marking_.emplace_back(*id, marking);
-    } else {
-      AddIfNew(marking, setters_);
-    }
-  };
-  marking.bits = bits;
-  if (bits != 0) note();
-  marking.bits = 0;
-  marking.labels = labels;
-  if (labels.any()) note();
-}
-
-Dependents DependentsCollector::Finish(CniConfigs cni, RouteLocalnet route_localnet) const {
-  Dependents dependents = {.references = references_,
-                           .reference_counts = counts_,
-                           .cni = std::move(cni),
-                           .route_localnet = std::move(route_localnet),
-                           .rule_of_others = rule_of_others_};
-  absl::c_sort(dependents.references);
-  std::vector<Marking> setters = setters_;
-  // A marking chain counts if anything leads to it.
-  for (const auto& [chain, marking] : other_marking_) {
-    const bool named =
-        !dependents.cni.AllRead() ||
-        absl::c_any_of(dependents.cni.references, [&name = chain.name](const auto& reference) {
-          return reference.chain == name;
-        });
-    const TableId table = {std::string(netlink::FamilyName(chain.family)),
-                           std::string(netlink::TableName(chain.table))};
-    if (named || other_targets_.contains(chain) ||
-        (IsMarkingChain(chain) && other_maps_.contains(table))) {
-      setters.push_back(marking);
-    }
-  }
-  absl::c_sort(setters, [](const Marking& a, const Marking& b) {
-    return std::tie(a.from, a.rule, a.bits, a.ipv4, a.ipv6) <
-           std::tie(b.from, b.rule, b.bits, b.ipv4, b.ipv6);
-  });
-  for (Marking& setter : setters) {
-    (setter.bits != 0 ? dependents.mark_setters : dependents.label_setters)
-        .push_back(std::move(setter));
-  }
-  return dependents;
-}
-
-std::string ToString(const RouteLocalnet& setting) {
-  std::string text;
-  if (!setting.interfaces.empty() || setting.unread.empty()) {
-    absl::StrAppend(&text, "route_localnet is 1 for ", absl::StrJoin(setting.interfaces, ", "));
-  }
-  if (!setting.unread.empty()) {
-    absl::StrAppend(&text, text.empty() ? "route_localnet may be 1: " : ", and may be for others: ",
-                    setting.unread);
-  }
-  return text;
-}
-
 absl::string_view ClaimKindName(ClaimKind kind) {
-  constexpr std::array<absl::string_view, 10> kInOrder = {
-      "foreignJump",   "foreignRule",     "cniConfig", "kubeProxy",   "kubeProxyRemains",
-      "markedPackets", "labelledPackets", "martians",  "liveKubelet", "hintReaders"};
+  constexpr std::array<absl::string_view, 11> kInOrder = {
+      "foreignJump",      "foreignRule",        "cniConfig",       "kubeProxy",
+      "kubeProxyRemains", "markedPackets",      "labelledPackets", "martians",
+      "liveKubelet",      "connectionTracking", "hintReaders"};
   return kInOrder.at(static_cast<size_t>(kind));
 }
 
@@ -386,6 +227,7 @@ std::vector<Claim> ClaimsOnChain(const ClaimSources& sources, const ChainId& cha
                                  const ObservedChain& observed) {
   std::vector<Claim> claims = OfOthers(sources, chain, observed);
   const Marks tested = TestedIn(observed);
+  Append(OfNat(sources, chain), claims);
   if (UsedByKubeProxy(chain)) Append(OfKubeProxy(sources, chain.name), claims);
   if (Is(chain, Table::kNat, kMarkDropChain)) Append(OfOldKubeProxy(sources), claims);
   if (Is(chain, Table::kNat, kPostroutingChain)) {

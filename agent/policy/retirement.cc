@@ -184,7 +184,7 @@ Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& obs
   if (!options.hints) KeepHints(dependents, retirement);
   const bool native = absl::c_any_of(diff.stale, [](const auto& one) { return IsNative(one); });
   if (native && input.mode == Mode::kOff && absl::c_linear_search(input.families, Family::kIPv4) &&
-      dependents.route_localnet.empty()) {
+      dependents.route_localnet.empty() && !dependents.untracked.contains(Family::kIPv4)) {
     retirement.changes.push_back(
         {netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)},
          "retired"});

@@ -121,8 +121,9 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
     return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));
   }
   const absl::StatusOr<std::string> content = ReadToEnd(file.get(), path, kFileBytes);
-  if (!content.ok()) return content.status();
-  if (!MayBeReplaced(*content)) return HoldsSomethingElse(path);
+  const bool too_large = absl::IsResourceExhausted(content.status());
+  if (!content.ok() && !too_large) return content.status();
+  if (too_large || !MayBeReplaced(*content)) return HoldsSomethingElse(path);
   if (const int error = posix_fallocate(file.get(), 0, kFileBytes); error != 0) {
     return absl::ErrnoToStatus(error, absl::StrCat("making room in ", path));
   }

@@ -111,8 +111,10 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   EXPECT_THAT(json["families"][0]["findings"][0].get<std::string>(),
               HasSubstr("exists in both nft and iptables-legacy"));
   const std::string before = TablesAndModules();
-  for (const char* const command : {"sync", "plan", "status"}) {
-    const ProgramResult result = Agent({command});
+  const std::vector<std::string> off = {"retire", "--yes", "--make-iptables-util-chains=false"};
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"sync"}, {"plan"}, {"status"}, {"retire"}, off}) {
+    const ProgramResult result = Agent(command);
     EXPECT_EQ(result.exit_code, kExitFailed);
     EXPECT_THAT(result.err, AllOf(HasSubstr("cannot tell which iptables this node uses"),
                                   HasSubstr("--iptables-mode=nft")));

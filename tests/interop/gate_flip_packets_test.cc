@@ -285,5 +285,31 @@ TEST_F(EffectPacketsTest, OfNftExpressionsIsPredicted) {
   EXPECT_LE(lacking, std::size(kNftRows) / 3);
 }
 
+// The kernel passes no packet to a chain of type nat unless some rule tracks connections: here,
+// only kubelet's.
+TEST_F(EffectPacketsTest, WhatARuleOfTableNatHasDroppedIsDroppedAfterRetire) {
+  SetSysctl("ipv4/conf/outside/route_localnet", "0");  // a reason to keep the martian rule
+  PacketTaker taker(0, kPort + 1);
+  ASSERT_TRUE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+  for (const IptablesMode mode : kBothModes) {
+    const std::string mode_flag = absl::StrCat("--iptables-mode=", NameOf(mode));
+    Sync({.iptables = mode});
+    const Iptables iptables = {.mode = mode};
+    Load(iptables, absl::StrCat("*nat\n-A PREROUTING -p udp --dport ", kPort + 1,
+                                " -j MARK --set-mark 1\nCOMMIT\n"
+                                "*filter\n-A INPUT -m mark --mark 1 -j DROP\nCOMMIT\n"));
+    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+    const ProgramResult retired =
+        Agent({"retire", "--yes", "--make-iptables-util-chains=false", mode_flag});
+    EXPECT_EQ(retired.exit_code, kExitOk) << retired;
+    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kPort + 1)) << retired;
+    for (const char* table : {"nat", "filter"}) {
+      iptables.Run({"-t", table, "-F"});
+      iptables.Run({"-t", table, "-X"});
+    }
+    EXPECT_TRUE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+  }
+}
+
 }  // namespace
 }  // namespace kipt::testing

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/dependents.h"
+
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -6,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "agent/policy/claims.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
@@ -160,15 +163,43 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     const char* set = "";
     CniConfigs cni = {};
     TableId table = kIpNat;
-    std::set<TableId> maps = {};  // tables with maps that jump to chains
+    std::set<TableId> maps = {};        // tables with maps that jump to chains
+    std::vector<SurveyRule> base = {};  // of nat/POSTROUTING; nat/KUBE-POSTROUTING has a whole set
+    int bit = 14;                       // of that set
   };
+  const SurveyRule way = {{.content = JumpTo("KUBE-POSTROUTING", "kubernetes postrouting rules")}};
   const Row rows[] = {
       {"no user"},
       {"perhaps a map", "", "", "0xc000, 114, 115", {}, kIpNat, {kIpNat}},
       {"a map of another table", "", "", "", {}, kIpNat, {kIpMangle, {"ip6", "nat"}}},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
       {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
-      {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ"},
+      {"kube-proxy, which brings what acts on it",
+       "KUBE-SVC-X",
+       "KUBE-MARK-MASQ",
+       "",
+       {},
+       kIpNat,
+       {},
+       {Surveyed("-j LOG"), way, Surveyed("-j ACCEPT")}},
+      {"kube-proxy, of which other packets than that are accepted before",
+       "KUBE-SVC-X",
+       "KUBE-MARK-MASQ",
+       "0x4000",
+       {},
+       kIpNat,
+       {},
+       {Surveyed("-o eth1 -j ACCEPT"), way}},
+      {"kube-proxy, whose jump was flushed", "KUBE-SVC-X", "KUBE-MARK-MASQ", "0x4000"},
+      {"kube-proxy, which masquerades by another bit",
+       "KUBE-SVC-X",
+       "KUBE-MARK-MASQ",
+       "0x4000",
+       {},
+       kIpNat,
+       {},
+       {way},
+       15},
       {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", "0x8000"},
       {"a CNI plugin", "", "", "0x4000", named("KUBE-MARK-MASQ")},
       {"perhaps a CNI plugin", "", "", "0xc000, 114, 115", unreadable},
@@ -186,8 +217,79 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
     see(kIpNat, "KUBELET-MARK-DROP", Label(115));
     if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
-    collector.NoteOtherMaps(row.maps);
+    netlink::SurveyChains nat = {{"POSTROUTING", {.base = true, .rules = row.base}}};
+    for (const netlink::Rule& rule :
+         {ReturnUnmarked(row.bit), ClearBit(row.bit), MasqueradeAll(0)}) {
+      nat["KUBE-POSTROUTING"].rules.push_back({{.content = rule}});
+    }
+    collector.NoteOtherMode({.tables = {{kIpNat, nat}}, .jumping_maps = row.maps});
     EXPECT_EQ(SetIn(collector.Finish(row.cni, {})), row.set) << row.name;
+  }
+}
+
+TEST_F(DependentsTest, ReferToEveryChainThatAMapOfTheManagedModeMayJumpTo) {
+  collector_.NoteManagedMode({.jumping_maps = {{"ip6", "nat"}, {"inet", "nat"}}});
+  std::set<netlink::ChainId> chains;
+  for (const Reference& one : Found().references) chains.insert(one.chain);
+  EXPECT_THAT(chains, SizeIs(7));
+  EXPECT_THAT(chains, Contains(Nat("KUBE-MARK-DROP", Family::kIPv6)));
+}
+
+// In IPv4, in IPv6.
+TEST_F(DependentsTest, AreChainsOfTypeNatWhereNoRuleOfOthersTracksConnections) {
+  const struct {
+    const char* name;
+    TableId table;
+    bool nat;
+    const char* chain;
+    SurveyRule rule;
+    SurveyRule other = {};  // of inet
+    std::string ipv4 = "";
+    std::string ipv6 = "";
+  } rows[] = {
+      {"a mark",
+       kIpNat,
+       true,
+       "MINE",
+       Surveyed("-j MARK --set-xmark 0x1/0x1"),
+       {},
+       "ip nat MINE: -A MINE -j MARK --set-xmark 0x1/0x1"},
+      {"a jump of IPv6",
+       {"ip6", "nat"},
+       true,
+       "PREROUTING",
+       Surveyed("-j KUBE-MARK-DROP", "KUBE-MARK-DROP"),
+       {},
+       "",
+       "ip6 nat PREROUTING: -A PREROUTING -j KUBE-MARK-DROP"},
+      {"a native chain",
+       kInetMine,
+       true,
+       "c",
+       Surveyed("-j DROP"),
+       {},
+       "inet mine c: -A c -j DROP",
+       "inet mine c: -A c -j DROP"},
+      {"a chain of another type", kInetMine, false, "c", Surveyed("-j DROP")},
+      {"a rule that tracks", kIpNat, true, "MINE", Surveyed("-j SNAT --to-source 10.0.0.1")},
+      {"another that tracks", kIpNat, true, "MINE", Surveyed("-j ACCEPT"),
+       Surveyed("-m conntrack --ctstate NEW -j LOG")},
+      {"kubelet's", kIpNat, true, "POSTROUTING",
+       Surveyed("-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
+                "KUBE-POSTROUTING")},
+      {"a rule of kubelet's chain", kIpNat, true, "KUBE-MARK-MASQ", Surveyed("-j ACCEPT")},
+  };
+  for (const auto& row : rows) {
+    DependentsCollector collector;
+    const netlink::SurveyFilter see = collector.ManagedMode();
+    see({"inet", "other"}, "INPUT", row.other);
+    see(row.table, row.chain, row.rule);
+    netlink::Survey survey;
+    survey.tables[row.table]["base"] = {.base = true, .hook = netlink::ChainHook{.nat = row.nat}};
+    collector.NoteManagedMode(survey);
+    std::map<Family, std::string> found = collector.Finish({}, {}).untracked;
+    EXPECT_EQ(found[Family::kIPv4], row.ipv4) << row.name;
+    EXPECT_EQ(found[Family::kIPv6], row.ipv6) << row.name;
   }
 }
 
@@ -311,7 +413,8 @@ TEST_F(DependentsTest, CountRulesThatSetMarksAndLabelsOutsideOfTheChainsThatAreF
       DependentsCollector collector;
       const netlink::SurveyFilter see =
           other_mode ? collector.OtherMode() : collector.ManagedMode();
-      EXPECT_FALSE(see(row.table, row.chain, row.rule)) << "no rule is kept for another reason";
+      const bool judged = other_mode && std::string(row.chain) == "KUBE-POSTROUTING";
+      EXPECT_EQ(see(row.table, row.chain, row.rule), judged) << "kept for no other reason";
       const Dependents found = collector.Finish({}, {});
       std::vector<Marking> setters = found.mark_setters;
       setters.insert(setters.end(), found.label_setters.begin(), found.label_setters.end());

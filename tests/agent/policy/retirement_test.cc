@@ -430,6 +430,30 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
             Gone(PlanFor(off, Residue(), {}, {.when_off = true})).size() - 4);
 }
 
+TEST(RetirementTest, KeepsTheFirstChainThatTracksConnectionsWhereOnlyKubeletsDo) {
+  const struct {
+    Mode mode;
+    Family family;
+    const char* kept;
+  } rows[] = {
+      {Mode::kCleanup, Family::kIPv4, ""},
+      {Mode::kOff, Family::kIPv4, "filter/KUBE-FIREWALL connectionTracking"},
+      {Mode::kCleanup, Family::kIPv6, "nat/KUBE-POSTROUTING connectionTracking"},
+      {Mode::kOff, Family::kIPv6, "nat/KUBE-POSTROUTING connectionTracking"},
+  };
+  for (const auto& row : rows) {
+    const Family families[] = {row.family};
+    const Observed observed = Made(Wanting(Mode::kLegacy, families, {}));
+    Dependents dependents;
+    dependents.untracked[row.family] = "ip nat MINE: -A MINE -j DROP";
+    const RetirementOptions options = {.when_off = true, .hints = true};
+    const PolicyInput input = Wanting(row.mode, families, {});
+    EXPECT_EQ(KeptBy(PlanFor(input, observed, dependents, options)), row.kept);
+    dependents.untracked = {{row.family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4, "x"}};
+    EXPECT_EQ(KeptBy(PlanFor(input, observed, dependents, options)), "");
+  }
+}
+
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheUnusedRule) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
@@ -457,7 +481,9 @@ TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
 TEST(RetirementTest, ReportsWhetherKubeProxyKeepsWhatStays) {
   Observed observed = Residue();
   Serving(observed);
-  for (const Claimed& one : PlanFor(Cleanup(), observed).kept) {
+  const std::vector<Claimed> kept = PlanFor(Cleanup(), observed).kept;
+  EXPECT_THAT(kept, Not(IsEmpty()));
+  for (const Claimed& one : kept) {
     const bool shared =
         one.item.chain.name == kMarkMasqChain || one.item.chain.name == kPostroutingChain;
     EXPECT_EQ(one.of_kube_proxy, shared) << one.item.text;
@@ -519,6 +545,8 @@ TEST(RetirementReasonsTest, TheRemovedNativeTableIsOursAndOfModeOff) {
   EXPECT_EQ(PlanRetirement(off, {}, with_more, dependents, options).changes.size(), 1U);
   dependents.route_localnet.interfaces = {"eth0"};
   EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
+  EXPECT_TRUE(
+      PlanRetirement(off, {}, diff, {.untracked = {{Family::kIPv4, "x"}}}, options).empty());
   // If a family is managed, sync removes the table; if not, the table stays.
   dependents.route_localnet = {};
   const Family six[] = {Family::kIPv6};
