@@ -146,6 +146,36 @@ std::vector<MarkPath> PathsOf(const NodeView& view, netlink::Family family,
   return paths;
 }
 
+// `rule` is Kubernetes': it marks packets for masquerading with the bit by which kubelet drops
+// them, or drops them by the bit that is set for masquerading, in whatever iptables mode.
+void AddConflict(const netlink::Survey& survey, const TableId& table, const std::string& chain,
+                 const SurveyRule& rule, Owner owner, FindingCollector& findings) {
+  const AuditOptions& options = findings.options;
+  const bool masquerades = chain == kMarkMasqChain || table.name == kNftablesProxyTable;
+  const uint32_t drop = uint32_t{1} << options.bits.drop;
+  const uint32_t bits = masquerades ? MarksSet(rule) & drop
+                        : chain == kFirewallChain && DropsMatches(rule)
+                            ? MarksTested(rule) & options.MasqueradeMarks()
+                            : 0;
+  if (bits == 0) return;
+  AuditFinding finding = {
+      .kind = AuditKind::kMarkBitSet,
+      .severity = AuditSeverity::kError,
+      .iptables_mode = survey.mode,
+      .family = table.family,
+      .chain = "filter/KUBE-FIREWALL",
+      .owner = owner,
+      .message = absl::StrCat(
+          Subject(owner, table), masquerades ? " set" : " drop by", " mark bit ", HexText(bits),
+          masquerades ? ", by which kubelet drops" : ", which is set to masquerade"),
+      .consequence = "Packets that are to be masqueraded are dropped.",
+      .remedy = masquerades ? "Choose another --iptables-drop-bit than kube-proxy's masquerade bit."
+                            : "Delete the rule: another kubelet, or this agent with another "
+                              "--iptables-drop-bit, left it.",
+      .mark_bits = bits};
+  findings.AddRule(std::move(finding), Audited(table, chain, rule), table.name);
+}
+
 void AddCleared(const MarkRule& cleared, const MarkPath& path, const netlink::Survey& survey,
                 FindingCollector& findings) {
   const auto& [table, chain, rule] = cleared;
@@ -191,6 +221,7 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
         const uint32_t tested = MarksTested(rule);
         if (((set | tested) & ours) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
+        if (IsKubernetes(owner)) AddConflict(survey, table, name, rule, owner, findings);
         if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
         const bool spares = set == 0 && tested == options.MasqueradeMarks() &&
                             TargetName(rule) == "RETURN" &&

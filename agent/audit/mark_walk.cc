@@ -64,6 +64,7 @@ class MarkWalk {
 
  private:
   bool ThroughRules(const SurveyChains::value_type& chain, bool tested, int depth) {
+    bool some_left = false;  // whatever they bear
     for (const SurveyRule& rule : chain.second.rules) {
       const MarkTest test = TestOf(rule, bits_);
       if (test == MarkTest::kMisses) {
@@ -75,7 +76,8 @@ class MarkWalk {
           IsUnconditional(rule) || (test == MarkTest::kMatches && TestsMarkAlone(rule));
       const bool by_mark = tested || test != MarkTest::kNone;
       const bool acts = IsMarkAction(rule, action_ == MarkAction::kMasquerade);
-      if (acts && (by_mark || all)) acting_.insert(chain.first);
+      if (acts && (by_mark || (all && !some_left))) acting_.insert(chain.first);
+      some_left |= !all && !acts && test == MarkTest::kNone && IsPerhapsTerminal(rule);
       const std::string* jump = JumpTarget(rule);
       const bool returns = jump == nullptr || Through(*jump, by_mark, depth + 1);
       if (!all) continue;

@@ -28,9 +28,9 @@ struct MarkActor {
 std::string ToString(const MarkActor& actor, absl::string_view mode);
 
 // The chains that masquerade packets that leave, or drop packets to this node, of `family`, because
-// they bear all of `bits`, or whatever they bear. One walk from the base chains of every table of
-// `surveys`, by hook: packets have one mark, in all tables and in both iptables modes. A rule with
-// another condition counts as one that some packets match.
+// they bear all of `bits`, or all of them whatever they bear. One walk from the base chains of
+// every table of `surveys`, by hook: packets have one mark, in all tables and in both iptables
+// modes. A rule with the mark and another condition counts as one that some packets match.
 std::vector<MarkActor> WhatActsOn(absl::Span<const netlink::Survey> surveys, netlink::Family family,
                                   uint32_t bits, MarkAction action);
 

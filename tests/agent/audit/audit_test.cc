@@ -261,6 +261,12 @@ TEST(WhatActsTest, IsFoundInEveryTable) {
        List(absl::StrCat(kNotMasqMark, " -j MASQUERADE")), List()},
       {"OtherPackets", kIpOwn, kPostroutingHook, List("-s 10.0.0.0/8 -j MASQUERADE"), List()},
       {"EveryPacket", kIpOwn, kPostroutingHook, List("-j MASQUERADE"), List(), true},
+      {"EveryPacketThatWasNotAccepted", kInetOwn, kInputHook, List("-p udp -j ACCEPT", "-j DROP"),
+       List()},
+      {"EveryPacketThatWasLogged", kInetOwn, kInputHook, List("-p udp -j LOG", "-j DROP"), List(),
+       false, true},
+      {"EveryPacketWithAnotherMark", kIpOwn, kPostroutingHook,
+       List("-m mark ! --mark 0x1/0x1 -j RETURN", "-j MASQUERADE"), List()},
       {"AfterAVerdict", kIpOwn, kPostroutingHook,
        List("-j ACCEPT", absl::StrCat(kMasqMark, " -j MASQUERADE")), List()},
       {"AfterAJumpThatAcceptsAll", kIpOwn, kPostroutingHook,
@@ -350,6 +356,33 @@ TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   const AuditReport report = Audit(ViewOf(survey), kLegacy);
   EXPECT_THAT(Lines(report), ElementsAre("info MarkBitSet nat/KUBE-POSTROUTING"));
   EXPECT_EQ(report.findings[0].family, "inet");
+}
+
+TEST(AuditTest, ABitToMasqueradeByThatKubeletDropsByIsAnErrorInEveryMode) {
+  const struct {
+    netlink::TableId table;
+    const char* chain;
+    netlink::SurveyRule rule;
+    bool conflicts = true;
+  } rows[] = {
+      {{"ip", "nat"}, "KUBE-MARK-MASQ", Surveyed("-j MARK --set-xmark 0x8000/0x8000")},
+      {{"ip", "nat"}, "KUBE-MARK-MASQ", Surveyed("-j MARK --set-xmark 0x4000/0x4000"), false},
+      {{"ip", "nat"}, "KUBE-MARK-DROP", Surveyed("-j MARK --set-xmark 0x8000/0x8000"), false},
+      {{"ip", "kube-proxy"}, "mark-for-masquerade", Surveyed("-j MARK --set-xmark 0x8000/0x8000")},
+      {{"ip", "filter"}, "KUBE-FIREWALL", Surveyed("-m mark --mark 0x4000/0x4000 -j DROP")},
+      {{"ip", "filter"}, "KUBE-FIREWALL", Surveyed("-m mark --mark 0x4000/0x4000 -j LOG"), false},
+      {{"ip", "filter"}, "KUBE-FIREWALL", Surveyed(kDropMarked), false},
+  };
+  for (const auto& row : rows) {
+    netlink::Survey survey = SurveyOf("legacy", "");
+    survey.tables[row.table][row.chain].rules = {row.rule};
+    const AuditReport report = Audit(ViewOf(survey), kLegacy);
+    const AuditFinding* found = FindKind(report, AuditKind::kMarkBitSet);
+    ASSERT_EQ(found != nullptr, row.conflicts) << row.chain << ToString(row.table, row.rule);
+    if (found == nullptr) continue;
+    EXPECT_EQ(Line(*found), "error MarkBitSet filter/KUBE-FIREWALL");
+    EXPECT_EQ(found->mark_bits, row.table.name == "filter" ? 0x4000U : 0x8000U);
+  }
 }
 
 TEST(AuditTest, MarksOfOtherBitsAreNotReported) {
