@@ -80,7 +80,7 @@ struct AddRule {
 struct DeleteRule {
   ChainId chain;
   RuleHandle handle = 0;
-  // NUMBER of `iptables -D CHAIN NUMBER`, at this operation's turn.
+  // NUMBER of `iptables -D CHAIN NUMBER` at this operation's turn, where a backend has no handles.
   int number = 0;
   // For texts and errors. Only rules of our vocabulary can be deleted.
   Rule rule;

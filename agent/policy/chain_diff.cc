@@ -45,8 +45,7 @@ class ChainDiffer {
         walk_(walk),
         diff_(diff),
         places_(observed_.size()),
-        found_(desired.rules.size(), kNone),
-        numbers_(observed_) {
+        found_(desired.rules.size(), kNone) {
     for (const DesiredRule& rule : desired.rules) tested_.Add(rule.rule);
   }
 
@@ -61,7 +60,7 @@ class ChainDiffer {
     for (size_t i = 0; i < observed_.size(); ++i) {
       const std::string& removal = places_[i].removal;
       if (removal.empty() || (theirs && removal != kDamaged)) continue;
-      diff_.changes.push_back({numbers_.Delete(desired_.id, observed_[i]), removal});
+      diff_.changes.push_back({Deletion(desired_.id, observed_[i]), removal});
     }
     ListStale();
   }
@@ -261,6 +260,7 @@ class ChainDiffer {
   }
 
   void AddMissing() {
+    int inserted = 0;
     for (size_t i = 0; i < desired_.rules.size(); ++i) {
       const DesiredRule& rule = desired_.rules[i];
       if (found_[i] != kNone) {
@@ -269,11 +269,13 @@ class ChainDiffer {
         continue;
       }
       const size_t before = Anchor(i);
-      diff_.changes.push_back(
-          {before < observed_.size()
-               ? numbers_.InsertBefore(desired_.id, rule.rule, observed_[before].handle)
-               : netlink::AddRule{.chain = desired_.id, .rule = rule.rule},
-           std::string(rule.reason)});
+      netlink::AddRule add = {.chain = desired_.id, .rule = rule.rule};
+      if (before < observed_.size()) {
+        add.before = observed_[before].handle;
+        // Those inserted so far are above it.
+        add.number = static_cast<int>(before) + ++inserted;
+      }
+      diff_.changes.push_back({std::move(add), std::string(rule.reason)});
     }
   }
 
@@ -311,7 +313,6 @@ class ChainDiffer {
   // comes after it.
   size_t end_ = 0;
   size_t anchor_ = 0;
-  RuleNumbers numbers_;
 };
 
 }  // namespace

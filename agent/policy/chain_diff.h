@@ -5,7 +5,6 @@
 #ifndef KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 #define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,32 +19,10 @@
 
 namespace kipt::agent {
 
-// The places of rules while operations are planned: each operation names the number that its rule
-// has by then.
-class RuleNumbers {
- public:
-  explicit RuleNumbers(const std::vector<netlink::ObservedRule>& rules) {
-    for (const netlink::ObservedRule& rule : rules) handles_.emplace_back(rule.handle);
-  }
-
-  netlink::AddRule InsertBefore(const netlink::ChainId& chain, const netlink::Rule& rule,
-                                netlink::RuleHandle before) {
-    const auto at = std::find(handles_.begin(), handles_.end(), before);
-    const int number = static_cast<int>(at - handles_.begin()) + 1;
-    handles_.insert(at, std::nullopt);
-    return {.chain = chain, .rule = rule, .before = before, .number = number};
-  }
-
-  netlink::DeleteRule Delete(const netlink::ChainId& chain, const netlink::ObservedRule& rule) {
-    const auto at = std::find(handles_.begin(), handles_.end(), rule.handle);
-    const int number = static_cast<int>(at - handles_.begin()) + 1;
-    handles_.erase(at);
-    return {.chain = chain, .handle = rule.handle, .number = number, .rule = KnownMatches(rule)};
-  }
-
- private:
-  std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
-};
+inline netlink::DeleteRule Deletion(const netlink::ChainId& chain,
+                                    const netlink::ObservedRule& rule) {
+  return {.chain = chain, .handle = rule.handle, .rule = KnownMatches(rule)};
+}
 
 // What rules test that a rule above them can change.
 struct TestedMarks {

@@ -2,6 +2,7 @@
 #include "agent/policy/jump_diff.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -60,19 +61,18 @@ class JumpDiffer {
         tested_(TestedIn(snapshot.Find(target))),
         walk_(walk),
         diff_(diff),
-        numbers_(rules),
         changes_(ChangesTested(snapshot.Find(target), target, tested_)) {}
 
   void Run() {
     for (const ObservedRule& rule : rules_) {
       if (IsCopy(rule)) {
-        diff_.changes.push_back({numbers_.Delete(base_, rule), kSupersededCopy});
+        diff_.changes.push_back({Deletion(base_, rule), kSupersededCopy});
       } else if (rule.rule() == nullptr || *rule.rule() != desired_.rule) {
         NoteOther(rule);
       } else if (!found_) {
         NoteFirst(rule);
       } else if (!changes_) {
-        diff_.changes.push_back({numbers_.Delete(base_, rule), "duplicate"});
+        diff_.changes.push_back({Deletion(base_, rule), "duplicate"});
       }
     }
     if (!found_) Add();
@@ -109,10 +109,12 @@ class JumpDiffer {
   }
 
   void Add() {
-    diff_.changes.push_back(
-        {rules_.empty() ? netlink::AddRule{.chain = base_, .rule = desired_.rule}
-                        : numbers_.InsertBefore(base_, desired_.rule, rules_.front().handle),
-         std::string(desired_.reason)});
+    netlink::AddRule add = {.chain = base_, .rule = desired_.rule};
+    if (!rules_.empty()) {
+      add.before = rules_.front().handle;
+      add.number = 1;
+    }
+    diff_.changes.push_back({std::move(add), std::string(desired_.reason)});
   }
 
   const DesiredJump& desired_;
@@ -122,7 +124,6 @@ class JumpDiffer {
   const TestedMarks tested_;  // by the jump's chain
   netlink::Walk& walk_;
   Diff& diff_;
-  RuleNumbers numbers_;
   bool found_ = false;
   // A packet may have another such mark than at the first of ours: only a second jump acts on it.
   bool changes_;

@@ -68,21 +68,19 @@ class Planner {
       return;
     }
     PlanJumps(known.id);
-    RuleNumbers numbers(chain.rules);
     for (const ObservedRule& rule : chain.rules) {
-      retirement_.changes.push_back({numbers.Delete(known.id, rule), "removed with its chain"});
+      retirement_.changes.push_back({Deletion(known.id, rule), "removed with its chain"});
     }
     retirement_.changes.push_back({netlink::DeleteChain{known.id}, Why(known.id)});
   }
 
   // Rules that drop marked packets, in a KUBE-FIREWALL that stays for other reasons.
   void PlanDropMarkRules(const ChainId& id, const ObservedChain& chain) {
-    RuleNumbers numbers(chain.rules);
     for (const ObservedRule& rule : chain.rules) {
       if (!IsDropMarkRule(id, rule)) continue;
       std::vector<Claim> claims = ClaimsOnDropMarkRule(sources_, netlink::MarksTested(rule));
       if (claims.empty()) {
-        retirement_.changes.push_back({numbers.Delete(id, rule), Why(id)});
+        retirement_.changes.push_back({Deletion(id, rule), Why(id)});
       } else {
         Keep({id, RuleText(id, rule), "drops what KUBE-MARK-DROP marked"}, std::move(claims));
       }
@@ -95,11 +93,10 @@ class Planner {
       const bool leads = jump.base_chain.table == to.table &&
                          std::get<netlink::Jump>(jump.rule.target).chain == to.name;
       if (!leads || base == nullptr) continue;
-      RuleNumbers numbers(base->rules);
       for (const ObservedRule& rule : base->rules) {
         if (rule.rule() == nullptr || *rule.rule() != jump.rule) continue;
         retirement_.changes.push_back(
-            {numbers.Delete(jump.base_chain, rule), absl::StrCat("removed with ", to.name)});
+            {Deletion(jump.base_chain, rule), absl::StrCat("removed with ", to.name)});
       }
     }
   }

@@ -98,9 +98,9 @@ absl::StatusOr<absl::Duration> RepairOnNft(Node& node, GenerationListener& liste
     const absl::Time now = absl::Now();
     const auto changes = listener.Drain();
     if (!changes.ok()) return changes.status();
-    for (const GenerationChange& change : *changes) {
-      if (change.process != kDaemonComm) damaged = now;
-      if (change.process == kDaemonComm && damaged != absl::InfinitePast()) {
+    for (const netlink::RulesetChange& change : changes->writers) {
+      if (change.command != kDaemonComm) damaged = now;
+      if (change.command == kDaemonComm && damaged != absl::InfinitePast()) {
         damage.Wait();
         if (absl::Status status = node.Check(); !status.ok()) return status;
         return now - damaged;
@@ -127,13 +127,13 @@ void Incidents(State& state, IptablesMode mode, int services) {
   const absl::StatusOr<Node*> node = NodeOf(mode, services);
   if (!node.ok()) return state.SkipWithError(std::string(node.status().message()).c_str());
   const auto daemon = StartDaemon(mode);
-  const auto listener = GenerationListener::Create();
+  auto listener = GenerationListener::Create();
   if (!listener.ok()) return state.SkipWithError("no listener");
   Figures figures;
   int number = 0;
   for (auto _ : state) {
     const absl::StatusOr<absl::Duration> took = mode == IptablesMode::kNft
-                                                    ? RepairOnNft(**node, **listener)
+                                                    ? RepairOnNft(**node, *listener)
                                                     : RepairOnLegacy(**node, *daemon, ++number);
     if (!took.ok()) return state.SkipWithError(std::string(took.status().message()).c_str());
     state.SetIterationTime(absl::ToDoubleSeconds(*took));

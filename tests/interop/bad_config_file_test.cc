@@ -20,9 +20,8 @@ class RefusalTest : public AgentTest {
     if (HasFatalFailure()) return;
     Kubelet(KubeletForm::k1_17, {IpFamily::kIpv4});
     before_ = Ruleset();
-    auto listener = GenerationListener::Create();
-    ASSERT_THAT(listener, IsOk());
-    listener_ = *std::move(listener);
+    listener_ = GenerationListener::Create();
+    ASSERT_THAT(listener_, IsOk());
   }
 
   static std::string Ruleset() { return Output({"/usr/sbin/nft", "-a", "list", "ruleset"}); }
@@ -34,11 +33,11 @@ class RefusalTest : public AgentTest {
     ExpectKernelUnchanged();
   }
   void ExpectKernelUnchanged() {
-    EXPECT_THAT(listener_->Drain(), IsOkAndHolds(IsEmpty()));
+    EXPECT_THAT(listener_->Drain(), IsOkAndHolds(netlink::RulesetChanges()));
     EXPECT_EQ(Ruleset(), before_);
   }
 
-  std::unique_ptr<GenerationListener> listener_;
+  absl::StatusOr<GenerationListener> listener_;
   std::string before_;
 };
 

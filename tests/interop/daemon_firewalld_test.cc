@@ -2,6 +2,7 @@
 //
 // firewalld flushes every chain of iptables-nft when it starts and on each reload, whatever its own
 // backend is. Run for real, in the test's own namespaces.
+#include "absl/algorithm/container.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/generation_listener.h"
 
@@ -17,9 +18,8 @@ class DaemonFirewalldTest : public DaemonTest {
   void SetUp() override {
     DaemonTest::SetUp();
     if (HasFatalFailure()) return;
-    auto listener = GenerationListener::Create();
-    ASSERT_THAT(listener, IsOk());
-    listener_ = *std::move(listener);
+    listener_ = GenerationListener::Create();
+    ASSERT_THAT(listener_, IsOk());
   }
   static bool Runs() { return RunProgram({"firewall-cmd", "--state"}).exit_code == 0; }
   void StartFirewalld() {
@@ -31,8 +31,8 @@ class DaemonFirewalldTest : public DaemonTest {
     const auto changes = listener_->Drain();
     EXPECT_THAT(changes, IsOk());
     if (!changes.ok()) return false;
-    return std::any_of(changes->begin(), changes->end(), [](const GenerationChange& change) {
-      return change.process == "iptables-restor" || change.process == "ip6tables-resto";
+    return absl::c_any_of(changes->writers, [](const netlink::RulesetChange& change) {
+      return change.command == "iptables-restor" || change.command == "ip6tables-resto";
     });
   }
   // What was flushed is there again, and an incident more was logged.
@@ -61,7 +61,7 @@ class DaemonFirewalldTest : public DaemonTest {
 
  private:
   std::optional<BackgroundProgram> firewalld_;
-  std::unique_ptr<GenerationListener> listener_;
+  absl::StatusOr<GenerationListener> listener_;
   std::map<IpFamily, std::vector<std::string>> before_;
   int incidents_ = 0;
 };

@@ -2,13 +2,18 @@
 //
 // Other programs' rules, around our chains and inside them, stay unchanged, byte for byte. Only a
 // rule that would decide before ours inside our own chains is removed.
+#include <linux/netfilter/nf_tables.h>
+#include <sys/socket.h>
+
+#include "netlink/nft_requests.h"
+#include "netlink/socket.h"
 #include "tests/interop/agent_fixture.h"
-#include "tests/support/raw_rules.h"
 
 namespace kipt::testing {
 namespace {
 
-using RawRules = std::map<RawRuleId, std::string>;
+// By their places and handles: "2 filter/INPUT rule 7".
+using RawRules = std::map<std::string, std::string>;
 
 // One line per way to match or to act that the project's own model does not know.
 constexpr const char* kUnknownRules[] = {
@@ -83,18 +88,34 @@ std::string ForeignState(IpFamily family) {
 
 class ForeignRulesTest : public AgentTest {
  protected:
+  // Each rule of all families, with its expressions and user data as the kernel dumps them.
+  // NFTA_RULE_POSITION is left out: it names the rule before, which changes with every insertion.
   static RawRules Raw() {
-    const auto rules = ReadRawRules();
-    EXPECT_THAT(rules, IsOk());
-    return rules.ok() ? *rules : RawRules();
+    RawRules rules;
+    const auto take = [&rules](netlink::WireBytes message) {
+      const auto rule = netlink::Attributes::OfMessage(message);
+      std::string& bytes =
+          rules[absl::StrCat(netlink::FamilyOf(message), " ", *rule.Text(NFTA_RULE_TABLE), "/",
+                             *rule.Text(NFTA_RULE_CHAIN), " rule ", *rule.U64(NFTA_RULE_HANDLE))];
+      for (const auto& [type, payload] : rule.all()) {
+        if (type == NFTA_RULE_POSITION) continue;
+        absl::StrAppend(&bytes, type, ":", std::string(payload.begin(), payload.end()));
+      }
+      return absl::OkStatus();
+    };
+    const auto socket = netlink::Socket::Open();
+    EXPECT_THAT(socket, IsOk());
+    EXPECT_THAT(netlink::AskOne(**socket, NFT_MSG_GETRULE, AF_UNSPEC, NLM_F_DUMP, {}, take),
+                IsOkAndHolds(0));
+    return rules;
   }
   // Same handle, same bytes.
   static void ExpectAllStillThere(const RawRules& before) {
     const RawRules after = Raw();
     for (const auto& [id, bytes] : before) {
       const auto found = after.find(id);
-      ASSERT_NE(found, after.end()) << id.table << "/" << id.chain << " rule " << id.handle;
-      EXPECT_EQ(found->second, bytes) << id.table << "/" << id.chain << " rule " << id.handle;
+      ASSERT_NE(found, after.end()) << id;
+      EXPECT_EQ(found->second, bytes) << id;
     }
   }
   static void SyncInEveryMode(IptablesMode iptables = IptablesMode::kNft) {

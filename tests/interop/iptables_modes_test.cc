@@ -109,7 +109,7 @@ TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
 using TransactionsTest = AgentTest;
 
 TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndACheckIsNone) {
-  const auto listener = GenerationListener::Create();
+  auto listener = GenerationListener::Create();
   ASSERT_THAT(listener, IsOk());
   const auto check = [](const AgentSettings& settings) {
     for (const char* command : {"plan", "status", "detect", "gates", "version"}) {
@@ -119,14 +119,16 @@ TEST_F(TransactionsTest, ASyncOfBothFamiliesIsOneAndACheckIsNone) {
   for (const bool ownership_cleanup : {true, false}) {
     const AgentSettings settings = {ownership_cleanup};
     check(settings);
-    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+    EXPECT_THAT(listener->Drain(), IsOkAndHolds(netlink::RulesetChanges()));
     Sync(settings);
-    const auto changes = (*listener)->Drain();
-    ASSERT_THAT(changes, IsOkAndHolds(SizeIs(1)));
-    EXPECT_EQ((*changes)[0].process, "kube-iptables-a") << "a name has 15 characters in the kernel";
+    const auto changes = listener->Drain();
+    ASSERT_THAT(changes, IsOk());
+    EXPECT_EQ(changes->count, 1U);
+    ASSERT_THAT(changes->writers, SizeIs(1));
+    EXPECT_EQ(changes->writers[0].command, "kube-iptables-a") << "15 characters";
     Sync(settings);
     check(settings);
-    EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
+    EXPECT_THAT(listener->Drain(), IsOkAndHolds(netlink::RulesetChanges()));
   }
 }
 

@@ -4,42 +4,43 @@
 #ifndef KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_
 #define KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
-
-struct mnl_socket;
+#include "netlink/backend.h"
 
 namespace kipt::testing {
-
-// One NFT_MSG_NEWGEN: the kernel sends it once for each transaction that changed something
-// (net/netfilter/nf_tables_api.c, nf_tables_gen_notify).
-struct GenerationChange {
-  uint32_t generation = 0;
-  uint32_t pid = 0;     // of the writer, in the initial PID namespace
-  std::string process;  // the writer's name, at most 15 characters
-};
 
 class GenerationListener {
  public:
   // Listens in the calling thread's network namespace from now on.
-  static absl::StatusOr<std::unique_ptr<GenerationListener>> Create();
+  static absl::StatusOr<GenerationListener> Create() {
+    auto backend = netlink::NewNftBackend();
+    if (!backend.ok()) return backend.status();
+    auto monitor = (*backend)->Watch(netlink::WatchMode::kEvents);
+    if (!monitor.ok()) return monitor.status();
+    return GenerationListener(*std::move(backend), *std::move(monitor));
+  }
 
   // The transactions since the last call. The kernel reports a transaction before the writer's send
   // returns, so those of a program that has ended are all here.
-  //
-  // ResourceExhausted: so many that some were lost.
-  absl::StatusOr<std::vector<GenerationChange>> Drain();
+  absl::StatusOr<netlink::RulesetChanges> Drain() {
+    auto changes = monitor_->Drain();
+    if (changes.ok() && changes->lost > 0) return absl::ResourceExhaustedError("events were lost");
+    return changes;
+  }
 
   // Readable when there is something to drain.
-  int fd() const;
+  int fd() const { return monitor_->fd(); }
 
  private:
-  explicit GenerationListener(mnl_socket* socket);
-  std::unique_ptr<mnl_socket, int (*)(mnl_socket*)> socket_;
+  GenerationListener(std::unique_ptr<netlink::Backend> backend,
+                     std::unique_ptr<netlink::Monitor> monitor)
+      : backend_(std::move(backend)), monitor_(std::move(monitor)) {}
+
+  std::unique_ptr<netlink::Backend> backend_;
+  std::unique_ptr<netlink::Monitor> monitor_;
 };
 
 }  // namespace kipt::testing

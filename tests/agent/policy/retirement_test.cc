@@ -465,19 +465,6 @@ TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheUnusedRule) {
   EXPECT_THAT(KeptBy(retirement), StartsWith("filter/KUBE-FIREWALL kubeProxy, "));
 }
 
-TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
-  Observed observed = Residue();
-  observed.Chain(Nat("POSTROUTING"),
-                 {ForeignAccept(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment)),
-                  ForeignLog(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment))});
-  std::vector<int> numbers;
-  for (const Change& change : PlanFor(Cleanup(), observed).changes) {
-    const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
-    if (rule != nullptr && rule->chain.name == "POSTROUTING") numbers.push_back(rule->number);
-  }
-  EXPECT_EQ(numbers, (std::vector<int>{2, 3}));
-}
-
 TEST(RetirementTest, ReportsWhetherKubeProxyKeepsWhatStays) {
   Observed observed = Residue();
   Serving(observed);
