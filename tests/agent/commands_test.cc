@@ -107,7 +107,7 @@ std::function<void(FakeBackend&)> AndThen(const netlink::ChainId& chain,
                                           const FakeBackend::Content& rule, bool first = false) {
   return [=](FakeBackend& backend) {
     InPlace(backend);
-    first ? backend.InsertRule(chain, rule) : backend.AppendRule(chain, rule);
+    backend.AppendRule(chain, rule, first);
   };
 }
 

@@ -194,21 +194,13 @@ void FakeBackend::AddChain(const ChainId& chain, bool hooked) {
   Touch();
 }
 
-RuleHandle FakeBackend::Place(const ChainId& chain, bool first, Content content) {
+RuleHandle FakeBackend::AppendRule(const ChainId& chain, Content content, bool first) {
   if (ruleset_.snapshot.Find(chain) == nullptr) AddChain(chain);
   std::vector<ObservedRule>& rules = ruleset_.snapshot.chains[chain].rules;
   rules.insert(first ? rules.begin() : rules.end(),
                ObservedRule{.handle = ruleset_.next_handle, .content = std::move(content)});
   Touch();
   return ruleset_.next_handle++;
-}
-
-RuleHandle FakeBackend::AppendRule(const ChainId& chain, Content content) {
-  return Place(chain, /*first=*/false, std::move(content));
-}
-
-RuleHandle FakeBackend::InsertRule(const ChainId& chain, Content content) {
-  return Place(chain, /*first=*/true, std::move(content));
 }
 
 void FakeBackend::RemoveRule(const ChainId& chain, RuleHandle handle) {
@@ -218,13 +210,6 @@ void FakeBackend::RemoveRule(const ChainId& chain, RuleHandle handle) {
   rules.erase(std::remove_if(rules.begin(), rules.end(),
                              [&](const ObservedRule& rule) { return rule.handle == handle; }),
               rules.end());
-  Touch();
-}
-
-void FakeBackend::FlushChain(const ChainId& chain) {
-  const auto found = ruleset_.snapshot.chains.find(chain);
-  if (found == ruleset_.snapshot.chains.end()) return;
-  found->second.rules.clear();
   Touch();
 }
 

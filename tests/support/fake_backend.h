@@ -46,11 +46,10 @@ class FakeBackend : public netlink::Backend {
 
   // `hooked` is for names of base chains: false makes the plain chain that no packet reaches.
   void AddChain(const netlink::ChainId& chain, bool hooked = true);
-  // Both make the chain where it is missing, and return the new rule's handle.
-  netlink::RuleHandle AppendRule(const netlink::ChainId& chain, Content content);
-  netlink::RuleHandle InsertRule(const netlink::ChainId& chain, Content content);
+  // Makes the chain where it is missing, and returns the new rule's handle. `first`: inserted.
+  netlink::RuleHandle AppendRule(const netlink::ChainId& chain, Content content,
+                                 bool first = false);
   void RemoveRule(const netlink::ChainId& chain, netlink::RuleHandle handle);
-  void FlushChain(const netlink::ChainId& chain);
   // With its rules; rules that jump to it stay, as after `iptables-legacy -X` by hand.
   void RemoveChain(const netlink::ChainId& chain);
   // `nft add table FAMILY TABLE '{ flags dormant; }'`.
@@ -100,7 +99,6 @@ class FakeBackend : public netlink::Backend {
 
   // Adds to `snapshot` what ChainQuery::follow asks for.
   void Follow(absl::Span<const netlink::ChainQuery> queries, netlink::Snapshot& snapshot) const;
-  netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
 
   netlink::BackendKind kind_;
   FakeRuleset ruleset_;

@@ -13,8 +13,7 @@
 
 namespace kipt::testing {
 
-HttpAnswer HttpGet(int port, const std::string& path, const std::string& method,
-                   absl::Duration patience) {
+HttpAnswer HttpGet(int port, const std::string& path, absl::Duration patience) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
   const timeval longest = absl::ToTimeval(Patient(patience));
@@ -27,7 +26,7 @@ HttpAnswer HttpGet(int port, const std::string& path, const std::string& method,
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   std::string text;
   const std::string request =
-      method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+      "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(request.size())) {
@@ -40,9 +39,7 @@ HttpAnswer HttpGet(int port, const std::string& path, const std::string& method,
   close(fd);
   const size_t end = text.find("\r\n\r\n");
   if (end == std::string::npos || text.size() < 12) return {};
-  return {.status = std::atoi(text.substr(9, 3).c_str()),
-          .headers = text.substr(0, end + 2),
-          .body = text.substr(end + 4)};
+  return {.status = std::atoi(text.substr(9, 3).c_str()), .body = text.substr(end + 4)};
 }
 
 }  // namespace kipt::testing

@@ -13,14 +13,11 @@ namespace kipt::testing {
 struct HttpAnswer {
   // 0 where there was none.
   int status = 0;
-  // Header lines, CRLF and all.
-  std::string headers;
   std::string body;
 };
 
 // Each step of it (connecting, sending, the answer) may take `patience`.
-HttpAnswer HttpGet(int port, const std::string& path, const std::string& method = "GET",
-                   absl::Duration patience = absl::Seconds(10));
+HttpAnswer HttpGet(int port, const std::string& path, absl::Duration patience = absl::Seconds(10));
 
 }  // namespace kipt::testing
 

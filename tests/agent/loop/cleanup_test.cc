@@ -174,7 +174,8 @@ TEST_F(AgentTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
   kernel_.ActAs(4242, "iptables");
   DeleteJump(Nat("POSTROUTING"));
   kernel_.RemoveChain(Nat("KUBE-POSTROUTING"));
-  kernel_.FlushChain(Filter("KUBE-FIREWALL"));
+  kernel_.RemoveChain(Filter("KUBE-FIREWALL"));
+  kernel_.AddChain(Filter("KUBE-FIREWALL"));
   kernel_.RemoveChain(Nat("KUBE-MARK-MASQ"));
   TurnFor(absl::Milliseconds(500));
   EXPECT_THAT(kernel_.state().Find(Nat("POSTROUTING"))->rules, IsEmpty());

@@ -173,7 +173,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
       {"perhaps a map", "", "", "0xc000, 114, 115", {}, kIpNat, {kIpNat}},
       {"a map of another table", "", "", "", {}, kIpNat, {kIpMangle, {"ip6", "nat"}}},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
-      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000"},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000", {}, kIpNat, {}, {way}},
       {"kube-proxy, which brings what acts on it",
        "KUBE-SVC-X",
        "KUBE-MARK-MASQ",
@@ -200,7 +200,15 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
        {},
        {way},
        15},
-      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", "0x8000"},
+      {"kube-proxy, which does not",
+       "KUBE-SVC-X",
+       "KUBE-MARK-DROP",
+       "0x8000",
+       {},
+       kIpNat,
+       {},
+       {way},
+       15},
       {"a CNI plugin", "", "", "0x4000", named("KUBE-MARK-MASQ")},
       {"perhaps a CNI plugin", "", "", "0xc000, 114, 115", unreadable},
       {"a jump to a label", "MINE", "KUBELET-MARK-DROP", "115"},
@@ -217,6 +225,8 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
     see(kIpNat, "KUBELET-MARK-DROP", Label(115));
     if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
+    EXPECT_TRUE(see(kIpNat, "POSTROUTING", way)) << "kept for NoteOtherMode";
+    collector.NoteOtherMode({.tables = {{kIpNat, {{"POSTROUTING", {.base = true}}}}}});
     netlink::SurveyChains nat = {{"POSTROUTING", {.base = true, .rules = row.base}}};
     for (const netlink::Rule& rule :
          {ReturnUnmarked(row.bit), ClearBit(row.bit), MasqueradeAll(0)}) {
@@ -233,6 +243,20 @@ TEST_F(DependentsTest, ReferToEveryChainThatAMapOfTheManagedModeMayJumpTo) {
   for (const Reference& one : Found().references) chains.insert(one.chain);
   EXPECT_THAT(chains, SizeIs(7));
   EXPECT_THAT(chains, Contains(Nat("KUBE-MARK-DROP", Family::kIPv6)));
+}
+
+TEST_F(DependentsTest, TheFirstRuleOfOthersIsAnIptablesRuleWhateverTracksConnections) {
+  see_({"ip", "mine"}, "c", Surveyed("-m conntrack --ctstate NEW -j LOG"));
+  for (const char* rule : {"-j DROP", "-j ACCEPT"}) see_(kIpFilter, "INPUT", Surveyed(rule));
+  EXPECT_EQ(Found().rule_of_others, "ip filter INPUT: -A INPUT -j DROP");
+}
+
+TEST(RouteLocalnetTest, NamesTheInterfacesAndWhatCouldNotBeRead) {
+  EXPECT_EQ(ToString(RouteLocalnet{{"eth0", "eth1"}}), "route_localnet is 1 for eth0, eth1");
+  EXPECT_EQ(ToString(RouteLocalnet{{}, "no /proc"}), "route_localnet may be 1: no /proc");
+  EXPECT_EQ(ToString(RouteLocalnet{{"all"}, "no"}),
+            "route_localnet is 1 for all, and may be for others: no");
+  EXPECT_EQ(ToString(RouteLocalnet{}), "route_localnet is 1 for ");
 }
 
 // In IPv4, in IPv6.
@@ -284,6 +308,7 @@ TEST_F(DependentsTest, AreChainsOfTypeNatWhereNoRuleOfOthersTracksConnections) {
     const netlink::SurveyFilter see = collector.ManagedMode();
     see({"inet", "other"}, "INPUT", row.other);
     see(row.table, row.chain, row.rule);
+    if (!row.ipv4.empty()) see(row.table, row.chain, Surveyed("-j LOG"));
     netlink::Survey survey;
     survey.tables[row.table]["base"] = {.base = true, .hook = netlink::ChainHook{.nat = row.nat}};
     collector.NoteManagedMode(survey);

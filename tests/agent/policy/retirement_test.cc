@@ -153,6 +153,7 @@ TEST(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
            masquerades + ", nat/KUBELET-MARK-DROP cniConfig, nat/KUBELET-MARK-MASQ cniConfig, " +
            masquerades_label},
       {"kube-proxy before 1.25 needs the drop mark", Serves, of_old_kube_proxy},
+      {"its services in table nat were flushed", Holds(Filter("KUBE-SERVICES")), of_old_kube_proxy},
       {"kube-proxy since 1.25 drops without it", Both(Serves, Holds(Filter("KUBE-PROXY-FIREWALL"))),
        of_kube_proxy},
       {"kube-proxy of IPVS mode before 1.25",
@@ -452,6 +453,11 @@ TEST(RetirementTest, KeepsTheFirstChainThatTracksConnectionsWhereOnlyKubeletsDo)
     dependents.untracked = {{row.family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4, "x"}};
     EXPECT_EQ(KeptBy(PlanFor(input, observed, dependents, options)), "");
   }
+  Observed labels;
+  labels.Chain(Nat("KUBELET-POSTROUTING"), {MasqueradeLabelled(114)});
+  EXPECT_EQ(KeptBy(PlanFor(Wanting(Mode::kOff, kIPv4Only, {}), labels,
+                           {.untracked = {{Family::kIPv4, "x"}}}, {.when_off = true})),
+            "nat/KUBELET-POSTROUTING connectionTracking");
 }
 
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheUnusedRule) {

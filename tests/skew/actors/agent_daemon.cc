@@ -208,7 +208,7 @@ class AgentDaemon : public NodeAgent {
 
   // An agent that cuts off its own node's loopback interface does not answer.
   static testing::HttpAnswer AskHealth(const std::string& path) {
-    return testing::HttpGet(kHealthPort, path, "GET", absl::Seconds(1));
+    return testing::HttpGet(kHealthPort, path, absl::Seconds(1));
   }
   static bool IsReady() { return AskHealth("/readyz").status == 200; }
 
