@@ -156,7 +156,7 @@ class Batch::Builder {
 
   absl::Status operator()(const DeleteChain& remove) {
     // The kernel would do it, and the administrator's policy would be lost.
-    if (FindBaseChain(remove.chain.table, remove.chain.name) != nullptr) {
+    if (IsBaseChain(remove.chain)) {
       return absl::InvalidArgumentError("a base chain is not deleted");
     }
     const NftnlChain chain = Named(remove.chain);

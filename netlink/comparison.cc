@@ -125,9 +125,8 @@ std::vector<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& ma
                                 const Comparison& comparison) {
   const auto [negated, data] = comparison;
   if (key == NFT_META_MARK && data.size() == sizeof(uint32_t)) {
-    return {MarkMatch{.value = HostOrder(data),
-                      .mask = mask ? HostOrder(*mask) : 0xffffffff,
-                      .negated = negated}};
+    return {MarkMatch{
+        .value = HostOrder(data), .mask = mask ? HostOrder(*mask) : kAllMarks, .negated = negated}};
   }
   if (mask || data.empty()) return {};
   if (key == NFT_META_L4PROTO && data.size() == 1) {

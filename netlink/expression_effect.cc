@@ -4,7 +4,6 @@
 #include "netlink/expression_effect.h"
 
 #include <iterator>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
@@ -27,60 +26,72 @@ enum class Effect : uint8_t {
   kEnds,  // a verdict for every packet that comes so far
 };
 
-// All expressions of the kernel (net/netfilter/nft_*.c). A name that is not here may do anything.
-constexpr std::pair<absl::string_view, Effect> kEffects[] = {
-    {"bitwise", Effect::kPassesOn},
-    {"byteorder", Effect::kPassesOn},
-    {"cmp", Effect::kSelects},
-    {"connlimit", Effect::kSelects},
-    {"counter", Effect::kPassesOn},
-    {"ct", Effect::kLoads},
-    {"dup", Effect::kChanges},
-    // It ends the rule where the set is full.
-    {"dynset", Effect::kLoads},
-    {"exthdr", Effect::kLoads},
-    {"fib", Effect::kLoads},
-    // It ends the rule for packets that it cannot offload.
-    {"flow_offload", Effect::kSometimesEnds},
-    {"fwd", Effect::kEnds},
-    {"hash", Effect::kLoads},
-    {"immediate", Effect::kPassesOn},
-    {"last", Effect::kPassesOn},
-    {"limit", Effect::kSelects},
-    {"log", Effect::kPassesOn},
-    {"lookup", Effect::kSelects},
-    {"masq", Effect::kEnds},
-    {"meta", Effect::kLoads},
-    {"nat", Effect::kEnds},
-    {"notrack", Effect::kChanges},
-    {"numgen", Effect::kLoads},
-    {"objref", Effect::kChanges},
-    {"osf", Effect::kLoads},
-    {"payload", Effect::kLoads},
-    // The queue's program decides. With `bypass` and without a program the packet is accepted.
-    {"queue", Effect::kEnds},
-    {"quota", Effect::kSelects},
-    {"range", Effect::kSelects},
-    {"redir", Effect::kEnds},
-    {"reject", Effect::kEnds},
-    {"rt", Effect::kLoads},
-    {"socket", Effect::kLoads},
-    {"synproxy", Effect::kSometimesEnds},
-    // It ends the rule for packets without a socket.
-    {"tproxy", Effect::kSometimesEnds},
-    {"tunnel", Effect::kLoads},
-    {"xfrm", Effect::kLoads},
+struct KnownExpression {
+  RegisterUse use;
+  Effect effect;
+  // The attribute that makes a test a store: it writes to the packet.
+  uint16_t stores = 0;
+  // It has nothing to do with the packet mark or the connection's labels.
+  bool leaves_mark = false;
 };
 
-// The attribute that makes a test a store: it writes to the packet.
-constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SREG},
-                                                              {"exthdr", NFTA_EXTHDR_SREG},
-                                                              {"meta", NFTA_META_SREG},
-                                                              {"payload", NFTA_PAYLOAD_SREG}};
+// All expressions of the kernel (net/netfilter/nft_*.c, linux/netfilter/nf_tables.h). A name that
+// is not here may do anything.
+constexpr KnownExpression kExpressions[] = {
+    // The second register, of Linux 6.13, has no name in older headers.
+    {{"bitwise", {NFTA_BITWISE_SREG, 8}, NFTA_BITWISE_DREG}, Effect::kPassesOn},
+    {{"byteorder", {NFTA_BYTEORDER_SREG}, NFTA_BYTEORDER_DREG}, Effect::kPassesOn},
+    {{"cmp", {NFTA_CMP_SREG}}, Effect::kSelects},
+    {{"connlimit"}, Effect::kSelects},
+    {{"counter"}, Effect::kPassesOn},
+    {{"ct", {NFTA_CT_SREG}, NFTA_CT_DREG}, Effect::kLoads, NFTA_CT_SREG},
+    {{"dup", {NFTA_DUP_SREG_ADDR, NFTA_DUP_SREG_DEV}}, Effect::kChanges, 0, true},
+    // It ends the rule where the set is full.
+    {{"dynset", {NFTA_DYNSET_SREG_KEY, NFTA_DYNSET_SREG_DATA}}, Effect::kLoads},
+    {{"exthdr", {NFTA_EXTHDR_SREG}, NFTA_EXTHDR_DREG}, Effect::kLoads, NFTA_EXTHDR_SREG},
+    {{"fib", {}, NFTA_FIB_DREG}, Effect::kLoads},
+    // It ends the rule for packets that it cannot offload.
+    {{"flow_offload"}, Effect::kSometimesEnds, 0, true},
+    {{"fwd", {NFTA_FWD_SREG_DEV, NFTA_FWD_SREG_ADDR}}, Effect::kEnds, 0, true},
+    {{"hash", {NFTA_HASH_SREG}, NFTA_HASH_DREG}, Effect::kLoads},
+    {{"immediate", {}, NFTA_IMMEDIATE_DREG}, Effect::kPassesOn},
+    {{"last"}, Effect::kPassesOn, 0, true},
+    {{"limit"}, Effect::kSelects},
+    {{"log"}, Effect::kPassesOn},
+    {{"lookup", {NFTA_LOOKUP_SREG}, NFTA_LOOKUP_DREG}, Effect::kSelects},
+    {{"masq", {NFTA_MASQ_REG_PROTO_MIN, NFTA_MASQ_REG_PROTO_MAX}}, Effect::kEnds},
+    {{"meta", {NFTA_META_SREG}, NFTA_META_DREG}, Effect::kLoads, NFTA_META_SREG},
+    {{"nat",
+      {NFTA_NAT_REG_ADDR_MIN, NFTA_NAT_REG_ADDR_MAX, NFTA_NAT_REG_PROTO_MIN,
+       NFTA_NAT_REG_PROTO_MAX}},
+     Effect::kEnds,
+     0,
+     true},
+    {{"notrack"}, Effect::kChanges, 0, true},
+    {{"numgen", {}, NFTA_NG_DREG}, Effect::kLoads},
+    {{"objref", {NFTA_OBJREF_SET_SREG}}, Effect::kChanges, 0, true},
+    {{"osf", {}, NFTA_OSF_DREG}, Effect::kLoads},
+    {{"payload", {NFTA_PAYLOAD_SREG}, NFTA_PAYLOAD_DREG}, Effect::kLoads, NFTA_PAYLOAD_SREG},
+    // The queue's program decides. With `bypass` and without a program the packet is accepted.
+    {{"queue", {NFTA_QUEUE_SREG_QNUM}}, Effect::kEnds},
+    {{"quota"}, Effect::kSelects},
+    {{"range", {NFTA_RANGE_SREG}}, Effect::kSelects},
+    {{"redir", {NFTA_REDIR_REG_PROTO_MIN, NFTA_REDIR_REG_PROTO_MAX}}, Effect::kEnds},
+    {{"reject"}, Effect::kEnds},
+    {{"rt", {}, NFTA_RT_DREG}, Effect::kLoads},
+    {{"socket", {}, NFTA_SOCKET_DREG}, Effect::kLoads},
+    {{"synproxy"}, Effect::kSometimesEnds, 0, true},
+    // It ends the rule for packets without a socket.
+    {{"tproxy", {NFTA_TPROXY_REG_ADDR, NFTA_TPROXY_REG_PORT}}, Effect::kSometimesEnds, 0, true},
+    {{"tunnel", {}, NFTA_TUNNEL_DREG}, Effect::kLoads},
+    {{"xfrm", {}, NFTA_XFRM_DREG}, Effect::kLoads},
+};
 
-// More that have nothing to do with the packet mark or the connection's labels.
-constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
-                                             "notrack", "objref",       "synproxy", "tproxy"};
+const KnownExpression* Find(absl::string_view name) {
+  const auto* const found = absl::c_find_if(
+      kExpressions, [&](const KnownExpression& each) { return each.use.name == name; });
+  return found != std::end(kExpressions) ? found : nullptr;
+}
 
 // Some of the objects that a rule names choose packets; others only count them.
 // NFT_OBJECT_* of linux/netfilter/nf_tables.h.
@@ -105,54 +116,10 @@ Effect EffectOfObject(const Attributes& data) {
   }
 }
 
-// Registers of all expressions in linux/netfilter/nf_tables.h.
-constexpr RegisterUse kRegisterUses[] = {
-    // The second one, of Linux 6.13, has no name in older headers.
-    {"bitwise", {NFTA_BITWISE_SREG, 8}, NFTA_BITWISE_DREG},
-    {"byteorder", {NFTA_BYTEORDER_SREG}, NFTA_BYTEORDER_DREG},
-    {"cmp", {NFTA_CMP_SREG}},
-    {"connlimit"},
-    {"ct", {NFTA_CT_SREG}, NFTA_CT_DREG},
-    {"dup", {NFTA_DUP_SREG_ADDR, NFTA_DUP_SREG_DEV}},
-    {"dynset", {NFTA_DYNSET_SREG_KEY, NFTA_DYNSET_SREG_DATA}},
-    {"exthdr", {NFTA_EXTHDR_SREG}, NFTA_EXTHDR_DREG},
-    {"fib", {}, NFTA_FIB_DREG},
-    {"flow_offload"},
-    {"fwd", {NFTA_FWD_SREG_DEV, NFTA_FWD_SREG_ADDR}},
-    {"hash", {NFTA_HASH_SREG}, NFTA_HASH_DREG},
-    {"immediate", {}, NFTA_IMMEDIATE_DREG},
-    {"last"},
-    {"limit"},
-    {"log"},
-    {"lookup", {NFTA_LOOKUP_SREG}, NFTA_LOOKUP_DREG},
-    {"masq", {NFTA_MASQ_REG_PROTO_MIN, NFTA_MASQ_REG_PROTO_MAX}},
-    {"meta", {NFTA_META_SREG}, NFTA_META_DREG},
-    {"nat",
-     {NFTA_NAT_REG_ADDR_MIN, NFTA_NAT_REG_ADDR_MAX, NFTA_NAT_REG_PROTO_MIN,
-      NFTA_NAT_REG_PROTO_MAX}},
-    {"notrack"},
-    {"numgen", {}, NFTA_NG_DREG},
-    {"objref", {NFTA_OBJREF_SET_SREG}},
-    {"osf", {}, NFTA_OSF_DREG},
-    {"payload", {NFTA_PAYLOAD_SREG}, NFTA_PAYLOAD_DREG},
-    {"queue", {NFTA_QUEUE_SREG_QNUM}},
-    {"quota"},
-    {"range", {NFTA_RANGE_SREG}},
-    {"redir", {NFTA_REDIR_REG_PROTO_MIN, NFTA_REDIR_REG_PROTO_MAX}},
-    {"reject"},
-    {"rt", {}, NFTA_RT_DREG},
-    {"socket", {}, NFTA_SOCKET_DREG},
-    {"synproxy"},
-    {"tproxy", {NFTA_TPROXY_REG_ADDR, NFTA_TPROXY_REG_PORT}},
-    {"tunnel", {}, NFTA_TUNNEL_DREG},
-    {"xfrm", {}, NFTA_XFRM_DREG},
-};
-
 // Nothing for an expression that may do anything.
 std::optional<Effect> EffectOf(absl::string_view name, const Attributes& data) {
-  const auto* const known =
-      absl::c_find_if(kEffects, [&](const auto& effect) { return effect.first == name; });
-  if (known == std::end(kEffects)) return std::nullopt;
+  const KnownExpression* known = Find(name);
+  if (known == nullptr) return std::nullopt;
   if (name == "objref") return EffectOfObject(data);
   // A verdict map looks verdicts up, perhaps one for every packet.
   if (name == "lookup" && data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT) {
@@ -161,9 +128,7 @@ std::optional<Effect> EffectOf(absl::string_view name, const Attributes& data) {
   if (name == "immediate" && data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT) {
     return std::nullopt;
   }
-  const bool stores = absl::c_any_of(
-      kStores, [&](const auto& store) { return store.first == name && data.Bytes(store.second); });
-  if (!stores) return known->second;
+  if (known->stores == 0 || !data.Bytes(known->stores)) return known->effect;
   // These two end the rule where the packet has no such header.
   const bool may_fail = name == "payload" || name == "exthdr";
   return may_fail ? Effect::kStores : Effect::kChanges;
@@ -179,9 +144,8 @@ ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
 }  // namespace
 
 const RegisterUse* FindRegisterUse(absl::string_view name) {
-  const auto* const found =
-      absl::c_find_if(kRegisterUses, [&](const RegisterUse& each) { return each.name == name; });
-  return found != std::end(kRegisterUses) ? found : nullptr;
+  const KnownExpression* known = Find(name);
+  return known != nullptr ? &known->use : nullptr;
 }
 
 OtherExpression DescribeOther(const Expression& expression) {
@@ -192,7 +156,8 @@ OtherExpression DescribeOther(const Expression& expression) {
   if (name == "nat" && data) {
     other.target = data->U32(NFTA_NAT_TYPE) == NFT_NAT_SNAT ? "SNAT" : "DNAT";
   }
-  if (!absl::c_linear_search(kLeavesMark, name)) other.marks = MarksOfUnknownTarget();
+  const KnownExpression* known = Find(name);
+  if (known == nullptr || !known->leaves_mark) other.marks = MarksOfUnknownTarget();
   const std::optional<Effect> effect = data ? EffectOf(name, *data) : std::nullopt;
   other.perhaps_terminal = !effect || effect == Effect::kSometimesEnds;
   if (data) other.text = DisplayNative(name, *data);

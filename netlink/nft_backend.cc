@@ -160,7 +160,8 @@ class NftBackend : public Backend {
     absl::StatusOr<uint32_t> generation = AtOneGeneration(*socket_, read, kAttemptsWithoutWatch);
     if (absl::IsAborted(generation.status())) return ReadWatching(queries, native, snapshot);
     // The next read fails likewise where this does.
-    if (events_->watched() && SteadyClock::now() - begin >= kSlowRead) commits_->Join().IgnoreError();
+    if (events_->watched() && SteadyClock::now() - begin >= kSlowRead)
+      commits_->Join().IgnoreError();
     return generation;
   }
 

@@ -20,7 +20,7 @@ bool IsGoto(const ObservedRule& rule) {
 size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
                    const std::set<ChainId>& asked) {
   // In a chain of no base chain's name any rule may be the one that matters.
-  if (FindBaseChain(query.chain.table, query.chain.name) == nullptr) return chain.rules.size();
+  if (!IsBaseChain(query.chain)) return chain.rules.size();
   for (size_t length = chain.rules.size(); length > 0; --length) {
     const ObservedRule& rule = chain.rules[length - 1];
     const std::string* jump = JumpTarget(rule);

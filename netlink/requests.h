@@ -37,8 +37,8 @@ class Requests {
   };
   Place Next(size_t bytes = kMostBytes);
 
-  // For mnl_attr_put*(), unless it has texts. `type` is an NftMessageType or another subsystem's, `family` an NFPROTO_*,
-  // `flags` are NLM_F_* in addition to NLM_F_REQUEST.
+  // For mnl_attr_put*(), unless it has texts. `type` is an NftMessageType or another subsystem's,
+  // `family` an NFPROTO_*, `flags` are NLM_F_* in addition to NLM_F_REQUEST.
   nlmsghdr* Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts = {});
   // A message of another protocol, with its own header.
   nlmsghdr* BeginWith(WireBytes header, uint16_t type, uint16_t flags, size_t bytes = kMostBytes);

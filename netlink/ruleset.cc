@@ -184,7 +184,7 @@ std::string ToString(Family family, const Rule& rule) {
   }
   if (rule.mark) {
     std::string value = Hex(rule.mark->value);
-    if (rule.mark->mask != 0xffffffff) absl::StrAppend(&value, "/", Hex(rule.mark->mask));
+    if (rule.mark->mask != kAllMarks) absl::StrAppend(&value, "/", Hex(rule.mark->mask));
     words.push_back(absl::StrCat("-m mark ", OptionText("--mark", rule.mark->negated, value)));
   }
   if (rule.ct_state) {

@@ -64,6 +64,10 @@ struct ChainId {
 
   auto operator<=>(const ChainId&) const = default;
 };
+// iptables makes it on a hook.
+inline bool IsBaseChain(const ChainId& chain) {
+  return FindBaseChain(chain.table, chain.name) != nullptr;
+}
 
 // "ip filter INPUT".
 std::string ToString(const ChainId& chain);

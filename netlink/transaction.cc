@@ -34,7 +34,7 @@ struct OperationChain {
 
 struct OperationText {
   std::string operator()(const CreateChain& create) const {
-    const bool base = FindBaseChain(create.chain.table, create.chain.name) != nullptr;
+    const bool base = IsBaseChain(create.chain);
     return absl::StrCat(":", create.chain.name, base ? " ACCEPT [0:0]" : " - [0:0]");
   }
   std::string operator()(const AddRule& add) const {
@@ -151,7 +151,7 @@ std::string ToRestoreText(const Transaction& transaction, Family family) {
       table->rules += line;
     } else if (std::holds_alternative<DeleteChain>(operation)) {
       table->removals += line;
-    } else if (FindBaseChain(chain.table, chain.name) == nullptr) {
+    } else if (!IsBaseChain(chain)) {
       table->chains += line;
     }
   }

@@ -78,7 +78,7 @@ std::string PortsText(uint16_t first, uint16_t last) {
 
 std::string MarkText(uint32_t value, uint32_t mask) {
   const std::string text = absl::StrCat("0x", absl::Hex(value));
-  return mask == 0xffffffff ? text : absl::StrCat(text, "/0x", absl::Hex(mask));
+  return mask == kAllMarks ? text : absl::StrCat(text, "/0x", absl::Hex(mask));
 }
 
 Spelling BitNames(absl::Span<const char* const> names, uint32_t bits) {

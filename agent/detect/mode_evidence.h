@@ -103,8 +103,8 @@ struct BackendRequest {
   // Empty for --iptables-mode=auto.
   std::optional<IptablesMode> flag = {};
   std::vector<netlink::Family> families = {};
-  // Nothing is desired (--make-iptables-util-chains=false), and nothing is to be removed: an unknown
-  // mode is no error but nft.
+  // Nothing is desired (--make-iptables-util-chains=false), nor to be removed: an unknown mode is
+  // no error but nft.
   bool off = false;
   // Does not load nf_tables: if it is not loaded, the backend shows an empty node.
   bool read_only = false;

@@ -139,7 +139,7 @@ Labels ForeignRuleOf(const netlink::ChainId& chain, ForeignRuleKind kind) {
 void EveryForeignRule(Series& series) {
   for (const netlink::ChainQuery& query : ChainsToRead()) {
     const netlink::ChainId& chain = query.chain;
-    if (netlink::FindBaseChain(chain.table, chain.name) == nullptr) continue;
+    if (!netlink::IsBaseChain(chain)) continue;
     for (const ForeignRuleKind kind :
          {ForeignRuleKind::kDrop, ForeignRuleKind::kReject, ForeignRuleKind::kMark}) {
       series[ForeignRuleOf(chain, kind)] = 0;

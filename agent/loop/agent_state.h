@@ -67,7 +67,7 @@ struct AgentState {
   std::string iptables_mode;
   // How changes are noticed: "kernel events", "poll", "timer only: REASON".
   std::string watching;
-  // In the order of the configuration; never empty.
+  // IPv4 first; never empty.
   std::vector<FamilyState> families;
   // As the last check found them, without the native table.
   std::vector<Finding> findings;

@@ -261,8 +261,6 @@ SyncReport ControlLoop::Repair(bool periodic) {
   if (periodic && !before.all()) {
     options_.support->Read(backend_->kind(), options_.input.labels.has_value());
   }
-  Clock clock = SteadyClock();
-  clock.patience = options_.patience;
   RoundObserver observer;
   if (foreign_rules_) {
     observer = [this](const netlink::Snapshot& observed, const Plan& plan) {
@@ -272,9 +270,9 @@ SyncReport ControlLoop::Repair(bool periodic) {
       });
     };
   }
-  SyncReport report =
-      Reconciler(backend_.get(), std::move(clock), options_.support, std::move(observer))
-          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
+  SyncReport report = Reconciler(backend_.get(), SteadyClock(options_.patience), options_.support,
+                                 std::move(observer))
+                          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   if (options_.observe) {
     for (Finding& finding : report.plan.diff.findings) finding.repaired = false;
   }

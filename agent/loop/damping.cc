@@ -6,7 +6,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
-#include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 

@@ -38,10 +38,9 @@ bool IsRefill(const Change& change, const Plan& plan);
 // else at once. Times are steady, except Fight::since.
 //
 //   * A fight is one item undone within a second of its repair, ten times running. From then on
-//   each
-//     repair waits: 100 ms at first, doubling up to kLongestFightWait. A minute without the item
-//     being undone ends the fight. Repairs do not wait for events, because flushing an empty chain
-//     is no commit.
+//     each repair waits: 100 ms at first, doubling up to kLongestFightWait. A minute without the
+//     item being undone ends the fight. Repairs do not wait for events, because flushing an empty
+//     chain is no commit.
 //   * kube-proxy 1.27 and later (--iptables-localhost-nodeports) empties filter KUBE-FIREWALL of
 //     IPv4 on each sync and puts back only its own rule. Our other rules there are refilled at
 //     once, but at most once a second, and that is never a fight. If kube-proxy's own rule is

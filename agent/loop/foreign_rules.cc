@@ -56,7 +56,7 @@ void ForeignRules::Note(const netlink::Snapshot& observed,
       return chain.first.family == family && observed.Find(chain.first) == nullptr;
     });
     for (const auto& [id, chain] : observed.chains) {
-      if (id.family != family || netlink::FindBaseChain(id.table, id.name) == nullptr) continue;
+      if (id.family != family || !netlink::IsBaseChain(id)) continue;
       Chain& known = chains_[id];
       known = Next(id, chain.rules, std::move(known), same, first);
     }

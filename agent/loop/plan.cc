@@ -33,7 +33,7 @@ bool LacksWhatACleanupDeletes(const Diff& diff, Family family) {
 std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   std::set<ForeignJump> jumps;
   for (const auto& [id, chain] : snapshot.chains) {
-    if (netlink::FindBaseChain(id.table, id.name) == nullptr) continue;
+    if (!netlink::IsBaseChain(id)) continue;
     for (const ObservedRule& rule : chain.rules) {
       const std::string* target = netlink::JumpTarget(rule);
       if (target != nullptr && !IsKubeletChain({id.family, id.table, *target})) {

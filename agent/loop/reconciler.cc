@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 
@@ -366,9 +367,8 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
   const std::string& name = remove->chain.name;
   const bool sets =
       remove->chain.table == Table::kNat && (name == kMarkDropChain || name == kLabelDropChain);
-  const bool drops = remove->chain.table == Table::kFilter &&
-                     (name == kFirewallChain || name == kLabelFirewallChain) &&
-                     (remove->rule.mark || remove->rule.conn_label);
+  const bool drops =
+      IsFirewallChain(remove->chain) && (remove->rule.mark || remove->rule.conn_label);
   if (!sets && !drops) return false;
   // A duplicate, or a rule that only moves, stays desired.
   return absl::c_none_of(desired.chains, [&](const DesiredChain& chain) {

@@ -24,10 +24,6 @@ using netlink::DeleteRule;
 
 constexpr size_t kMostFightsTold = 3;
 
-bool IsBaseChain(const ChainId& chain) {
-  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
-}
-
 std::string Place(const ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }

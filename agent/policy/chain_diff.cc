@@ -125,7 +125,6 @@ class ChainDiffer {
     if (const std::optional<NftCopy> copy = RecognizeCopy(desired_.id, observed)) {
       place.form = copy->form;
       if (copy->wrong || IsSuperseded(copy->form)) place.removal = kSupersededCopy;
-      return;
     }
     if (observed.rule() == nullptr) return;
     const auto own = absl::c_find_if(desired_.rules, [&](const DesiredRule& candidate) {

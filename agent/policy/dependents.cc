@@ -136,7 +136,7 @@ void DependentsCollector::Note(const Marking& marking) { AddIfNew(marking, sette
 
 void DependentsCollector::OtherModeUnreadable(const std::string& why) {
   const std::string from = "the other iptables mode";
-  setters_.push_back({.from = from, .rule = why, .bits = 0xffffffff});
+  setters_.push_back({.from = from, .rule = why, .bits = netlink::kAllMarks});
   setters_.push_back({.from = from, .rule = why, .labels = netlink::AllConnLabels()});
 }
 

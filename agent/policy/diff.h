@@ -4,8 +4,7 @@
 // stale, and what is wrong that we do not touch. Pure; the only code that judges foreign rules:
 //
 //   * In our own chains each rule of ours is present once, in our order. Foreign rules stay. In
-//   table
-//     filter, and where no packet passes them, they come after ours.
+//     table filter, and where no packet passes them, they come after ours.
 //   * In table nat what another program put above a set stays above it, and is a finding. Where
 //     kube-proxy lives, what is missing is added after it.
 //   * A jump of ours in a base chain exists once and is never moved: CNIs insert first too.

@@ -134,6 +134,11 @@ bool IsLabelChain(const ChainId& chain) {
   });
 }
 
+bool IsFirewallChain(const ChainId& chain) {
+  return chain.table == Table::kFilter &&
+         (chain.name == kFirewallChain || chain.name == kLabelFirewallChain);
+}
+
 bool IsMarkingChain(const ChainId& chain) {
   return absl::c_any_of(kep3178::kRules, [&](const kep3178::RuleRow& row) {
     return (row.form == SetBit || row.form == SetLabel) && IsOf(row, chain);
@@ -234,10 +239,7 @@ std::optional<int> CompleteSetBit(const ChainId& chain, absl::Span<const Observe
 }
 
 std::vector<Damage> FindDamage(const ChainId& chain, absl::Span<const ObservedRule> rules) {
-  if (chain.table == Table::kFilter &&
-      (chain.name == kFirewallChain || chain.name == kLabelFirewallChain)) {
-    return FindFirewallDamage(chain, rules);
-  }
+  if (IsFirewallChain(chain)) return FindFirewallDamage(chain, rules);
   if (chain.table == Table::kNat && chain.name == kPostroutingChain) {
     return FindPostroutingDamage(chain, rules);
   }
@@ -247,10 +249,7 @@ std::vector<Damage> FindDamage(const ChainId& chain, absl::Span<const ObservedRu
 std::vector<Damage> FindForeignDrops(const ChainId& chain, absl::Span<const ObservedRule> rules,
                                      netlink::Walk& walk) {
   std::vector<Damage> damage;
-  if (chain.table != Table::kFilter ||
-      (chain.name != kFirewallChain && chain.name != kLabelFirewallChain)) {
-    return damage;
-  }
+  if (!IsFirewallChain(chain)) return damage;
   for (size_t i = 0; i < rules.size(); ++i) {
     const Rule* rule = rules[i].rule();
     const bool plain = rule != nullptr && Has<netlink::Drop>(*rule);
@@ -270,8 +269,9 @@ std::vector<Damage> FindForeignDrops(const ChainId& chain, absl::Span<const Obse
 
 std::vector<Damage> FindVoidedMarks(const ChainId& chain, absl::Span<const ObservedRule> rules) {
   std::vector<Damage> damage;
+  if (!IsMarkingChain(chain)) return damage;
   uint32_t set = 0;  // by kubelet's rules so far
-  for (size_t i = 0; IsMarkingChain(chain) && i < rules.size(); ++i) {
+  for (size_t i = 0; i < rules.size(); ++i) {
     const Rule* rule = rules[i].rule();
     if (rule != nullptr && RecognizeKubeletForm(chain, *rule)) {
       set |= netlink::MarksSet(rules[i]);

@@ -23,6 +23,8 @@ namespace kipt::agent {
 bool IsKubeletChain(const netlink::ChainId& chain);
 // A chain of kubelet's that sets a mark, or a label, for any rule that jumps there.
 bool IsMarkingChain(const netlink::ChainId& chain);
+// KUBE-FIREWALL or KUBELET-FIREWALL, of table filter.
+bool IsFirewallChain(const netlink::ChainId& chain);
 // A chain of the gate ConnLabelMarking, which only this agent makes.
 bool IsLabelChain(const netlink::ChainId& chain);
 

@@ -216,7 +216,9 @@ class Execution {
       }
       if (reaped < 0 && errno != EINTR) {
         child_ = -1;
-        return Failure(ECHILD, "its exit code is lost, because this process ignores SIGCHLD");
+        return Failure(
+            ECHILD,
+            "its exit code is lost, because this process ignores SIGCHLD or reaps every child");
       }
       if (MillisecondsLeft() == 0) return Late();
       std::this_thread::sleep_for(pause);

@@ -41,7 +41,7 @@ auto Place(const PlanLine& line) {
   const auto& [chain, text, reason] = line.item;
   const size_t rank =
       absl::StartsWith(text, ":") ? 0 : 1 + absl::string_view("=+-").find(line.sign);
-  const bool base = netlink::FindBaseChain(chain.table, chain.name) != nullptr;
+  const bool base = netlink::IsBaseChain(chain);
   return std::make_tuple(IsNative(chain), chain.family, chain.table, base, chain.name, rank);
 }
 

@@ -36,10 +36,6 @@ constexpr size_t kLongestComment = 255;
 // iptables takes these for targets where a chain's name may be.
 constexpr absl::string_view kVerdicts[] = {"ACCEPT", "DROP", "QUEUE", "RETURN"};
 
-bool IsBaseChain(const ChainId& chain) {
-  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
-}
-
 bool HasControlCharacter(absl::string_view text) {
   return absl::c_any_of(text,
                         [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });

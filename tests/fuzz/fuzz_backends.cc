@@ -145,7 +145,7 @@ uint32_t RandomMask(Choices& choices) {
 // Jumps go to user chains that come after it by name, so there is no loop, and every MASQUERADE is
 // where only POSTROUTING leads to.
 std::vector<ChainId> JumpTargets(const ChainId& chain) {
-  const bool base = FindBaseChain(chain.table, chain.name) != nullptr;
+  const bool base = IsBaseChain(chain);
   std::vector<ChainId> targets;
   const auto add = [&](absl::string_view name) {
     const bool later = base || std::string(name) > chain.name;

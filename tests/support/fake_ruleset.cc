@@ -223,10 +223,6 @@ absl::Status CheckName(const Operation& operation) {
 
 }  // namespace
 
-bool IsBaseChain(const ChainId& chain) {
-  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
-}
-
 bool IsXt(const netlink::ObservedRule& rule) {
   return rule.rule() != nullptr && !XtExtensions(*rule.rule()).empty();
 }

@@ -33,9 +33,6 @@ struct FakeRuleset {
   std::set<std::string> missing_extensions;
 };
 
-// Whether iptables makes `chain` on a hook.
-bool IsBaseChain(const netlink::ChainId& chain);
-
 // ObservedRule::xt, as nf_tables has it.
 bool IsXt(const netlink::ObservedRule& rule);
 

@@ -23,8 +23,7 @@ class GenerationListener {
     return GenerationListener(*std::move(backend), *std::move(monitor));
   }
 
-  // The transactions since the last call. The kernel reports a transaction before the writer's send
-  // returns, so those of a program that has ended are all here.
+  // Since the last call. The kernel reports a transaction before the writer's send returns.
   absl::StatusOr<netlink::RulesetChanges> Drain() {
     auto changes = monitor_->Drain();
     if (changes.ok() && changes->lost > 0) return absl::ResourceExhaustedError("events were lost");

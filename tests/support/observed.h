@@ -67,7 +67,7 @@ class Observed {
  public:
   Observed& Chain(netlink::ChainId id, const std::vector<RuleContent>& rules = {},
                   std::optional<bool> hooked = {}) {
-    const bool base = netlink::FindBaseChain(id.table, id.name) != nullptr;
+    const bool base = netlink::IsBaseChain(id);
     netlink::ObservedChain chain{.hooked = hooked.value_or(base), .rules = {}};
     for (const RuleContent& rule : rules) chain.rules.push_back({++handle_, rule});
     snapshot_.chains[std::move(id)] = std::move(chain);

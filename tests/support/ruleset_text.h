@@ -26,7 +26,7 @@ inline std::string ToString(const Snapshot& snapshot) {
   for (const auto& [id, chain] : snapshot.chains) {
     Block& block = blocks[{id.family, id.table}];
     absl::StrAppend(&block.chains, ":", id.name, " - [0:0]\n");
-    if (FindBaseChain(id.table, id.name) != nullptr && !chain.hooked) {
+    if (IsBaseChain(id) && !chain.hooked) {
       absl::StrAppend(&block.chains, "# ", id.name, " is not on its hook\n");
     }
     for (const ObservedRule& rule : chain.rules) {

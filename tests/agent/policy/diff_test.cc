@@ -72,6 +72,10 @@ const netlink::Rule kSomeMasquerade = {.source = netlink::PrefixMatch{.negated =
                                        .target = netlink::Masquerade{}};
 const netlink::OpaqueRule kSomeMarked = {.text = "-p tcp -j MARK", .marks = {.cleared = 0x4000}};
 
+netlink::OpaqueRule Hairpin(const char* set) {
+  return {.text = "x", .target = "MASQUERADE", .set = set, .set_directions = "dst,dst,src"};
+}
+
 TEST(PostroutingTest, IsPutInOrder) {
   const PostroutingCase rows[] = {
       {"Empty", List(), List(Append(kReturn), Append(kXor), Append(kMasquerade))},
@@ -108,6 +112,8 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignMarkOfAnotherBit", List(kOtherMark, kR, kX, kM)},
       {"AForeignMasqueradeOfSomeAddresses", List(kSomeMasquerade, kR, kX, kM), List(),
        List("PrecedingRule")},
+      {"AHairpinOfIpvsMode", List(Hairpin("KUBE-LOOP-BACK"), kR, kX, kM)},
+      {"AHairpinOfAnotherSet", List(Hairpin("OTHER"), kR, kX, kM), List(), List("PrecedingRule")},
       {"AForeignMarkForSomePackets", List(kSomeMarked, kR, kX, kM), List(), List("PrecedingRule")},
       {"AForeignJump", List(JumpTo("X"), kR, kX, kM), List(), List("PrecedingRule")},
       {"TheSingleRuleOf117", List(MasqueradeMarked(14)),
@@ -296,6 +302,11 @@ TEST(DiffTest, PutsEachChainInOrder) {
        List(DropMartians(0), DropMarked(15), RestoredMark(), DropMarked(15))},
       {"the same mark before and after another program's", Legacy(), Nat("KUBE-MARK-DROP"),
        List(SetBit(15), RestoredMark(), SetBit(15))},
+      {"the same drop before and after another program's label",
+       Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}), Filter("KUBELET-FIREWALL"),
+       List(DropLabelled(115),
+            netlink::OpaqueRule{.text = "label", .marks = {.labels_set = netlink::AllConnLabels()}},
+            DropLabelled(115))},
       // Jumps in base chains.
       {"a second jump below another program's mark", Legacy(), Filter("INPUT"),
        List(JumpTo("KUBE-FIREWALL"), RestoredMark(), JumpTo("KUBE-FIREWALL"))},
@@ -691,7 +702,7 @@ std::string WhatBecomesOfNative(const Diff& diff) {
 TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotExist) {
   const netlink::ObservedNativeTable native = {.counters = {.packets = 7}};
   Observed unhooked = Made(Cleanup());
-  unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
+  unhooked.Chain(Filter("OUTPUT"), {}, /*hooked=*/false);
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.Native(native).snapshot())),
             "stale");
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).Native(native).snapshot())),

@@ -453,9 +453,8 @@ TEST(RetirementTest, KeepsTheFirstChainThatTracksConnectionsWhereOnlyKubeletsDo)
     dependents.untracked = {{row.family == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4, "x"}};
     EXPECT_EQ(KeptBy(PlanFor(input, observed, dependents, options)), "");
   }
-  Observed labels;
-  labels.Chain(Nat("KUBELET-POSTROUTING"), {MasqueradeLabelled(114)});
-  EXPECT_EQ(KeptBy(PlanFor(Wanting(Mode::kOff, kIPv4Only, {}), labels,
+  EXPECT_EQ(KeptBy(PlanFor(Wanting(Mode::kOff, kIPv4Only, {}),
+                           Observed().Chain(Nat("KUBELET-POSTROUTING"), {MasqueradeLabelled(114)}),
                            {.untracked = {{Family::kIPv4, "x"}}}, {.when_off = true})),
             "nat/KUBELET-POSTROUTING connectionTracking");
 }
