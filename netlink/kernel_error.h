@@ -46,7 +46,7 @@ bool IsWriteRefused(const absl::Status& status);
 // What to do about a security module or a system call filter.
 inline constexpr char kGuardAdvice[] =
     "a security module (SELinux, a BPF LSM) or a system call filter (seccomp) refuses it, whatever "
-    "capabilities this process has; allow kube-iptables-agent there";
+    "capabilities this process has; allow this program there";
 
 // Marks `status` as caused by a chain to be deleted that a rule or a map's verdict refers to.
 void SetChainInUse(absl::Status& status, const ChainId& chain);
