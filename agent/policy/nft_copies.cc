@@ -53,7 +53,6 @@ bool LostItsTarget(const ChainId& chain, const ObservedRule& before, const Obser
 OpaqueRule AsTranslated(Family family, const Rule& rule) {
   OpaqueRule opaque;
   opaque.text = netlink::ToString(family, rule);
-  opaque.terminal = netlink::IsTerminal(rule.target);
   opaque.marks = netlink::MarksOf(rule);
   opaque.known = rule;
   opaque.translated = true;

@@ -79,14 +79,6 @@ std::string AgentTest::Output(std::vector<std::string> argv) {
   return result.out;
 }
 
-std::string AgentTest::IptablesLegacyTables(IpFamily family) {
-  const std::string text =
-      FileText(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
-                                         : "/proc/thread-self/net/ip6_tables_names");
-  const std::set<std::string> tables = absl::StrSplit(text, '\n', absl::SkipEmpty());
-  return absl::StrJoin(tables, " ");
-}
-
 std::string AgentTest::TablesAndModules() {
   // The names of the modules only: their use counts move with what others do.
   std::string modules;

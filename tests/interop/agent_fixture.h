@@ -77,8 +77,6 @@ class AgentTest : public NetnsTest {
   // A program that must succeed; what it printed.
   static std::string Output(std::vector<std::string> argv);
 
-  // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
-  static std::string IptablesLegacyTables(IpFamily family);
   // What reading must not change: the loaded modules, the iptables-legacy tables and all of nft.
   static std::string TablesAndModules();
 

@@ -27,7 +27,7 @@
 #include "agent/loop/event_loop.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/support/background_program.h"
-#include "tests/support/legacy_tables.h"
+#include "tests/support/kubelet_sequence.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"

@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/support/child.h"
-#include "tests/support/patience.h"
 
 namespace kipt::testing {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,6 +16,14 @@
 #include "absl/time/time.h"
 
 namespace kipt::testing {
+
+// `usual`, multiplied by the environment's KIPT_TEST_PATIENCE if that is a number above 1: an
+// emulated machine takes minutes for what takes seconds elsewhere.
+inline absl::Duration Patient(absl::Duration usual) {
+  const char* text = std::getenv("KIPT_TEST_PATIENCE");
+  const double factor = text == nullptr ? 1 : std::atof(text);
+  return factor > 1 ? usual * factor : usual;
+}
 
 // Long for what takes milliseconds, so that only a defect comes to it on a busy machine.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);

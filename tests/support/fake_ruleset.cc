@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/fake_ruleset.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -11,6 +9,7 @@
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/ruleset.h"
+#include "tests/support/fake_backend.h"
 
 namespace kipt::testing {
 namespace {

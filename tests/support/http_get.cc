@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-#include "tests/support/patience.h"
+#include "tests/support/background_program.h"
 
 namespace kipt::testing {
 

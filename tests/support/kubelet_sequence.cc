@@ -2,6 +2,9 @@
 #include "tests/support/kubelet_sequence.h"
 
 #include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -227,6 +230,13 @@ KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& 
     ++run.rules_added;
   }
   return run;
+}
+
+std::string IptablesLegacyTables(IpFamily family) {
+  std::ifstream names(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
+                                                : "/proc/thread-self/net/ip6_tables_names");
+  using Word = std::istream_iterator<std::string>;
+  return absl::StrJoin(std::set<std::string>(Word(names), Word()), " ");
 }
 
 }  // namespace kipt::testing

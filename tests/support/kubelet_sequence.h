@@ -20,6 +20,10 @@ inline constexpr IpFamily kBothFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
 // "ipv4", "ipv6".
 const char* NameOf(IpFamily family);
 
+// "filter nat": the tables that iptables-legacy has in the calling thread's network namespace. To
+// read any other with its programs would make it. A chroot without /proc shows none.
+std::string IptablesLegacyTables(IpFamily family);
+
 // Which of the two kernel interfaces, and of the two programs of an iptables installation.
 enum class IptablesMode { kNft, kLegacy };
 // "nft" or "legacy", as in the programs' names.

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "tests/support/patience.h"
+#include "tests/support/background_program.h"
 
 namespace kipt::testing {
 

@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/types/span.h"
+#include "agent/policy/nft_copies.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
@@ -72,6 +73,11 @@ const netlink::Rule kSomeMasquerade = {.source = netlink::PrefixMatch{.negated =
                                        .target = netlink::Masquerade{}};
 const netlink::OpaqueRule kSomeMarked = {.text = "-p tcp -j MARK", .marks = {.cleared = 0x4000}};
 
+netlink::OpaqueRule CopyOf(netlink::Rule rule) {
+  rule.comment.clear();
+  return {.text = "copy", .marks = netlink::MarksOf(rule), .known = rule, .translated = true};
+}
+
 netlink::OpaqueRule Hairpin(const char* set) {
   return {.text = "x", .target = "MASQUERADE", .set = set, .set_directions = "dst,dst,src"};
 }
@@ -112,6 +118,14 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignMarkOfAnotherBit", List(kOtherMark, kR, kX, kM)},
       {"AForeignMasqueradeOfSomeAddresses", List(kSomeMasquerade, kR, kX, kM), List(),
        List("PrecedingRule")},
+      {"CopiesOfWhichTheLastLostItsTarget",
+       List(CopyOf(ReturnUnmarked(14)), CopyOf(ClearBit(14)),
+            CopyOf({.target = netlink::NoTarget{}})),
+       List(Append(kReturn), Append(kXor), Append(kMasquerade), Remove(kReturn), Remove(kXor),
+            Remove("-j MASQUERADE --random-fully"))},
+      {"CopiesWhereKubeProxyLives",
+       List(CopyOf(ReturnUnmarked(14)), CopyOf(ClearBit(14)), CopyOf(MasqueradeAll(0))), List(),
+       List(), true},
       {"AHairpinOfIpvsMode", List(Hairpin("KUBE-LOOP-BACK"), kR, kX, kM)},
       {"AHairpinOfAnotherSet", List(Hairpin("OTHER"), kR, kX, kM), List(), List("PrecedingRule")},
       {"AForeignMarkForSomePackets", List(kSomeMarked, kR, kX, kM), List(), List("PrecedingRule")},
@@ -377,9 +391,51 @@ TEST(DiffTest, ASecondJumpStaysWhereItsChainMarksPacketsForItself) {
   }
 }
 
-netlink::OpaqueRule CopyOf(netlink::Rule rule) {
-  rule.comment.clear();
-  return {.text = "copy", .marks = netlink::MarksOf(rule), .known = rule, .translated = true};
+TEST(DiffTest, ASecondJumpStaysWhereItsChainHasACopyThatTestsAMark) {
+  Observed observed = Made(Cleanup());
+  netlink::Rule copy = DropMarked(20);
+  copy.comment.clear();
+  observed.Chain(kFirewall, {DropMartians(0), copy})
+      .Chain(Nat("KUBE-MARK-DROP"), {CopyOf(SetBit(20))})
+      .Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), kOtherMark, JumpTo("KUBE-FIREWALL")});
+  EXPECT_TRUE(ComputeDiff(Cleanup(), observed.snapshot()).empty());
+}
+
+TEST(DiffTest, ARuleOfAnotherDropBitThanThatOfACopyStays) {
+  Observed observed = Made(Legacy());
+  netlink::Rule other = DropMarked(0);
+  other.comment.clear();
+  observed.Chain(kFirewall, {DropMartians(0), DropMarked(15), other})
+      .Chain(Nat("KUBE-MARK-MASQ"), {CopyOf(SetBit(14))});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              Not(Contains(StartsWith("-D KUBE-FIREWALL"))));
+}
+
+TEST(DiffTest, NamesARuleThatIptablesCannotListCountsTheOthersAndAsksForARebootAfterACopy) {
+  const auto message = [](const netlink::ChainId& chain, const RuleContent& content, int count,
+                          const std::vector<Change>& changes = {}) {
+    UnlistableRules rules(changes);
+    for (int i = 0; i < count; ++i) {
+      rules.Add(chain, {.handle = 1, .content = content, .unlistable = true});
+    }
+    return rules.Findings().at(0).message;
+  };
+  const netlink::OpaqueRule foreign = {.text = "x"};
+  EXPECT_THAT(message(Nat("MINE"), foreign, 1), HasSubstr("\"-A MINE x\": iptables has no option"));
+  EXPECT_THAT(message(Nat("MINE"), foreign, 3),
+              AllOf(HasSubstr(" x\" and 2 more: "), EndsWith("table)")));
+  const netlink::OpaqueRule copy = CopyOf(SetBit(14));
+  const Change deletion = {netlink::DeleteRule{.chain = Nat("KUBE-MARK-MASQ"), .handle = 1}, ""};
+  EXPECT_THAT(message(Nat("KUBE-MARK-MASQ"), copy, 1), EndsWith("names, and reboot"));
+  EXPECT_THAT(message(Nat("KUBE-MARK-MASQ"), copy, 1, {deletion}), EndsWith("names"));
+  const std::vector<Change> changes = {deletion};
+  UnlistableRules mixed(changes);
+  mixed.Add(Nat("KUBE-MARK-MASQ"), {.handle = 1, .content = copy, .unlistable = true});
+  mixed.Add(Nat("MINE"), {.handle = 2, .content = foreign, .unlistable = true});
+  EXPECT_THAT(mixed.Findings()[0].message, HasSubstr("\"-A MINE x\": "));
+  mixed.Add(Nat("KUBE-MARK-MASQ"), {.handle = 3, .content = copy, .unlistable = true});
+  mixed.Add(Nat("MINE"), {.handle = 4, .content = foreign, .unlistable = true});
+  EXPECT_THAT(mixed.Findings()[0].message, HasSubstr("\"-A KUBE-MARK-MASQ copy\" and 2 more"));
 }
 
 // nft loses comments of what it saves and loads.

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tests/skew/probes/packets.h"
-#include "tests/support/legacy_tables.h"
+#include "tests/support/kubelet_sequence.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
@@ -34,8 +34,7 @@ bool ParseCounts(absl::string_view text, DropCounter& counter) {
 
 // Of legacy: saving a table makes it.
 bool HasLegacyFilter(IpFamily family) {
-  const std::vector<std::string> tables = testing::IptablesLegacyTables(family);
-  return std::find(tables.begin(), tables.end(), "filter") != tables.end();
+  return absl::StrContains(testing::IptablesLegacyTables(family), "filter");
 }
 
 constexpr char kTable[] = "skew-counters";
