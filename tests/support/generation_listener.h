@@ -30,7 +30,6 @@ class GenerationListener {
     return changes;
   }
 
-  // Readable when there is something to drain.
   int fd() const { return monitor_->fd(); }
 
  private:

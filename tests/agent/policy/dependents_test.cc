@@ -226,7 +226,7 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
     see(kIpNat, "KUBELET-MARK-DROP", Label(115));
     if (*row.chain != '\0') see(row.table, row.from, Jump(row.chain));
     EXPECT_TRUE(see(kIpNat, "POSTROUTING", way)) << "kept for NoteOtherMode";
-    collector.NoteOtherMode({.tables = {{kIpNat, {{"POSTROUTING", {.base = true}}}}}});
+    collector.NoteOtherMode({.tables = {{kIpNat, {{"POSTROUTING", {.rules = {way}}}}}}});
     netlink::SurveyChains nat = {{"POSTROUTING", {.base = true, .rules = row.base}}};
     for (const netlink::Rule& rule :
          {ReturnUnmarked(row.bit), ClearBit(row.bit), MasqueradeAll(0)}) {
