@@ -121,6 +121,7 @@ class ChainDiffer {
     }
   }
 
+  // A copy is opaque.
   void Judge(const ObservedRule& observed, Place& place) const {
     if (const std::optional<NftCopy> copy = RecognizeCopy(desired_.id, observed)) {
       place.form = copy->form;

@@ -6,7 +6,6 @@
 #define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

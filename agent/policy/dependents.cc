@@ -44,10 +44,6 @@ void AddIfNew(const Marking& marking, std::vector<Marking>& known) {
   if (bits != 0 || labels.any()) known.push_back(marking);
 }
 
-bool Is(const ChainId& chain, Table table, absl::string_view name) {
-  return chain.table == table && chain.name == name;
-}
-
 }  // namespace
 
 // The place of a survey's rule, and its spelling there.
@@ -85,7 +81,8 @@ netlink::SurveyFilter DependentsCollector::OtherMode() {
     NoteRuleOfOthers(place, rule, /*managed_mode=*/false);
     // For NoteOtherMode.
     const std::optional<ChainId> id = place.Id();
-    return id && (Is(*id, Table::kNat, "POSTROUTING") || Is(*id, Table::kNat, kPostroutingChain));
+    return id && id->table == Table::kNat &&
+           (id->name == "POSTROUTING" || id->name == kPostroutingChain);
   };
 }
 
