@@ -2,6 +2,7 @@
 #include "agent/loop/control_loop.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <variant>
 
@@ -92,6 +93,7 @@ void ControlLoop::SetDesired(ControlLoopOptions options) {
   options.watch = options_.watch;
   // In observe mode the backend may be read-only, so reopen it.
   if (options.observe != options_.observe) CloseBackend();
+  reconciler_.reset();
   const bool same = options.foreign_rules == options_.foreign_rules;
   options_ = std::move(options);
   if (!same) foreign_rules_ = MakeForeignRules(options_);
@@ -233,6 +235,7 @@ absl::Status ControlLoop::EnsureBackend() {
 
 void ControlLoop::CloseBackend() {
   writer_watch_.Stop();
+  reconciler_.reset();
   backend_.reset();
 }
 
@@ -261,23 +264,24 @@ SyncReport ControlLoop::Repair(bool periodic) {
   if (periodic && !before.all()) {
     options_.support->Read(backend_->kind(), options_.input.labels.has_value());
   }
-  RoundObserver observer;
-  if (foreign_rules_) {
-    observer = [this](const netlink::Snapshot& observed, const Plan& plan) {
-      // Only a table that is made anew, which lacks our rules, begins its handles again.
-      foreign_rules_->Note(observed, plan.families, [&](Family family) {
-        return !IsLegacy() && !Changes(plan.diff, family);
-      });
-    };
+  if (!reconciler_) {
+    reconciler_.emplace(backend_.get(), SteadyClock(options_.patience), options_.support,
+                        std::bind_front(&ControlLoop::NoteRules, this));
   }
-  SyncReport report = Reconciler(backend_.get(), SteadyClock(options_.patience), options_.support,
-                                 std::move(observer))
-                          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
+  SyncReport report =
+      reconciler_->Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   if (options_.observe) {
     for (Finding& finding : report.plan.diff.findings) finding.repaired = false;
   }
   if (KnownSupport(options_.support) != before) ForgetRepairs();
   return report;
+}
+
+void ControlLoop::NoteRules(const netlink::Snapshot& observed, const Plan& plan) {
+  if (!foreign_rules_) return;
+  // Only a table that is made anew, which lacks our rules, begins its handles again.
+  foreign_rules_->Note(observed, plan.families,
+                       [&](Family family) { return !IsLegacy() && !Changes(plan.diff, family); });
 }
 
 std::vector<Change> ControlLoop::Restrain(const Plan& plan) {

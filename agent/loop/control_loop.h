@@ -124,6 +124,8 @@ class ControlLoop {
   SeenWriters Listen();
   // Reads, compares, and repairs what Restrain lets through.
   SyncReport Repair(bool periodic);
+  // After each check.
+  void NoteRules(const netlink::Snapshot& observed, const Plan& plan);
   std::vector<Change> Restrain(const Plan& plan);
   // What WriterAttribution knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
@@ -147,6 +149,8 @@ class ControlLoop {
   Observer observer_;
   std::unique_ptr<EventSource> timer_;
   std::unique_ptr<netlink::Backend> backend_;
+  // Of `backend_` and `options_`.
+  std::optional<Reconciler> reconciler_;
   // Declared after backend_ so that it is destroyed first.
   WriterWatch writer_watch_;
   std::function<double()> jitter_;

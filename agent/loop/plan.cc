@@ -4,6 +4,7 @@
 #include <set>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -42,6 +43,18 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
     }
   }
   return {jumps.begin(), jumps.end()};
+}
+
+// Also how rules are written, which their own comparison leaves out.
+bool SameRules(const netlink::Snapshot& a, const netlink::Snapshot& b) {
+  const auto same_rule = [](const ObservedRule& rule, const ObservedRule& other) {
+    return rule == other && rule.xt == other.xt && rule.unlistable == other.unlistable;
+  };
+  return a.dormant == b.dormant && a.native == b.native &&
+         absl::c_equal(a.chains, b.chains, [&](const auto& chain, const auto& other) {
+           return chain.first == other.first && chain.second.hooked == other.second.hooked &&
+                  absl::c_equal(chain.second.rules, other.second.rules, same_rule);
+         });
 }
 
 }  // namespace
@@ -84,6 +97,20 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support,
     }
   }
   return plan;
+}
+
+Plan LastComparison::Compare(const PolicyInput& input, const RuleSupport& support,
+                             const netlink::Snapshot& observed) {
+  if (plan_ && input == input_ && support == support_ && SameRules(observed, observed_)) {
+    plan_->generation = observed.generation;
+    plan_->martians = FindMartianProtection(observed);
+    return *plan_;
+  }
+  plan_.reset();
+  input_ = input;
+  support_ = support;
+  observed_ = observed;
+  return plan_.emplace(agent::Compare(input, support, observed));
 }
 
 }  // namespace kipt::agent

@@ -62,6 +62,21 @@ bool IsOfPostrouting(const Change& change, netlink::Family family);
 Plan Compare(const PolicyInput& input, const RuleSupport& support,
              const netlink::Snapshot& observed);
 
+// The last comparison: a check of an undisturbed node finds what the one before it found.
+class LastComparison {
+ public:
+  // As the function above, which is called only where more than counters and the generation
+  // differs.
+  Plan Compare(const PolicyInput& input, const RuleSupport& support,
+               const netlink::Snapshot& observed);
+
+ private:
+  PolicyInput input_;
+  RuleSupport support_;
+  netlink::Snapshot observed_;
+  std::optional<Plan> plan_;
+};
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_LOOP_PLAN_H_

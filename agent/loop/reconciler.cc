@@ -127,6 +127,7 @@ struct Attempt {
   const PolicyInput& input;
   const Restraint& restraint;
   const RoundObserver& observer;
+  LastComparison& last;
   SyncReport report = {};
 
   // Again while others change the rules.
@@ -169,7 +170,7 @@ struct Attempt {
       const auto observed = torn ? backend.ReadTorn(queries, &NativeMartians())
                                  : backend.Read(queries, &NativeMartians());
       if (!observed.ok()) return observed.status();
-      Plan plan = Compare(part, support, *observed);
+      Plan plan = last.Compare(part, support, *observed);
       if (observer && !torn) observer(*observed, plan);
       return plan;
     };
@@ -380,7 +381,7 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 
 absl::StatusOr<Plan> Reconciler::Check(const PolicyInput& input) {
   return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_),
-                 input,     {},     observer_}
+                 input,     {},     observer_,    last_}
       .CheckSettled();
 }
 
@@ -388,7 +389,8 @@ SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
     SyncReport report =
-        Attempt{*backend_, clock_, start, support_, support, input, restraint, observer_}.Sync();
+        Attempt{*backend_, clock_, start, support_, support, input, restraint, observer_, last_}
+            .Sync();
     ReportWriteRefused(input, report);
     return report;
   };

@@ -103,6 +103,7 @@ class Reconciler {
   Clock clock_;
   SupportSource* support_;
   RoundObserver observer_;
+  LastComparison last_;
 };
 
 }  // namespace kipt::agent

@@ -240,5 +240,61 @@ TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKube
   EXPECT_THAT(Compare(input, {}, stays.snapshot()).in_cleanup, IsEmpty());
 }
 
+TEST(LastComparisonTest, ComparesAgainWhateverMayMatter) {
+  using netlink::Snapshot;
+  struct Row {
+    std::string name;
+    void (*change)(Snapshot&);
+    RuleSupport support = {};
+  };
+  const Row rows[] = {
+      {"another generation", [](Snapshot& node) { ++node.generation; }},
+      {"the martian rule has counted",
+       [](Snapshot& node) { node.chains[Filter("KUBE-FIREWALL")].rules[0].counters.packets = 5; }},
+      {"the native table has counted", [](Snapshot& node) { node.native->counters.packets = 5; }},
+      {"the native table is altered",
+       [](Snapshot& node) { node.native->altered = true; },
+       {.xt = false}},
+      {"the native table is gone", [](Snapshot& node) { node.native.reset(); }},
+      {"a rule is gone",
+       [](Snapshot& node) { node.chains[Filter("KUBE-FIREWALL")].rules.clear(); }},
+      {"a chain is gone", [](Snapshot& node) { node.chains.erase(Mangle("KUBE-IPTABLES-HINT")); }},
+      {"a chain is another",
+       [](Snapshot& node) {
+         auto hint = node.chains.extract(Mangle("KUBE-IPTABLES-HINT"));
+         hint.key().name = "KUBE-IPTABLES-OTHER";
+         node.chains.insert(std::move(hint));
+       }},
+      {"a base chain has lost its hook",
+       [](Snapshot& node) { node.chains[Filter("INPUT")].hooked = false; }},
+      {"a table is dormant",
+       [](Snapshot& node) {
+         node.dormant[{Family::kIPv4, netlink::Table::kFilter}] = netlink::kTableDormant;
+       }},
+      {"a rule is one of xtables",
+       [](Snapshot& node) { node.chains[Filter("INPUT")].rules[0].xt = true; },
+       {.xt = false}},
+      {"iptables cannot list a rule",
+       [](Snapshot& node) { node.chains[Filter("INPUT")].rules[0].unlistable = true; }},
+  };
+  const PolicyInput input = Wanting(Mode::kCleanup, netlink::kFamilies, {});
+  const Snapshot calm = Observed(Made(input)).Native().snapshot();
+  for (const Row& row : rows) {
+    Snapshot changed = calm;
+    row.change(changed);
+    const Plan anew = Compare(input, row.support, changed);
+    EXPECT_FALSE(anew == Compare(input, row.support, calm)) << row.name << ": it does not matter";
+    LastComparison last;
+    last.Compare(input, row.support, calm);
+    EXPECT_TRUE(last.Compare(input, row.support, changed) == anew) << row.name;
+  }
+  LastComparison last;
+  for (const PolicyInput& other : {input, Wanting(Mode::kLegacy, netlink::kFamilies, {}), input}) {
+    for (const RuleSupport& support : {RuleSupport(), RuleSupport{.xt = false}}) {
+      EXPECT_TRUE(last.Compare(other, support, calm) == Compare(other, support, calm));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kipt::agent::cleanup_test
