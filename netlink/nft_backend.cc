@@ -14,6 +14,7 @@
 #include "netlink/batch.h"
 #include "netlink/commit_watch.h"
 #include "netlink/kernel_error.h"
+#include "netlink/listed_rules.h"
 #include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
@@ -340,7 +341,7 @@ class NftBackend : public Backend {
       return absl::StrCat("reading the rules of chain ", ToString(chain));
     };
     const auto take = [&](WireBytes message) {
-      absl::StatusOr<ObservedRule> rule = DecodeRule(message);
+      absl::StatusOr<ObservedRule> rule = listed_.Decode(chain, rules.size(), message);
       if (!rule.ok()) {
         return absl::Status(rule.status().code(),
                             absl::StrCat(action(), ": ", rule.status().message()));
@@ -351,6 +352,7 @@ class NftBackend : public Backend {
     const absl::StatusOr<int> error =
         AskOne(*socket_, NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
                {{NFTA_RULE_TABLE, TableName(chain.table)}, {NFTA_RULE_CHAIN, chain.name}}, take);
+    listed_.EndChain(chain);
     const bool interrupted = absl::IsAborted(error.status());
     if (!error.ok() && (!interrupted || torn == Torn::kIsAnError)) return error.status();
     if (error.ok() && *error != 0) return KernelError(*error, action());
@@ -393,6 +395,7 @@ class NftBackend : public Backend {
   std::unique_ptr<EventSocket> events_;
   std::unique_ptr<CommitWatch> commits_;
   OwnCommits own_commits_;
+  ListedRules listed_;
   // Of base chains, as ReadChains found them.
   std::map<ChainId, uint32_t> rule_counts_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/reach.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -16,16 +17,22 @@ bool IsGoto(const ObservedRule& rule) {
   return opaque != nullptr && opaque->jump && opaque->terminal;
 }
 
+bool IsAsked(absl::Span<const ChainQuery> queries, const ChainId& chain, bool with_rules) {
+  return std::any_of(queries.begin(), queries.end(), [&](const ChainQuery& query) {
+    return query.with_rules == with_rules && query.chain == chain;
+  });
+}
+
 // How many of the rules of `query`'s chain are on the way to another chain that is asked for.
 size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
-                   const std::set<ChainId>& asked) {
+                   absl::Span<const ChainQuery> queries) {
   // In a chain of no base chain's name any rule may be the one that matters.
   if (!IsBaseChain(query.chain)) return chain.rules.size();
   for (size_t length = chain.rules.size(); length > 0; --length) {
     const ObservedRule& rule = chain.rules[length - 1];
     const std::string* jump = JumpTarget(rule);
     if (jump != nullptr && IsPerhapsUnconditional(rule) &&
-        asked.count(Sibling(query.chain, *jump)) != 0) {
+        IsAsked(queries, Sibling(query.chain, *jump), /*with_rules=*/true)) {
       return length;
     }
   }
@@ -47,19 +54,18 @@ bool Walk::Ends(const ObservedRule& rule, Doubt doubt) {
 std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
                                  absl::Span<const ChainQuery> queries,
                                  const std::set<ChainId>& read) {
-  std::set<ChainId> asked;
-  // Never the rules of a chain that is asked for without them: they may be tens of thousands.
   std::set<ChainId> seen;
-  for (const ChainQuery& query : queries) (query.with_rules ? asked : seen).insert(query.chain);
-
   std::set<ChainId> missing;
   std::vector<ChainId> ahead;
   const auto check = [&](const ChainId& id, absl::Span<const ObservedRule> rules) {
     for (const ObservedRule& rule : rules) {
       const std::string* jump = JumpTarget(rule);
       if (!IsPerhapsUnconditional(rule)) continue;
-      if (jump != nullptr && seen.insert(Sibling(id, *jump)).second) {
-        ahead.push_back(Sibling(id, *jump));
+      if (jump != nullptr) {
+        const ChainId next = Sibling(id, *jump);
+        // Never the rules of a chain that is asked for without them: they may be tens of thousands.
+        const bool excluded = IsAsked(queries, next, /*with_rules=*/false);
+        if (!excluded && seen.insert(next).second) ahead.push_back(next);
       }
       if (IsUnconditionalTerminal(rule)) return;
     }
@@ -67,7 +73,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
   for (const ChainQuery& query : queries) {
     const auto chain = chains.find(query.chain);
     if (!query.follow || chain == chains.end()) continue;
-    const size_t length = LengthOfWay(query, chain->second, asked);
+    const size_t length = LengthOfWay(query, chain->second, queries);
     check(query.chain, absl::MakeConstSpan(chain->second.rules).first(length));
   }
   while (!ahead.empty()) {

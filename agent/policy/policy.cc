@@ -157,7 +157,8 @@ std::vector<netlink::ChainQuery> ChainsToRead(absl::Span<const Family> families)
 }
 
 std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
-  std::vector<netlink::ChainQuery> queries = ChainsToRead();
+  static const auto& all = *new std::vector<netlink::ChainQuery>(ChainsToRead());
+  std::vector<netlink::ChainQuery> queries = all;
   for (netlink::ChainQuery& query : queries) {
     query.with_rules =
         query.with_rules && absl::c_none_of(desired.chains, [&](const DesiredChain& chain) {

@@ -2,8 +2,11 @@
 //
 // Wire to Rule: every form that is accepted, and similar forms that are not.
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "netlink/listed_rules.h"
 #include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/matchers.h"
@@ -346,6 +349,49 @@ TEST(DecodeConnLabelTest, ReadsLabelsOfConnections) {
       {"native, tested", List(Ct(13), Mask(HostU32(2)), Compare(HostU32(0), kNotEqual), drop)},
       {"native, set", List(Immediate(Join({HostU32(2), Zeros(12)})), SetCt(13))},
   });
+}
+
+// Each listing has another sequence number and generation.
+TEST(ListedRulesTest, DecodesEachListingAsIfItWereTheFirst) {
+  const auto rule = [](const Bytes& first, const Bytes& last) {
+    return RuleMessage(Family::kIPv4, {first, last});
+  };
+  const auto counter = [](uint32_t packets) {
+    return ExpressionBytes("counter", Attr(2, Join({U32(0), U32(packets)})));
+  };
+  const Bytes drop = rule(counter(1), Verdict(0));
+  const Bytes counted = rule(counter(2), Verdict(0));
+  const Bytes accept = rule(Meta(kMetaMark), Verdict(1));
+  const ChainId input = {Family::kIPv4, Table::kFilter, "INPUT"};
+  const ChainId output = {Family::kIPv4, Table::kFilter, "OUTPUT"};
+  const std::pair<ChainId, std::vector<Bytes>> listings[] = {
+      {input, {drop, accept}},
+      {input, {drop, accept}},
+      {input, {drop, accept}},
+      {input, {counted, accept}},
+      {input, {accept}},
+      {input, std::vector<Bytes>(70, drop)},
+      {input, std::vector<Bytes>(70, counted)},
+      {output, {counted}},
+      {input, {}},
+      {input, {drop}},
+  };
+  ListedRules listed;
+  uint8_t number = 0;
+  for (const auto& [chain, messages] : listings) {
+    SCOPED_TRACE(absl::StrCat("listing ", ++number));
+    for (size_t place = 0; place < messages.size(); ++place) {
+      Bytes message = messages[place];
+      message[8] = message[19] = number;
+      const absl::StatusOr<ObservedRule> found = listed.Decode(chain, place, message);
+      const absl::StatusOr<ObservedRule> expected = DecodeRule(message);
+      ASSERT_TRUE(found.ok() && expected.ok());
+      EXPECT_EQ(*found, *expected);
+      EXPECT_EQ(found->counters, expected->counters);
+      EXPECT_EQ(found->unlistable, expected->unlistable);
+    }
+    listed.EndChain(chain);
+  }
 }
 
 }  // namespace
