@@ -299,6 +299,7 @@ std::vector<Change> ControlLoop::Restrain(const Plan& plan) {
     waiting_families_.insert(family);
     return record.refused.empty() || IsRefused(record, change);
   });
+  HoldDrops(plan, allowed);
   // What replaces the native table may have to wait.
   if (allowed.size() != plan.diff.changes.size()) {
     std::erase_if(allowed, [](const Change& change) {
@@ -306,6 +307,21 @@ std::vector<Change> ControlLoop::Restrain(const Plan& plan) {
     });
   }
   return allowed;
+}
+
+void ControlLoop::HoldDrops(const Plan& plan, std::vector<Change>& allowed) const {
+  std::set<Family> waiting;
+  for (const Change& change : plan.diff.changes) {
+    if (!IsNative(change) && !absl::c_linear_search(allowed, change)) {
+      waiting.insert(netlink::ChainOf(change.operation).family);
+    }
+  }
+  if (waiting.empty()) return;
+  const Ruleset desired = DesiredRuleset(options_.input, KnownSupport(options_.support));
+  std::erase_if(allowed, [&](const Change& change) {
+    return waiting.contains(netlink::ChainOf(change.operation).family) &&
+           WaitsForOtherTables(desired, change);
+  });
 }
 
 bool ControlLoop::IsRefused(const FamilyRecord& record, const Change& change) const {

@@ -127,6 +127,8 @@ class ControlLoop {
   // After each check.
   void NoteRules(const netlink::Snapshot& observed, const Plan& plan);
   std::vector<Change> Restrain(const Plan& plan);
+  // A drop by another bit stays while what may mark packets with that bit has to wait.
+  void HoldDrops(const Plan& plan, std::vector<Change>& allowed) const;
   // What WriterAttribution knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
   // Jumps of kube-proxy's that the check before had, where its services still exist.
