@@ -15,7 +15,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
-#include <csignal>
 #include <limits>
 #include <optional>
 #include <thread>
@@ -31,6 +30,7 @@
 #include "absl/time/time.h"
 #include "agent/config/value_texts.h"
 #include "agent/endpoints/listening_socket.h"
+#include "agent/process/signal_mask.h"
 
 namespace kipt::agent {
 namespace {
@@ -314,20 +314,14 @@ class BeastServer : public HttpServer {
       : HttpServer(std::move(socket.address)), listener_(std::move(socket.fd)) {}
 
   absl::Status Serve(HttpHandler handler) override {
-    // Signals are the event loop's; the thread inherits this thread's mask.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    absl::Status status;
     try {
+      const AllSignalsBlocked inherited;
       thread_ = std::make_unique<ServerThread>(std::move(handler), listener_);
     } catch (const std::exception& error) {
-      status = absl::ResourceExhaustedError(
+      return absl::ResourceExhaustedError(
           absl::StrCat("cannot serve ", address(), ": ", error.what()));
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return status;
+    return absl::OkStatus();
   }
 
  private:

@@ -36,7 +36,7 @@ bool AddsRules(const Diff& diff) {
 
 // When others have kept the ruleset from being read at one generation for so long, what is missing
 // is added without waiting for one.
-constexpr absl::Duration kPatienceForAdditions = absl::Milliseconds(200);
+constexpr absl::Duration kPatienceForAdditions = absl::Milliseconds(50);
 
 // The tables of `family` that `changes` concern.
 std::vector<Table> ChangedTables(absl::Span<const Change> changes, Family family) {
@@ -188,10 +188,9 @@ struct Attempt {
                       const Restraint& allow) {
     return RetryAborted(clock, start, [&] {
       absl::Status status = RepairOnce(part, families, allow);
-      if (absl::IsAborted(status) && clock.now() - start >= kPatienceForAdditions) {
-        AddMissing(part, families, allow);
-      }
-      return status;
+      const bool long_enough = clock.now() - start >= kPatienceForAdditions;
+      if (!absl::IsAborted(status) || !long_enough) return status;
+      return AddMissing(part, families, allow) ? absl::OkStatus() : status;
     });
   }
 
@@ -208,24 +207,33 @@ struct Attempt {
     return Make(allow(report.plan), report.plan.generation, families);
   }
 
-  // Others commit faster than the ruleset can be read. Once a call: a fight is damped between
-  // calls. Not on iptables-legacy, which is read under its lock.
-  void AddMissing(const PolicyInput& part, absl::Span<const Family> families,
+  // Others commit faster than the ruleset can be read. Whether nothing is missing any more: that
+  // ends the call, because the next damage is found by the next one, and a fight is damped between
+  // calls.
+  bool AddMissing(const PolicyInput& part, absl::Span<const Family> families,
                   const Restraint& allow) {
-    if (backend.kind() != netlink::BackendKind::kNft || !report.applied.empty()) return;
     ++report.checks;
-    const absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
-    if (!plan.ok()) return;
+    absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
+    if (!plan.ok()) return false;
     const std::vector<Change> additions = Additions(allow(*plan));
-    const absl::StatusOr<netlink::Snapshot> now = backend.Read({});
-    // Where it fails, the next attempt is as good.
-    if (now.ok()) Make(additions, now->generation, families).IgnoreError();
+    if (additions.empty() && !plan->diff.empty()) return false;
+    uint32_t generation = plan->generation;
+    if (backend.kind() == netlink::BackendKind::kNft) {
+      const absl::StatusOr<netlink::Snapshot> now = backend.Read({});
+      if (!now.ok()) return false;
+      generation = now->generation;
+    }
+    // Nothing to make succeeds. Where it fails, the next attempt is as good.
+    if (!Make(additions, generation, families, /*despite_changes=*/true).ok()) return false;
+    report.plan = *std::move(plan);
+    return true;
   }
 
   absl::Status Make(absl::Span<const Change> changes, uint32_t generation,
-                    absl::Span<const Family> families) {
+                    absl::Span<const Family> families, bool despite_changes = false) {
     netlink::Transaction transaction = ToTransaction(changes, generation, families);
     transaction.only_of_snapshot = true;
+    transaction.despite_changes = despite_changes;
     if (transaction.empty()) return absl::OkStatus();
     const SteadyTime begin = clock.now();
     absl::Status applied = backend.Apply(transaction);

@@ -3,13 +3,11 @@
 
 #include <fcntl.h>
 #include <linux/nsfs.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <csignal>
 #include <exception>
 #include <map>
 #include <set>
@@ -21,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "agent/process/signal_mask.h"
 
 namespace kipt::agent {
 namespace {
@@ -139,7 +138,13 @@ absl::Status EnterNetworkNamespace(const std::string& path) {
   return fd.ok() ? Enter(*fd, path) : fd.status();
 }
 
-NetnsGuard::NetnsGuard() : fd_(open(kThreadNetns, O_RDONLY | O_CLOEXEC)) {}
+NetnsGuard::NetnsGuard() : fd_(open(kThreadNetns, O_RDONLY | O_CLOEXEC)), error_(errno) {}
+
+absl::Status NetnsGuard::Opened() const {
+  // Without /proc there is no guard.
+  if (fd_.valid() || error_ == ENOENT || error_ == ENOTDIR) return absl::OkStatus();
+  return absl::ErrnoToStatus(error_, absl::StrCat("opening ", kThreadNetns));
+}
 
 absl::Status NetnsGuard::Check() const {
   struct stat made = {};
@@ -164,14 +169,10 @@ absl::StatusOr<VisitedNamespace> VisitedNamespace::Open(const std::string& path)
 
 absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   absl::Status status;
-  // The new thread inherits the signal mask, which the calling one needs again while it waits.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread visitor;
   std::exception_ptr failure;
   try {
+    const AllSignalsBlocked inherited;
     // The thread ends instead of going back.
     visitor = std::thread([&] {
       try {
@@ -187,7 +188,6 @@ absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   } catch (...) {
     failure = std::current_exception();
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (visitor.joinable()) visitor.join();
   if (failure != nullptr) std::rethrow_exception(failure);
   return status;

@@ -31,12 +31,15 @@ class NetnsGuard {
  public:
   NetnsGuard();
 
+  // What keeps it from being checked, unless /proc is missing. ResourceExhausted: no descriptor.
+  absl::Status Opened() const;
   // FailedPrecondition: the calling thread is in another one now. Unavailable: /proc is missing.
   absl::Status Check() const;
 
  private:
   // Keeps the namespace alive, so that its number is not reused.
   OwnedFd fd_;
+  int error_;
 };
 
 // Works in another network namespace without moving the caller's thread, which might fail to

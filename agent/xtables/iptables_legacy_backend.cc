@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/process/network_namespaces.h"
+#include "agent/process/signal_mask.h"
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "agent/xtables/iptables_legacy_programs.h"
@@ -91,6 +92,16 @@ bool Deletes(const Transaction& transaction) {
   });
 }
 
+// The rule that it adds is there.
+bool IsMade(const Operation& operation, const ObservedChains& chains) {
+  const auto* add = std::get_if<netlink::AddRule>(&operation);
+  const auto chain = add == nullptr ? chains.end() : chains.find(add->chain);
+  return chain != chains.end() &&
+         absl::c_any_of(chain->second.rules, [&](const netlink::ObservedRule& rule) {
+           return rule.rule() != nullptr && *rule.rule() == add->rule;
+         });
+}
+
 // The programs cannot be kept from taking the lock that others take.
 bool TakesFixedLock(const IptablesVersion& version) {
   return version.RestoreTakesLock() && !version.LockIsMovable();
@@ -124,11 +135,14 @@ struct FamilyState {
 template <typename Result>
 std::map<Family, Result> AtOnce(const std::set<Family>& families, const auto& work) {
   std::vector<std::pair<Family, std::future<Result>>> running;
-  for (const Family family : families) {
-    // The first one is done by this thread; the others too, if no thread can be made.
-    const auto policy =
-        running.empty() ? std::launch::deferred : std::launch::async | std::launch::deferred;
-    running.emplace_back(family, std::async(policy, std::cref(work), family));
+  {
+    const AllSignalsBlocked inherited;
+    for (const Family family : families) {
+      // The first one is done by this thread; the others too, if no thread can be made.
+      const auto policy =
+          running.empty() ? std::launch::deferred : std::launch::async | std::launch::deferred;
+      running.emplace_back(family, std::async(policy, std::cref(work), family));
+    }
   }
   std::map<Family, Result> results;
   for (auto& [family, result] : running) results.emplace(family, result.get());
@@ -260,7 +274,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     }
     absl::Status known = KnowVersions(FamiliesOf(writes));
     if (!known.ok()) return Annotated(known, "; nothing was done");
-    const absl::StatusOr<OwnedFd> lock = Lock(writes);
+    const absl::StatusOr<XtablesLock> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
     const absl::StatusOr<Transaction> plan = Check(transaction, writes);
     if (!plan.ok()) return plan.status();
@@ -341,12 +355,12 @@ class IptablesLegacyBackend : public netlink::Backend {
   }
 
   // Ours, where the programs can be kept from taking it, too. Else none.
-  absl::StatusOr<OwnedFd> Lock(const std::map<Family, FamilyWrite>& writes) {
+  absl::StatusOr<XtablesLock> Lock(const std::map<Family, FamilyWrite>& writes) {
     for (const auto& [family, write] : writes) {
-      if (TakesFixedLock(*programs_.at(family)->version)) return OwnedFd();
+      if (TakesFixedLock(*programs_.at(family)->version)) return XtablesLock();
     }
     const auto start = std::chrono::steady_clock::now();
-    absl::StatusOr<OwnedFd> lock = AcquireXtablesLock(options_.lock_path, options_.lock_wait);
+    absl::StatusOr<XtablesLock> lock = AcquireXtablesLock(options_.lock_path, options_.lock_wait);
     if (options_.lock_waited) {
       options_.lock_waited(absl::FromChrono(std::chrono::steady_clock::now() - start));
     }
@@ -369,21 +383,26 @@ class IptablesLegacyBackend : public netlink::Backend {
       std::optional<ObservedChains> chains = last_reading_.TakeUnchanged(needed.chains);
       if (chains) return PlanRestore(*std::move(chains), transaction, random_fully);
     }
-    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes);
+    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes, transaction.despite_changes);
     if (!chains.ok()) return chains.status();
-    return PlanRestore(*std::move(chains), transaction, random_fully);
+    Transaction now = transaction;
+    if (transaction.despite_changes) {
+      std::erase_if(now.operations, [&](const Operation& each) { return IsMade(each, *chains); });
+    }
+    return PlanRestore(*std::move(chains), now, random_fully);
   }
 
   // Others wait for the lock meanwhile, so what is written alone is read alone.
   absl::StatusOr<ObservedChains> ReadAgain(const SavedSelection& needed,
-                                           const std::map<Family, FamilyWrite>& writes) {
+                                           const std::map<Family, FamilyWrite>& writes,
+                                           bool despite_changes) {
     const auto read = [&](Family family) {
       return ReadFamily(family, needed, {}, writes.at(family).only);
     };
     ObservedChains chains;
     for (auto& [family, now] : AtOnce<absl::StatusOr<FamilyState>>(FamiliesOf(writes), read)) {
       if (!now.ok()) return now.status();
-      if (now->tables != writes.at(family).before) {
+      if (!despite_changes && now->tables != writes.at(family).before) {
         return absl::AbortedError(
             absl::StrCat("the rules of ", netlink::FamilyName(family),
                          " have changed since they were read; nothing was done"));

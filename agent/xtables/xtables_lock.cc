@@ -112,13 +112,17 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
   return absl::StrCat("held by ", absl::StrJoin(holders, ", "));
 }
 
-absl::StatusOr<OwnedFd> AcquireXtablesLock(const std::string& path, absl::Duration wait) {
+XtablesLock::~XtablesLock() {
+  if (valid()) flock(locked_.get(), LOCK_UN);
+}
+
+absl::StatusOr<XtablesLock> AcquireXtablesLock(const std::string& path, absl::Duration wait) {
   const auto start = std::chrono::steady_clock::now();
   absl::Duration pause = kFirstPause;
   absl::StatusOr<OwnedFd> fd = OpenLock(path);
   while (fd.ok()) {
     if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
-      if (IsStillThere(path, fd->get())) return fd;
+      if (IsStillThere(path, fd->get())) return XtablesLock(*std::move(fd));
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       return absl::ErrnoToStatus(errno, absl::StrCat("flock ", path));
     }

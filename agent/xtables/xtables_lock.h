@@ -7,6 +7,7 @@
 #define KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -14,14 +15,30 @@
 
 namespace kipt::agent {
 
-// Takes the lock, which is held until the descriptor is closed; programs do not inherit it. Makes
-// the file where it is missing, as iptables does.
+// Holds the lock as long as it lives; programs do not inherit it.
+class XtablesLock {
+ public:
+  // None.
+  XtablesLock() = default;
+  explicit XtablesLock(OwnedFd locked) : locked_(std::move(locked)) {}
+  XtablesLock(XtablesLock&&) = default;
+  XtablesLock& operator=(XtablesLock&&) = default;
+  // Closing is not enough: what a thread of a host program has forked meanwhile has it, too.
+  ~XtablesLock();
+
+  bool valid() const { return locked_.valid(); }
+
+ private:
+  OwnedFd locked_;
+};
+
+// Makes the file where it is missing, as iptables does.
 //
 // DeadlineExceeded: another process held it for the whole of `wait`; the message names the process
 // if it is visible. FailedPrecondition: the file cannot be opened or made (its directory is
 // missing, a directory is there, the file system is read-only); the message says what to do.
 // PermissionDenied: not allowed to open it.
-absl::StatusOr<OwnedFd> AcquireXtablesLock(const std::string& path, absl::Duration wait);
+absl::StatusOr<XtablesLock> AcquireXtablesLock(const std::string& path, absl::Duration wait);
 
 // "held by process 4711 (kube-proxy)", or several that share it. /proc/locks shows no process of an
 // outer PID namespace, and may number the device of an overlay or btrfs differently from stat(2):
