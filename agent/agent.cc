@@ -27,7 +27,9 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
   }
   std::unique_ptr<Agent> agent(
       new Agent(std::move(options), std::move(visited), std::move(handlers)));
-  if (absl::Status status = agent->Start(loop); !status.ok()) return status;
+  absl::Status status = agent->own_namespace_ ? agent->own_namespace_->Opened() : absl::OkStatus();
+  if (status.ok()) status = agent->Start(loop);
+  if (!status.ok()) return status;
   return agent;
 }
 
@@ -66,6 +68,8 @@ absl::Status Agent::SetConfig(Config config) {
         absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", ")));
   }
   if (absl::Status status = node_.ConfirmMode(config); !status.ok()) return status;
+  // In observe mode it may be one that only reads.
+  if (config.observe != node_.config().observe) early_backend_.reset();
   node_.SetConfig(std::move(config));
   loop_->SetDesired(MakeOptions());
   return absl::OkStatus();

@@ -4,12 +4,16 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/agent.h"
 #include "agent/config/config.h"
 #include "agent/loop/event_loop.h"
 #include "agent/node/node.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -19,6 +23,30 @@ absl::Status CheckLimits(const NodeAgentOptions& options) {
     if (limit < absl::Milliseconds(1) || limit > absl::Hours(24)) {
       return absl::InvalidArgumentError(
           absl::StrCat("a limit of ", absl::FormatDuration(limit), "; it is from 1ms to 24h"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the text of a flag cannot hold, and would be taken for something else.
+absl::Status CheckTexts(const NodeAgentOptions& options) {
+  for (const auto& [name, enabled] : options.feature_gates) {
+    if (!absl::c_all_of(name, [](unsigned char c) { return absl::ascii_isalnum(c); })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unrecognized feature gate: ", Printable(name)));
+    }
+  }
+  for (const std::string& directory : options.cni_conf_dirs) {
+    if (!absl::StartsWith(directory, "/") || absl::StrContains(directory, ',') ||
+        directory.find('\0') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("--cni-conf-dir=", Printable(directory),
+                                                     ": give absolute paths without commas"));
+    }
+  }
+  for (const std::optional<std::string>& path : {options.netns, options.host_root}) {
+    if (path && path->find('\0') != std::string::npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the path ", Printable(*path), " has a NUL in it"));
     }
   }
   return absl::OkStatus();
@@ -112,7 +140,9 @@ NodeAgent::~NodeAgent() = default;
 
 absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions options,
                                                              NodeAgentHandlers handlers) {
-  if (absl::Status status = CheckLimits(options); !status.ok()) return status;
+  absl::Status status = CheckLimits(options);
+  if (status.ok()) status = CheckTexts(options);
+  if (!status.ok()) return status;
   const Flags flags = FlagsOf(options);
   absl::StatusOr<Config> config =
       options.netns ? ResolveConfigIn(*options.netns, flags) : ResolveConfig(flags);
@@ -169,14 +199,16 @@ absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
       options.program_deadline != now.program_deadline) {
     return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
   }
-  if (absl::Status status = inside_->agent->CheckNamespace(); !status.ok()) return status;
+  absl::Status status = inside_->agent->CheckNamespace();
+  if (status.ok()) status = CheckTexts(options);
+  if (!status.ok()) return status;
   Flags flags = FlagsOf(options);
   // Fixed at start, too, and perhaps out of sight by now.
   const bool same_root = options.host_root == now.host_root;
   if (same_root) flags.host_root.reset();
   // The path may name another namespace by now, or none.
   absl::StatusOr<Config> config = absl::UnknownError("");
-  absl::Status status = inside_->agent->node().InNamespace([&] { config = ResolveConfig(flags); });
+  status = inside_->agent->node().InNamespace([&] { config = ResolveConfig(flags); });
   if (status.ok()) status = config.status();
   if (status.ok() && same_root) config->host_root = inside_->agent->node().config().host_root;
   if (status.ok()) status = inside_->agent->SetConfig(*config);

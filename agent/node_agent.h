@@ -28,9 +28,11 @@
 // Entering needs CAP_SYS_ADMIN, as long as the agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
-// of the process are left alone. Unless the mode is given as kNft, the process may have children,
-// programs of iptables-legacy; a host program that ignores SIGCHLD, or reaps every child, breaks
-// that.
+// of the process are left alone. Where the namespace has tables of iptables-legacy, or the mode is
+// given as kLegacy, the process may have children, programs of iptables-legacy, each for
+// NodeAgentOptions::program_deadline at most. A host program that ignores SIGCHLD, or reaps every
+// child, breaks that. Threads that end before a call returns run no signal handler. In a process
+// that the host program forks, an agent of its parent may be destroyed; nothing else is allowed.
 #ifndef KIPT_AGENT_NODE_AGENT_H_
 #define KIPT_AGENT_NODE_AGENT_H_
 
@@ -65,7 +67,7 @@ struct NodeAgentOptions {
   // the namespace.
   std::optional<std::string> netns = {};
   // The Kubernetes release whose gates and rules count; nothing: the newest with a gate that can be
-  // turned off. One newer than the newest known behaves as that.
+  // turned off. A minor release newer than the newest known behaves as that.
   std::optional<featuregates::Version> emulated_version = {};
   // {"IPTablesOwnershipCleanup", false}: those that are not at their default.
   std::map<std::string, bool> feature_gates = {};
@@ -138,13 +140,14 @@ class NodeAgent {
   // InvalidArgument: as Create; this agent continues unchanged. FailedPrecondition: an option that
   // is fixed at start has another value, or the agent would write where it did not so far and
   // cannot confirm the iptables mode. Both need another agent; this one continues unchanged.
+  // PermissionDenied, ResourceExhausted: `netns` cannot be entered now.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
   // Reads the kernel, and changes nothing: what is there, and what Sync would change. The agent
   // does not notice.
   //
-  // FailedPrecondition: as Dispatch. Other errors are those of reading: PermissionDenied,
-  // Unavailable, Aborted, ...
+  // FailedPrecondition: as Dispatch, or the iptables mode cannot be found out. Other errors are
+  // those of reading: PermissionDenied, Unavailable, Aborted, ...
   absl::StatusOr<Diff> Plan() const;
   // One round now, with its handlers, whatever is due: what it changed, in order. What is fought
   // over, and a family whose next attempt is due later, wait all the same.

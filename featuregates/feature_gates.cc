@@ -27,7 +27,7 @@ struct Gate {
   const Component* component = nullptr;
 };
 
-// The value that won for a name, and its source.
+// A value for a name, and its source.
 struct Choice {
   bool value = false;
   const Overrides* source = nullptr;
@@ -65,11 +65,8 @@ class FeatureGates::Resolution {
   }
 
   absl::StatusOr<FeatureGates> Run(absl::Span<const Overrides> overrides) {
-    std::map<absl::string_view, Choice> choices;
-    for (const Overrides& source : overrides) {
-      for (const auto& [name, value] : source.values) choices[name] = {value, &source};
-    }
-    SetNamed(choices);
+    for (const Overrides& source : overrides) Choose(source);
+    SetNamed();
     if (errors_.empty()) {
       SetTheOthers();
       CheckEnabledDependencies();
@@ -86,18 +83,28 @@ class FeatureGates::Resolution {
   }
 
  private:
-  void SetNamed(const std::map<absl::string_view, Choice>& choices) {
-    for (const auto& [name, choice] : choices) {
+  // A value that does not reach its gate replaces none of an earlier source.
+  void Choose(const Overrides& source) {
+    for (const auto& [name, value] : source.values) {
       const auto gate = gates_.find(name);
-      if (gate != gates_.end() && Reaches(choice.source->component, gate->second)) {
-        SetOne(gate->second, choice);
-      } else if (choice.source->unknown == Overrides::Unknown::kIgnore) {
-        result_.ignored_.emplace_back(name);
+      if (gate != gates_.end() && Reaches(source.component, gate->second)) {
+        choices_[name].push_back({value, &source});
+      } else if (source.unknown == Overrides::Unknown::kIgnore) {
+        ignored_.insert(name);
       } else {
-        errors_.push_back(absl::StrCat("unrecognized feature gate: ", name));
-        return;
+        unknown_.insert(name);
       }
     }
+  }
+
+  void SetNamed() {
+    for (const absl::string_view name : ignored_) result_.ignored_.emplace_back(name);
+    for (const auto& [name, choices] : choices_) {
+      if (!unknown_.empty() && *unknown_.begin() < name) break;
+      SetOne(gates_.find(name)->second, choices.back());
+    }
+    if (unknown_.empty()) return;
+    errors_.push_back(absl::StrCat("unrecognized feature gate: ", *unknown_.begin()));
   }
 
   void SetOne(Gate& gate, const Choice& choice) {
@@ -128,8 +135,10 @@ class FeatureGates::Resolution {
       if (gate.feature == nullptr) continue;
       const Stage stage = gate.state.stage;
       if (!gate.state.explicitly_set && (stage == Stage::kAlpha || stage == Stage::kBeta)) {
-        const GateState& all = gates_[stage == Stage::kAlpha ? kAllAlpha : kAllBeta].state;
-        if (all.explicitly_set && Reaches(all.component, gate)) gate.state.enabled = all.enabled;
+        // The last source that reaches the gate.
+        for (const Choice& all : choices_[stage == Stage::kAlpha ? kAllAlpha : kAllBeta]) {
+          if (Reaches(all.source->component, gate)) gate.state.enabled = all.value;
+        }
       }
       result_.enabled_.find(name)->second = gate.state.enabled;
     }
@@ -151,6 +160,10 @@ class FeatureGates::Resolution {
   }
 
   std::map<absl::string_view, Gate> gates_;
+  // In the order of the sources: the last wins.
+  std::map<absl::string_view, std::vector<Choice>> choices_;
+  std::set<absl::string_view> ignored_;
+  std::set<absl::string_view> unknown_;
   std::vector<std::string> errors_;
   FeatureGates result_;
 };

@@ -65,7 +65,8 @@ struct GateState {
 // Safe to copy and to read from any thread. Holds no reference to the declarations.
 class FeatureGates {
  public:
-  // Merges `overrides` gate by gate, where the later source wins, and applies them to `components`.
+  // Merges `overrides` gate by gate, where the later source that reaches the gate wins, and applies
+  // them to `components`.
   // A gate's own name wins over AllAlpha and AllBeta, whatever the order and the source.
   //
   // InvalidArgument, with one message, or with "[first, second]" for several:

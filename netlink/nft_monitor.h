@@ -4,6 +4,8 @@
 #ifndef KIPT_NETLINK_NFT_MONITOR_H_
 #define KIPT_NETLINK_NFT_MONITOR_H_
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,7 +53,7 @@ class EventSocket {
 
  private:
   class EventMonitor;
-  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
+  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)), owner_(getpid()) {}
 
   int fd() const;
   absl::Status Join();
@@ -60,6 +62,7 @@ class EventSocket {
   uint32_t dropped() const;
 
   MnlSocketPtr socket_;
+  pid_t owner_;
   // The monitor that the socket belongs to now.
   const EventMonitor* current_ = nullptr;
 };

@@ -18,7 +18,14 @@
  * the agent, except kube_iptables_agent_wake, and all callbacks run on it. A call from another
  * thread, or from a child after fork(2), is refused with FAILED_PRECONDITION. Different agents may
  * belong to different threads. Functions without an agent may be called by any thread at any time.
- * pthread_cancel(3) does not end a call; kube_iptables_agent_wake ends its wait.
+ * pthread_cancel(3) does not end a call; kube_iptables_agent_wake ends its wait. A signal does not.
+ * Where the thread has ended, its agent cannot be freed any more.
+ *
+ * Children. Where the namespace has tables of iptables-legacy, or options.iptables_mode is that,
+ * the process may have children, programs of iptables-legacy, each for options.program_deadline_ms
+ * at most. A host program that ignores SIGCHLD, or waits for any child, breaks them.
+ *
+ * Memory. Where there is none for JSON that is being made, the process ends.
  *
  * Network namespaces. Without options.netns the agent works in the namespace that its thread is in
  * at kube_iptables_agent_create. The thread must stay there: in another one
@@ -168,8 +175,8 @@ enum kube_iptables_agent_severity {
  *
  * Called by kube_iptables_agent_dispatch and _sync_json, never by another function. Callbacks may
  * call every function with this agent except those two and _free, which are refused. Each
- * _set_options is followed by a round, and so by an event. They must not throw or longjmp(3). Texts
- * are the library's and end with the callback. */
+ * _set_options is followed by a round, and so by an event. They must not throw, and not call
+ * longjmp(3) or pthread_exit(3). Texts are the library's and end with the callback. */
 struct kube_iptables_agent_handlers {
   size_t size;   /* sizeof(struct kube_iptables_agent_handlers) */
   void* context; /* the first argument of the callbacks; the library never reads it */
@@ -210,10 +217,9 @@ int kube_iptables_agent_fd(struct kube_iptables_agent* agent);
  * polls the descriptor and passes 0, also once after each of these three.
  *
  * INVALID_ARGUMENT: no such agent, or `timeout_ms` is below -1. FAILED_PRECONDITION: another
- * thread, another network namespace, or within a callback. RESOURCE_EXHAUSTED: no memory for an
- * event, which is lost, or for a round, which is done again soon; call again. UNKNOWN, INTERNAL:
- * the event loop failed; free the agent. A rule that cannot be written is no error: events report
- * it. */
+ * thread, another network namespace, or within a callback. RESOURCE_EXHAUSTED: no memory for a
+ * round, which is done again soon; call again. UNKNOWN, INTERNAL: the event loop failed; free the
+ * agent. A rule that cannot be written is no error: events report it. */
 int kube_iptables_agent_dispatch(struct kube_iptables_agent* agent, int64_t timeout_ms,
                                  struct kube_iptables_agent_error* error);
 

@@ -99,8 +99,11 @@ void ReadLists(const kube_iptables_agent_options& given, Fields& fields,
     for (size_t i = 0; i < given.feature_gate_count; ++i) {
       const kube_iptables_agent_gate& gate = given.feature_gates[i];
       if (gate.reserved != 0) fields.Fail("feature_gates", "reserved is not 0");
-      options.feature_gates[fields.Text("feature_gates", gate.name)] =
-          fields.Bool("feature_gates", gate.enabled);
+      const std::string name = fields.Text("feature_gates", gate.name);
+      const bool enabled = fields.Bool("feature_gates", gate.enabled);
+      if (!options.feature_gates.emplace(name, enabled).second) {
+        fields.Fail("feature_gates", absl::StrCat(name, " is there twice"));
+      }
     }
   }
   if (fields.Has("cni_conf_dirs", given.cni_conf_dirs, given.cni_conf_dir_count)) {

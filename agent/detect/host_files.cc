@@ -236,6 +236,8 @@ HostProgram FindHostProgram(absl::string_view host_root, netlink::Family family)
                            .text = absl::StrJoin(resolved.names, " -> ")};
     if (resolved.error != 0) {
       absl::StrAppend(&program.text, ": ", ErrorText(resolved.error));
+      constexpr int kShortages[] = {EMFILE, ENFILE, ENOMEM};
+      program.unreadable = absl::c_linear_search(kShortages, resolved.error);
       return program;
     }
     // If links disagree, the last decides, which is what is run.

@@ -42,6 +42,8 @@ struct HostProgram {
   std::optional<IptablesMode> mode;
   // "/usr/sbin/iptables -> /etc/alternatives/iptables -> ...".
   std::string text;
+  // A shortage of memory or descriptors, which may pass: the program may be of either kind.
+  bool unreadable = false;
 };
 
 // Which iptables (for IPv6, ip6tables) the host has, by symbolic links within `host_root` only:

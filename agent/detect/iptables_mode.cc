@@ -102,6 +102,10 @@ class Decision {
   void WeighProgram() {
     const IptablesMode says = question_.program.value_or(IptablesMode::kNone);
     Add(EvidenceSource::kProgram, says, question_.program_text);
+    if (question_.program_unreadable && !decided_) {
+      Find(absl::StrCat("the host's iptables program cannot be read: ", question_.program_text));
+      return Decide(IptablesMode::kUnknown);
+    }
     if (!IsKnown(says) || decided_) return;
     const bool nft = says == IptablesMode::kNft;
     const std::vector<std::string> others = KubeletTraces(nft ? question_.legacy : question_.nft);

@@ -88,6 +88,8 @@ struct ModeQuestion {
   std::optional<IptablesMode> program = {};
   // Where the program was found, or why it is not known.
   std::string program_text = {};
+  // HostProgram::unreadable.
+  bool program_unreadable = false;
   ModeTraces nft = {};
   ModeTraces legacy = {};
 };

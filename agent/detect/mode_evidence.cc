@@ -226,6 +226,7 @@ ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
     HostProgram program = FindHostProgram(sources.host_root.directory, family);
     question.program = program.mode;
     question.program_text = std::move(program.text);
+    question.program_unreadable = program.unreadable;
   }
   const auto not_selected = [&](IptablesMode mode) {
     return thoroughness != Thoroughness::kAgain && !flag && question.program == mode;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <mntent.h>
 #include <sys/stat.h>
@@ -202,13 +203,18 @@ bool ShowsProcNet(const std::string& path) {
 }
 
 int ListDirectory(const std::string& path, std::vector<std::string>& names) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  for (; !error && entry != end(entry); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
+  // Not std::filesystem's iterator, which ends the process where there is no memory.
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (directory == nullptr) return errno;
+  errno = 0;
+  while (const dirent* entry = readdir(directory.get())) {
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
   }
+  const int error = errno;
   std::sort(names.begin(), names.end());
-  return error.value();
+  return error;
 }
 
 WalkedPath WalkPath(const std::string& root, const std::string& path, const BeforeLookup& before) {

@@ -112,8 +112,10 @@ class FamilyReader {
         const absl::Status missing = ReadProcNetFile(names_path_).status();
         return absl::IsNotFound(missing) ? absl::OkStatus() : missing;
       }
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", names_path_,
-                                                     ", which only uid 0 of the namespace may"));
+      const bool refused = errno == EACCES || errno == EPERM;
+      return absl::ErrnoToStatus(
+          errno, absl::StrCat("cannot read ", names_path_,
+                              refused ? ", which only uid 0 of the namespace may" : ""));
     }
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
     names_ = std::move(names);

@@ -354,7 +354,10 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
       LinesOf(PathOfFamily(options.table_names_path, family));
   // Without the module there is no file, and no table.
   if (absl::IsNotFound(names.status())) return "";
-  if (!names.ok()) return Annotated(names.status(), "; only uid 0 of the namespace may read it");
+  if (absl::IsPermissionDenied(names.status())) {
+    return Annotated(names.status(), "; only uid 0 of the namespace may read it");
+  }
+  if (!names.ok()) return names.status();
   const bool listed = only.empty() ? !names->empty() : absl::c_linear_search(*names, only);
   if (!listed || (family == Family::kIPv6 && !HasIpv6(options))) return "";
   if (!programs.ok()) return programs.status();
