@@ -82,6 +82,15 @@ endif()
 
 # ---- the rest of the agent's ----
 set(page5 kube-iptables-agent.yaml.5)
+# The page shows the configuration file, as text for roff.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${debian_source}/config.yaml)
+file(READ ${debian_source}/config.yaml config)
+string(STRIP "${config}" config)
+string(REPLACE "\\" "\\e" config "${config}")
+string(REPLACE "-" "\\-" config "${config}")
+string(REPLACE "`" "\\(ga" config "${config}")
+string(REPLACE "\n." "\n\\&." config "${config}")
+string(REPLACE "\n'" "\n\\&'" config "${config}")
 configure_file(${debian_source}/${page5}.in ${debian_build}/${page5} @ONLY)
 kipt_compress(${debian_build}/${page5} ${debian_build}/${page5}.gz)
 install(FILES ${debian_build}/${page5}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT agent)

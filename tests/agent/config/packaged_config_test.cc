@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration file of the Debian package and its manual page agree with the program.
+// The Debian package's configuration file, which its manual page shows, agrees with the program.
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -88,18 +89,14 @@ TEST(PackagedConfigTest, ShowsTheDefaultsInItsComments) {
   EXPECT_EQ(ToString(Load(Uncommented(text))), ToString(commented));
 }
 
-TEST(ConfigManualPageTest, DescribesEveryFieldOnce) {
-  const std::string page = ReadDebianFile("kube-iptables-agent.yaml.5.in");
-  const size_t begin = page.find(".SH FIELDS\n");
-  ASSERT_NE(begin, std::string::npos);
-  const Words described = Matches(page.substr(begin, page.find("\n.SH", begin + 1) - begin),
-                                  "\\.TP\n\\.(?:B|BR) ([a-zA-Z]+)");
-  EXPECT_THAT(described, UnorderedElementsAreArray(Fields()));
-}
-
-TEST(ConfigManualPageTest, NamesTheFieldsThatNeedARestart) {
-  const Words marked = Matches(ReadDebianFile("kube-iptables-agent.yaml.5.in"),
-                               "\\.BR ([a-zA-Z]+) \" \\(restart\\)\"");
+TEST(PackagedConfigTest, NamesTheFieldsThatNeedARestart) {
+  Words marked;
+  for (const std::string& paragraph :
+       Words(absl::StrSplit(ReadDebianFile("config.yaml"), "\n\n"))) {
+    if (!absl::StrContains(paragraph, "Changes need a restart.")) continue;
+    const Words fields = Matches("\n" + Uncommented(paragraph), "\n([a-zA-Z]+):");
+    marked.insert(marked.end(), fields.begin(), fields.end());
+  }
   Config other = Defaults();
   other.iptables_mode = IptablesMode::kLegacy;
   other.watch = netlink::WatchMode::kPoll;
