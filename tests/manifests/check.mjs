@@ -2,10 +2,9 @@
 //
 // Usage: node check.mjs SOURCE_DIR VERSION AGENT
 //
-// Judges deploy/kubernetes, deploy/helm and deploy/container/Dockerfile, and whether it would notice: every
-// row of spoilt.mjs must be found.
+// Judges deploy/kubernetes, deploy/helm and deploy/container/Dockerfile.
 import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   filesOfConfig, otherValues, problemsOfChart, problemsOfOthers, problemsOfUpgrade, problemsOfValues, renderChart, valuesOf,
@@ -13,7 +12,6 @@ import {
 import { problemsOfDockerfile } from "./dockerfile.mjs";
 import { problemsOfPolicy } from "./policy.mjs";
 import { renderAll } from "./render.mjs";
-import { spoiltCharts, spoiltDockerfiles, spoiltObjects } from "./spoilt.mjs";
 import { problemsOfTypes } from "./types.mjs";
 
 const [source, version, agent] = process.argv.slice(2);
@@ -42,25 +40,10 @@ function problemsOfProgram({ objects }) {
 }
 
 const renders = renderAll(join(source, "deploy/kubernetes"), work);
-const spoilt = spoiltObjects.map(({ name, of, spoil, found }) => {
-  const render = structuredClone(renders.find((candidate) => candidate.name === of));
-  const object = (kind) => render.objects.find((candidate) => candidate.kind === kind);
-  spoil(object, render.objects);
-  return { name, found, render };
-});
-
-const all = [...renders, ...spoilt.map(({ render }) => render)];
-const types = await problemsOfTypes(all.flatMap(({ objects }) => objects), work);
-for (const render of all) {
+const types = await problemsOfTypes(renders.flatMap(({ objects }) => objects), work);
+for (const render of renders) {
   const ofTypes = types.splice(0, render.objects.length).flat();
-  render.problems = [...ofTypes, ...problemsOfPolicy(render, version)];
-}
-
-for (const render of renders) complain(render.name, [...render.problems, ...problemsOfProgram(render)]);
-for (const { name, found, render } of spoilt) {
-  if (!render.problems.some((problem) => found.test(problem))) {
-    complain(name, [`is not noticed as ${found}; noticed: ${render.problems.join("; ") || "nothing"}`]);
-  }
+  complain(render.name, [...ofTypes, ...problemsOfPolicy(render, version), ...problemsOfProgram(render)]);
 }
 
 const chart = join(source, "deploy/helm");
@@ -75,31 +58,11 @@ const prometheus = join(source, "deploy/prometheus");
 const others = renderChart(chart, otherValues, work);
 complain("chart: other values", [...problemsOfOthers(others, prometheus),
   ...(await problemsOfTypes(others, work)).flat(), ...problemsOfProgram({ objects: others })]);
-for (const { name, of, file, from, to, found } of spoiltCharts) {
-  const copy = join(work, "chart");
-  rmSync(copy, { recursive: true, force: true });
-  cpSync(chart, copy, { recursive: true });
-  const text = readFileSync(join(copy, file), "utf8");
-  writeFileSync(join(copy, file), text.replace(from, to));
-  const render = renders.find((candidate) => candidate.name === of);
-  const problems = [...problemsOfValues(copy), ...problemsOfUpgrade(copy, work),
-    ...problemsOfChart(render, renderChart(copy, valuesOf(render), work)),
-    ...problemsOfOthers(renderChart(copy, otherValues, work), prometheus)];
-  if (!problems.some((problem) => found.test(problem))) {
-    complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
-  }
-}
 
 const dockerfile = readFileSync(join(source, "deploy/container/Dockerfile"), "utf8");
 complain("Dockerfile", problemsOfDockerfile(dockerfile, version));
-for (const { name, spoil, found } of spoiltDockerfiles) {
-  const problems = problemsOfDockerfile(spoil(dockerfile), version);
-  if (!problems.some((problem) => found.test(problem))) {
-    complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
-  }
-}
 
 failures.forEach((failure) => console.error(failure));
 console.log(`${renders.length} renders, ${renders.flatMap(({ objects }) => objects).length} objects, ` +
-  `${renders.length} of the chart, ${spoilt.length + spoiltDockerfiles.length + spoiltCharts.length} spoilt ones; ${failures.length} problems`);
+  `${renders.length} of the chart; ${failures.length} problems`);
 process.exitCode = failures.length === 0 ? 0 : 1;
