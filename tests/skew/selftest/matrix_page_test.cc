@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is in the HTML page, what must not be, and what its script does in node. With a real browser
-// page_in_browser, next to this file, runs it.
+// What is in the HTML page, what must not be, and what its script does in node.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
