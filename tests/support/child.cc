@@ -17,17 +17,6 @@ void Print(const char* text) {
   if (write(STDERR_FILENO, text, std::strlen(text)) < 0) _exit(kCannotRun);
 }
 
-void PrintPackageOf(const char* path) {
-  const char* const slash = std::strrchr(path, '/');
-  const char* const name = slash == nullptr ? path : slash + 1;
-  for (const ProgramPackage& row : kProgramPackages) {
-    if (std::strcmp(row.program, name) != 0) continue;
-    Print("; Debian's package ");
-    Print(row.package);
-    Print(" brings it (tests/run --only-install)");
-  }
-}
-
 // In the child, which has the parent's memory until it runs the program: system calls only.
 [[noreturn]] void Become(char* const* argv, char* const* environment,
                          const StandardStreams& streams, pid_t parent) {
@@ -41,7 +30,6 @@ void PrintPackageOf(const char* path) {
   Print(argv[0]);
   Print(": ");
   Print(strerrordesc_np(error));
-  if (error == ENOENT) PrintPackageOf(argv[0]);
   _exit(kCannotRun);
 }
 
