@@ -75,7 +75,6 @@ struct Course {
   IptablesMode mode = IptablesMode::kNft;
   absl::Duration length = absl::Minutes(1);
   uint32_t seed = 1;
-  std::string program = {};  // empty: the product
   Cripple cripple = Cripple::kNone;
 };
 
@@ -113,8 +112,7 @@ class SoakTest : public DaemonTest {
   }
 
   void StartDaemon() {
-    std::vector<std::string> argv = {course_.program.empty() ? AgentProgram() : course_.program,
-                                     "run", "--config=" + file_.path(),
+    std::vector<std::string> argv = {AgentProgram(), "run", "--config=" + file_.path(),
                                      "--cni-conf-dir=" + no_cni_.root(),
                                      absl::StrCat("--iptables-mode=", NameOf(course_.mode))};
     if (course_.cripple == Cripple::kObserving) argv.emplace_back("--observe");
@@ -439,27 +437,6 @@ TEST(SoakGrowthTest, MayBeAsLargeAsTheLimitAndNoLarger) {
   EXPECT_THAT(JudgeGrowth({first, {1500, 21 + kDescriptorGrowth, 3}}), HasSubstr("grown"));
   EXPECT_THAT(JudgeGrowth({first, {1500, 20, 4}}), HasSubstr("grown"));
 }
-
-struct MutantRow {
-  const char* name;
-  const char* program;
-  const char* violation;
-};
-// tests/skew/mutants describes the defect of each.
-const MutantRow kMutants[] = {
-    {"NoReturn", KIPT_MUTANT_NO_RETURN, "not in place"},
-    {"InvertedMartian", KIPT_MUTANT_INVERTED_MARTIAN, "martian packets"},
-    {"NoClaims", KIPT_MUTANT_NO_CLAIMS, "packets"},
-    {"Window", KIPT_MUTANT_WINDOW, "packets"},
-};
-class SoakOfMutantTest : public SoakTest, public ::testing::WithParamInterface<MutantRow> {};
-
-TEST_P(SoakOfMutantTest, NoticesIt) {
-  EXPECT_THAT(Soak({.length = absl::Minutes(5), .seed = Seed(), .program = GetParam().program}),
-              HasSubstr(GetParam().violation));
-}
-INSTANTIATE_TEST_SUITE_P(Mutants, SoakOfMutantTest, ::testing::ValuesIn(kMutants),
-                         [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
 }  // namespace kipt::testing
