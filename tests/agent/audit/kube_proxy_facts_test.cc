@@ -17,35 +17,9 @@
 namespace kipt::agent {
 namespace {
 
-struct ReleaseRow {
-  std::string name;
-  std::string v4;  // of rulesets/kube-proxy-
-  std::string v6;
-  std::string release;
-};
-
-TEST(KubeProxyReleaseTest, IsDerivedFromItsRules) {
-  const ReleaseRow rows[] = {
-      {"R1_17", "1.17", "1.17", "1.17 or older"}, {"R1_18", "1.18", "1.18", "1.18"},
-      {"R1_20", "1.20", "1.20", "1.20"},          {"R1_21", "1.21", "1.21", "1.21"},
-      {"R1_22", "1.22", "1.21", "1.22"},          {"R1_23", "1.23", "1.23", "1.23"},
-      {"R1_24", "1.24", "1.24", "1.24"},          {"R1_25", "1.25", "1.25", "1.25"},
-      {"R1_26", "1.25", "1.26", "1.26"},          {"R1_28", "1.28", "1.28", "1.27 or later"},
-  };
-  for (const ReleaseRow& row : rows) {
-    SCOPED_TRACE(row.name);
-    const std::string v4 = ReadTestdata("rulesets/kube-proxy-" + row.v4 + "-A-v4.save");
-    const std::string v6 = ReadTestdata("rulesets/kube-proxy-" + row.v6 + "-A-v6.save");
-    ASSERT_NE(v4, "");
-    ASSERT_NE(v6, "");
-    const std::vector<KubeProxyFacts> facts = FindKubeProxy(SurveyOf("nft", v4, v6));
-    ASSERT_THAT(facts, SizeIs(2));
-    for (const KubeProxyFacts& one : facts) {
-      EXPECT_EQ(one.mode, KubeProxyMode::kIptables);
-      EXPECT_EQ(GenerationText(one), row.release);
-      EXPECT_FALSE(one.may_be_kpng);
-    }
-  }
+TEST(GenerationTextTest, NamesOneReleaseAndThoseWithoutABeginning) {
+  EXPECT_EQ(GenerationText({.oldest = 23, .newest = 23}), "1.23");
+  EXPECT_EQ(GenerationText({.newest = 17}), "1.17 or older");
 }
 
 // "iptables 1.27 or later, keeps KUBE-MARK-MASQ": all that is known of IPv4.
