@@ -242,18 +242,6 @@ TEST(ExplainTest, ATableThatADumpLacksIsNotAMissingChain) {
   EXPECT_TRUE(Explain(survey, Family::kIPv4, "KUBE-FIREWALL").ok());
 }
 
-// Comments are bytes of other people's choice.
-TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
-  netlink::Survey survey = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "MINE"}, {}));
-  survey.tables[{"ip", "nat"}]["MINE"].rules = {
-      Surveyed("-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
-  const absl::StatusOr<Explanation> explanation =
-      Explain(survey, Family::kIPv4, "nat/KUBE-MARK-MASQ");
-  ASSERT_TRUE(explanation.ok());
-  EXPECT_THAT(ExplainText(*explanation), Not(HasSubstr("\x1b")));
-  EXPECT_FALSE(nlohmann::json::parse(ExplainJson(*explanation)).empty());
-}
-
 // Since 1.28, or with the gate, only kube-proxy keeps KUBE-MARK-MASQ and KUBE-POSTROUTING.
 TEST(ExplainTest, NamesTheProgramThatKeepsASharedChain) {
   const std::string proxys = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
