@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "tests/skew/selftest/matrix_run.h"
 #include "tests/support/matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -86,24 +83,6 @@ const MutantRow kMutants[] = {
 
 std::vector<std::string> Flags(const MutantRow& row) {
   return {absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths)};
-}
-
-// So that what the rows below show is the mutants' doing.
-TEST(SoundAgentTest, IsGreenInAllCellsOfTheBrokenOnes) {
-  std::set<std::string> paths;
-  std::set<std::string> cells;
-  for (const MutantRow& row : kMutants) {
-    for (absl::string_view path : absl::StrSplit(row.paths, ',')) paths.emplace(path);
-    cells.emplace(row.cells);
-  }
-  const Matrix sound({absl::StrCat("--cells=", absl::StrJoin(cells, "|")),
-                      absl::StrCat("--paths=", absl::StrJoin(paths, ","))},
-                     KIPT_AGENT_PROGRAM);
-  EXPECT_EQ(sound.exit_code(), 0) << sound.output();
-  for (const MutantRow& row : kMutants) {
-    for (const auto& [cell, probe] : row.red) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
-    for (const std::string& cell : row.green) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
-  }
 }
 
 class BrokenAgentTest : public ::testing::TestWithParam<MutantRow> {};
