@@ -151,20 +151,5 @@ TEST(BrokenAuditTest, OneThatFindsMoreIsSeen) {
               HasSubstr(", but warning IpsetUser ip"));
 }
 
-// A broken agent against the sound one, either way round.
-TEST(SidesTest, FindTheWorseOfTwoAgents) {
-  const std::string broken = absl::StrCat("agent:", Mutant("inverted-martian"));
-  const std::string cells = "--cells=^boot/kubelet-1.26/proxy-1.26/nft/";
-  const Matrix worse({"--b=" + broken, "--a=agent", "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
-  EXPECT_THAT(worse.Problems(),
-              Contains(HasSubstr("agent-b is worse than agent-a in "
-                                 "boot/kubelet-1.26/proxy-1.26/nft/agent-b, after \"")));
-  EXPECT_THAT(worse.output(), HasSubstr("B (agent-b) is worse than A (agent-a): 1 cells"));
-  const Matrix better({"--a=" + broken, "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
-  EXPECT_THAT(better.Problems(), IsEmpty());
-  EXPECT_THAT(better.output(),
-              HasSubstr("B (agent-b) is in no cell worse than A (agent-a): 1 cells"));
-}
-
 }  // namespace
 }  // namespace kipt::skew
