@@ -131,15 +131,6 @@ TEST(SkewProgramTest, LeavesNothingBehindWhenItIsKilled) {
   EXPECT_TRUE(testing::WaitUntil([&] { return commands().empty(); })) << commands();
 }
 
-TEST(SkewProgramTest, NeedsNoAgentWhereNoCellRunsIt) {
-  const ProgramResult result =
-      testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--paths=boot",
-                           "--cells=^boot/kubelet-1.27/proxy-1.27/nft/kubelet$"});
-  EXPECT_EQ(result.exit_code, 0) << result;
-  EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound"));
-  EXPECT_THAT(result.out, HasSubstr("Nothing was compared"));
-}
-
 TEST(SkewProgramTest, ReportsWhatItCannotDo) {
   const ProgramResult no_agent =
       testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--cells=^boot/"});
