@@ -36,7 +36,6 @@ constexpr Ruleset kRulesets[] = {
      .version = "1.17",
      .generation = Generation::kNeedsDropMark,
      .needs_drop_chain = true},
-    {.name = "KubeProxy1_23", .version = "1.23", .generation = Generation::kNeedsDropMark},
     {.name = "KubeProxy1_24", .version = "1.24", .generation = Generation::kNeedsDropMark},
     {.name = "KubeProxy1_25", .version = "1.25", .generation = Generation::kDropsByItself},
     {.name = "KubeProxy1_28",

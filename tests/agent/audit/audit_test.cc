@@ -103,7 +103,7 @@ TEST(AuditTest, GivesConsequenceAndRemedyOfAFinding) {
                      "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"});
   const netlink::Survey no_service_drops =
       SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
-               ReadTestdata("rulesets/kube-proxy-1.23-A-v6.save"));
+               ReadTestdata("rulesets/kube-proxy-1.24-A-v6.save"));
   const auto nat = [](const std::vector<std::string>& chains,
                       const std::vector<std::string>& rules) {
     return Audit(ViewOf(SurveyOf("nft", NatText(chains, rules))), kLegacy);
