@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tests/documents/check [--links] [--root DIR] [DOCUMENT...]
-#        tests/documents/check --list
+# Usage: tests/documents/check.py [--links] [--root DIR] [DOCUMENT...]
+#        tests/documents/check.py --list
 #
 # Reads the documents (default: every *.md of the sources that a person wrote) and reports, one line each:
 #
