@@ -25,11 +25,6 @@ std::vector<std::string> AgentSettings::Flags() const {
   return flags;
 }
 
-void AgentTest::SetUp() {
-  NetnsTest::SetUp();
-  if (!HasFatalFailure()) private_run_.emplace();
-}
-
 std::string AgentTest::AgentProgram() { return KIPT_AGENT_PROGRAM; }
 
 ProgramResult AgentTest::Agent(const Words& arguments) {

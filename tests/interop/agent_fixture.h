@@ -17,7 +17,6 @@
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"
 #include "tests/support/status_matchers.h"
@@ -53,10 +52,8 @@ struct AgentSettings {
   std::vector<std::string> Flags() const;
 };
 
-class AgentTest : public NetnsTest {
+class AgentTest : public PrivateRunTest {
  protected:
-  void SetUp() override;
-
   static std::string AgentProgram();
   static ProgramResult Agent(const Words& arguments);
   // `kube-iptables-agent COMMAND` with the flags of `settings`.
@@ -79,9 +76,6 @@ class AgentTest : public NetnsTest {
 
   // What reading must not change: the loaded modules, the iptables-legacy tables and all of nft.
   static std::string TablesAndModules();
-
- private:
-  std::optional<PrivateRun> private_run_;
 };
 
 // "Nft" or "Legacy": part of the names of tests.

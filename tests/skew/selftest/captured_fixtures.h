@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns_fixture.h"
-#include "tests/support/private_run.h"
 
 namespace kipt::skew {
 
@@ -79,13 +77,8 @@ inline std::string FamilyName(testing::IpFamily family) {
   return family == testing::IpFamily::kIpv4 ? "v4" : "v6";
 }
 
-class ProxyKernelTest : public testing::NetnsTest {
+class ProxyKernelTest : public testing::PrivateRunTest {
  protected:
-  void SetUp() override {
-    NetnsTest::SetUp();
-    if (!HasFatalFailure()) private_run_.emplace();
-  }
-
   static void Ensure(const testing::Iptables& iptables, const std::vector<ProxyJump>& jumps) {
     EXPECT_EQ(testing::RunKubelet(iptables, StepsOf(jumps)).error, "");
   }
@@ -107,9 +100,6 @@ class ProxyKernelTest : public testing::NetnsTest {
     EXPECT_EQ(saved.exit_code, 0) << saved;
     return ComparableLines(saved.out);
   }
-
- private:
-  std::optional<testing::PrivateRun> private_run_;
 };
 
 }  // namespace kipt::skew
