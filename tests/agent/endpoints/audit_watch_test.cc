@@ -5,29 +5,24 @@
 #include "agent/endpoints/audit_watch.h"
 
 #include <atomic>
-#include <ctime>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::CpuOfThisThread;
 using ::kipt::testing::TurnUntil;
 
-absl::Duration CpuOfThread() {
-  timespec time = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return absl::DurationFromTimespec(time);
-}
-
 void Burn(absl::Duration cpu) {
-  const absl::Duration until = CpuOfThread() + cpu;
-  while (CpuOfThread() < until) {
+  const absl::Duration until = CpuOfThisThread() + cpu;
+  while (CpuOfThisThread() < until) {
   }
 }
 
@@ -86,12 +81,12 @@ TEST_F(AuditWatchTest, WorksForAMillisecondAtATime) {
   ASSERT_THAT(watch_->Set(absl::Milliseconds(1),
                           [&](const auto& pause) {
                             const SteadyTime begin = SteadyNow();
-                            const absl::Duration before = CpuOfThread();
+                            const absl::Duration before = CpuOfThisThread();
                             for (int i = 0; i < 200; ++i) {
                               Burn(absl::Microseconds(200));
                               EXPECT_THAT(pause(), IsOk());
                             }
-                            cpu = CpuOfThread() - before;
+                            cpu = CpuOfThisThread() - before;
                             took = SteadyNow() - begin;
                             return NodeAudit();
                           }),
