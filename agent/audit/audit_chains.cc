@@ -15,6 +15,7 @@
 #include "agent/audit/mark_walk.h"
 #include "agent/policy/nft_copies.h"
 #include "agent/policy/rule_forms.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {

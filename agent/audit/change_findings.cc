@@ -17,6 +17,7 @@
 #include "agent/audit/change_advice.h"
 #include "agent/audit/family_audit.h"
 #include "agent/policy/rule_forms.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {

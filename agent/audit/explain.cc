@@ -14,6 +14,7 @@
 #include "agent/audit/chain_meaning.h"
 #include "agent/audit/family_audit.h"
 #include "agent/audit/rule_words.h"
+#include "agent/text/printable.h"
 
 namespace kipt::agent {
 namespace {

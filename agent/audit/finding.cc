@@ -4,7 +4,6 @@
 #include <array>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_cat.h"
 
 namespace kipt::agent {
 namespace {
@@ -39,10 +38,6 @@ std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
 absl::string_view AuditSeverityName(AuditSeverity severity) {
   constexpr std::array kNames = {"info", "warning", "error"};
   return kNames.at(static_cast<size_t>(severity));
-}
-
-std::string Counted(uint64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
 }  // namespace kipt::agent

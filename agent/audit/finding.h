@@ -119,9 +119,6 @@ inline constexpr size_t kMostDetails = 20;
 // As audit prints it, in several lines.
 std::string FindingText(const AuditFinding& finding, size_t columns = 96);
 
-// "1 rule", "2 rules".
-std::string Counted(uint64_t count, absl::string_view noun);
-
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_AUDIT_FINDING_H_

@@ -59,10 +59,6 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
   return lines;
 }
 
-std::string Counted(auto count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 auto CountOf(const std::vector<Change>& changes, Family family) {
   return absl::c_count_if(changes, [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;

@@ -29,6 +29,11 @@ void AppendLine(std::string& report, const Parts&... parts) {
   absl::StrAppend(&report, Printable(absl::StrCat(parts...)), "\n");
 }
 
+// "1 rule", "2 rules".
+std::string Counted(auto count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 // `text` in lines of at most `columns` columns, indented by `indent` spaces and `lead`, which
 // begins the first line; ends with a newline. Words are not cut.
 std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "",
