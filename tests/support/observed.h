@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SUPPORT_OBSERVED_H_
 #define KIPT_TESTS_SUPPORT_OBSERVED_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -144,6 +145,9 @@ inline netlink::OpaqueRule RestoredMark() {
 }
 inline netlink::OpaqueRule ForeignLog() {
   return {.text = "-j LOG", .jump = {}, .unconditional = true, .decides = false};
+}
+inline netlink::Rule SettingMark(uint32_t value, uint32_t mask) {
+  return {.target = netlink::SetMark{.value = value, .mask = mask}};
 }
 inline netlink::Rule BareReturn() { return {.target = netlink::Return{}}; }
 inline netlink::Rule BareDrop(std::string comment = "") {

@@ -62,13 +62,7 @@ const RuleContent kR = ReturnUnmarked(14);
 const RuleContent kX = ClearBit(14);
 const RuleContent kM = MasqueradeAll(0);
 
-netlink::Rule Mark(uint32_t value, uint32_t mask) {
-  netlink::Rule rule;
-  rule.target = netlink::SetMark{.value = value, .mask = mask};
-  return rule;
-}
-
-const netlink::Rule kOtherMark = Mark(0x300000, 0x300000);
+const netlink::Rule kOtherMark = SettingMark(0x300000, 0x300000);
 const netlink::Rule kSomeMasquerade = {.source = netlink::PrefixMatch{.negated = true},
                                        .target = netlink::Masquerade{}};
 const netlink::OpaqueRule kSomeMarked = {.text = "-p tcp -j MARK", .marks = {.cleared = 0x4000}};
@@ -105,13 +99,13 @@ TEST(PostroutingTest, IsPutInOrder) {
       {"AForeignRuleThatAcceptsAllBeforeOurs", List(ForeignAcceptAll(), kR, kX, kM),
        List(Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn),
             Remove(kXor), Remove(kMasquerade))},
-      {"AForeignMarkWhereTheMarkIsTested", List(Mark(0x4000, 0x4000), kR, kX, kM), List(),
+      {"AForeignMarkWhereTheMarkIsTested", List(SettingMark(0x4000, 0x4000), kR, kX, kM), List(),
        List("PrecedingRule")},
       {"AReturnAgainBelowAForeignMark", List(kR, kX, RestoredMark(), kR, kM), List(Remove(kReturn)),
        List("PrecedingRule")},
       {"AnXorAgainBelowAForeignMark", List(kR, kX, RestoredMark(), kX, kM), List(Remove(kXor)),
        List("PrecedingRule")},
-      {"AForeignMarkThatReplacesTheOneTested", List(Mark(0x1, 0xffffffff), kR, kX, kM),
+      {"AForeignMarkThatReplacesTheOneTested", List(SettingMark(0x1, 0xffffffff), kR, kX, kM),
        List(Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kReturn),
             Remove(kXor), Remove(kMasquerade))},
       {"AForeignRuleThatDecidesNothing", List(ForeignLog(), kR, kX, kM)},
@@ -237,7 +231,7 @@ const netlink::OpaqueRule kRejectAll = {
     .text = "-j REJECT", .unconditional = true, .terminal = true, .drops = true};
 const netlink::OpaqueRule kSocketMark = {
     .text = "-m socket --restore-skmark", .decides = false, .marks = {.set = netlink::kAllMarks}};
-const netlink::Rule kClearAll = Mark(0, 0xffffffff);
+const netlink::Rule kClearAll = SettingMark(0, 0xffffffff);
 
 void ExpectDiffs(absl::Span<const ChainCase> rows) {
   for (const ChainCase& row : rows) {
@@ -280,9 +274,9 @@ TEST(DiffTest, PutsEachChainInOrder) {
       {"a rule that clears the mark again is reported and stays", Legacy(), Nat("KUBE-MARK-DROP"),
        List(SetBit(15), kClearAll), List(), List("VoidedMark")},
       {"another program's mark is set and cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
-       List(SetBit(14), Mark(0x60, 0x60), Mark(0, 0x60))},
+       List(SetBit(14), SettingMark(0x60, 0x60), SettingMark(0, 0x60))},
       {"another program's mark and ours are cleared", Legacy(), Nat("KUBE-MARK-MASQ"),
-       List(SetBit(14), Mark(0, 0x4020)), List(), List("VoidedMark")},
+       List(SetBit(14), SettingMark(0, 0x4020)), List(), List("VoidedMark")},
       {"no mode promises the mark that is cleared", Cleanup(), Nat("KUBE-MARK-DROP"),
        List(SetBit(15), kClearAll)},
       {"another masquerade bit is replaced where no kube-proxy lives", Legacy(),
@@ -380,7 +374,7 @@ TEST(DiffTest, ASecondJumpStaysWhereItsChainMarksPacketsForItself) {
       {kOtherMark, false},
       {netlink::OpaqueRule{.text = "meta mark 0x300000", .marks = {.tested = 0x300000}}, true},
       {netlink::Rule{.conn_label = netlink::ConnLabelMatch{.label = 9}}, true},
-      {Mark(0x8000, 0x8000), true},
+      {SettingMark(0x8000, 0x8000), true},
       {JumpTo("X"), true},
   };
   for (const auto& [last, stays] : rows) {

@@ -183,14 +183,8 @@ TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysForeign) {
   EXPECT_THAT(FindDamage(Nat("KUBELET-FIREWALL"), Rules({BareDrop()})), IsEmpty());
 }
 
-netlink::Rule Marks(uint32_t value, uint32_t mask) {
-  netlink::Rule rule;
-  rule.target = netlink::SetMark{.value = value, .mask = mask};
-  return rule;
-}
-
 TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
-  const netlink::Rule set_all = Marks(0, 0xffffffff);
+  const netlink::Rule set_all = SettingMark(0, 0xffffffff);
   const netlink::OpaqueRule udp = {.text = "-p udp -j MARK --set-xmark 0x0/0x8000",
                                    .marks = {.cleared = 0x8000}};
   const netlink::OpaqueRule restored = {
@@ -204,17 +198,17 @@ TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
   const std::vector<Row> rows = {
       {"nothing of others", {SetBit(15)}},
       {"all cleared", {SetBit(15), set_all}, {1}},
-      {"the bit cleared", {SetBit(15), Marks(0, 0x8000)}, {1}},
-      {"the bit flipped", {SetBit(15), Marks(0x8000, 0)}, {1}},
-      {"another mark instead", {SetBit(15), Marks(0x10, 0xffffffff)}, {1}},
+      {"the bit cleared", {SetBit(15), SettingMark(0, 0x8000)}, {1}},
+      {"the bit flipped", {SetBit(15), SettingMark(0x8000, 0)}, {1}},
+      {"another mark instead", {SetBit(15), SettingMark(0x10, 0xffffffff)}, {1}},
       {"of some packets", {SetBit(15), udp}, {1}},
       {"restored from the connection", {SetBit(15), restored}, {1}},
       {"two", {SetBit(15), udp, set_all}, {1, 2}},
-      {"another bit's kubelet", {SetBit(20), Marks(0, 0x100000)}, {1}},
+      {"another bit's kubelet", {SetBit(20), SettingMark(0, 0x100000)}, {1}},
       {"above kubelet's", {set_all, udp, SetBit(15)}},
       {"no rule of kubelet's", {set_all}},
-      {"another bit cleared", {SetBit(15), Marks(0, 0x4000)}},
-      {"the bit set again", {SetBit(15), Marks(0x18000, 0x18000)}},
+      {"another bit cleared", {SetBit(15), SettingMark(0, 0x4000)}},
+      {"the bit set again", {SetBit(15), SettingMark(0x18000, 0x18000)}},
       {"no mark at all", {SetBit(15), ForeignAccept(), ForeignLog(), BareReturn()}},
   };
   for (const Row& row : rows) {
