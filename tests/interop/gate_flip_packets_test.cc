@@ -13,7 +13,6 @@ namespace kipt::testing {
 namespace {
 
 constexpr int kPerSecond = 2000;
-constexpr uint16_t kMartianPort = 4001;
 constexpr uint16_t kServicePort = 4002;
 
 // How a third party has packets masqueraded.
@@ -27,19 +26,17 @@ struct FlipCase {
 };
 void PrintTo(const FlipCase& row, std::ostream* stream) { *stream << row.name; }
 
-class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterface<FlipCase> {
+class GateFlipPacketsTest : public WithPacketWorld<DaemonTest>,
+                            public ::testing::WithParamInterface<FlipCase> {
  protected:
   void SetUp() override {
-    DaemonTest::SetUp();
-    world_.emplace();
-    listener_.emplace(kLoopback, kMartianPort);
+    WithPacketWorld::SetUp();
     const InNetns inside(world_->receiver());
     receiver_.emplace(0, kServicePort);
   }
-  // Their threads have this test's mount namespace.
   void TearDown() override {
     receiver_.reset();
-    listener_.reset();
+    WithPacketWorld::TearDown();
   }
 
   void StartWithGateOff() {
@@ -104,8 +101,6 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
   const Iptables iptables_ = {.mode = GetParam().iptables};
   const TemporaryFile file_{kConfigHead};
   const NoCniUser no_cni_;
-  std::optional<PacketWorld> world_;
-  std::optional<PacketTaker> listener_;
   std::optional<PacketTaker> receiver_;
   std::optional<PacketSender> martians_;
   std::optional<PacketSender> forwarded_;
@@ -170,8 +165,6 @@ INSTANTIATE_TEST_SUITE_P(
 // for 127.0.0.1 arrives past that rule, the agent must not call the martian rule effective, and
 // wherever none can arrive, it must not call the node exposed.
 
-constexpr uint16_t kPort = 4001;
-
 struct EffectRow {
   std::string name;
   // iptables-restore's lines for table filter, or nft's commands.
@@ -181,18 +174,8 @@ struct EffectRow {
   bool may_arrive = arrives;
 };
 
-class EffectPacketsTest : public AgentTest {
+class EffectPacketsTest : public WithPacketWorld<AgentTest> {
  protected:
-  void SetUp() override {
-    AgentTest::SetUp();
-    world_.emplace();
-    listener_.emplace(kLoopback, kPort);
-  }
-  // Its thread has this test's mount namespace.
-  void TearDown() override { listener_.reset(); }
-
-  bool MartiansArrive() { return world_->Reaches(*listener_, kLoopback, kPort); }
-
   void ExpectTruth(const EffectRow& row, IptablesMode mode) {
     SCOPED_TRACE(absl::StrCat(row.name, " ", NameOf(mode)));
     EXPECT_EQ(MartiansArrive(), row.arrives);
@@ -200,9 +183,6 @@ class EffectPacketsTest : public AgentTest {
     EXPECT_EQ(absl::StrContains(status.out, "martian packets: EXPOSED: "), row.may_arrive)
         << status;
   }
-
-  std::optional<PacketWorld> world_;
-  std::optional<PacketTaker> listener_;
 };
 
 const EffectRow kXtRows[] = {
@@ -289,25 +269,25 @@ TEST_F(EffectPacketsTest, OfNftExpressionsIsPredicted) {
 // only kubelet's.
 TEST_F(EffectPacketsTest, WhatARuleOfTableNatHasDroppedIsDroppedAfterRetire) {
   SetSysctl("ipv4/conf/outside/route_localnet", "0");  // a reason to keep the martian rule
-  PacketTaker taker(0, kPort + 1);
-  ASSERT_TRUE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+  PacketTaker taker(0, kMartianPort + 1);
+  ASSERT_TRUE(world_->Reaches(taker, kNodeOutside, kMartianPort + 1));
   for (const IptablesMode mode : kBothModes) {
     const std::string mode_flag = absl::StrCat("--iptables-mode=", NameOf(mode));
     Sync({.iptables = mode});
     const Iptables iptables = {.mode = mode};
-    Load(iptables, absl::StrCat("*nat\n-A PREROUTING -p udp --dport ", kPort + 1,
+    Load(iptables, absl::StrCat("*nat\n-A PREROUTING -p udp --dport ", kMartianPort + 1,
                                 " -j MARK --set-mark 1\nCOMMIT\n"
                                 "*filter\n-A INPUT -m mark --mark 1 -j DROP\nCOMMIT\n"));
-    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kMartianPort + 1));
     const ProgramResult retired =
         Agent({"retire", "--yes", "--make-iptables-util-chains=false", mode_flag});
     EXPECT_EQ(retired.exit_code, kExitOk) << retired;
-    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kPort + 1)) << retired;
+    EXPECT_FALSE(world_->Reaches(taker, kNodeOutside, kMartianPort + 1)) << retired;
     for (const char* table : {"nat", "filter"}) {
       iptables.Run({"-t", table, "-F"});
       iptables.Run({"-t", table, "-X"});
     }
-    EXPECT_TRUE(world_->Reaches(taker, kNodeOutside, kPort + 1));
+    EXPECT_TRUE(world_->Reaches(taker, kNodeOutside, kMartianPort + 1));
   }
 }
 

@@ -9,23 +9,19 @@
 namespace kipt::testing {
 namespace {
 
-constexpr uint16_t kPort = 4001;
 constexpr int kPerSecond = 2000;
 constexpr char kExposed[] = "kube_iptables_agent_route_localnet_exposed";
 constexpr char kDropped[] = "kube_iptables_agent_martian_dropped_packets_total";
 constexpr char kWhy[] =
     "route_localnet is 1 for outside and no rule keeps neighbours from 127.0.0.1";
 
-class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
+class MartianPostureTest : public WithPacketWorld<DaemonTest>,
+                           public ::testing::WithParamInterface<IptablesMode> {
  protected:
   void SetUp() override {
-    DaemonTest::SetUp();
-    world_.emplace();
-    listener_.emplace(kLoopback, kPort);
+    WithPacketWorld::SetUp();
     ASSERT_TRUE(manager_.bound());
   }
-  // Its thread has this test's mount namespace.
-  void TearDown() override { listener_.reset(); }
 
   void StartWith(const std::vector<std::string>& more) {
     StartOnly(
@@ -43,7 +39,7 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
   // From the neighbour; how many.
   uint64_t SendMartians(uint64_t at_least) {
     const InNetns outside(world_->client());
-    PacketSender sender(PacketWorld::MartianPath(kPort), kPerSecond);
+    PacketSender sender(PacketWorld::MartianPath(kMartianPort), kPerSecond);
     absl::SleepFor(absl::Seconds(1) * static_cast<double>(at_least) / kPerSecond);
     return sender.Stop();
   }
@@ -69,8 +65,6 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
 
   const Iptables iptables_ = {.mode = GetParam()};
   NotifySocket manager_;
-  std::optional<PacketWorld> world_;
-  std::optional<PacketTaker> listener_;
 };
 
 TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilOneIsMade) {

@@ -10,7 +10,6 @@
 namespace kipt::testing {
 namespace {
 
-constexpr uint16_t kPort = 4001;
 constexpr char kDrop[] = "-d 127.0.0.0/8 -j DROP\n";
 
 struct Elsewhere {
@@ -104,7 +103,7 @@ const Elsewhere kRows[] = {
      ""},
 };
 
-class MartiansDroppedElsewhereTest : public AgentTest,
+class MartiansDroppedElsewhereTest : public WithPacketWorld<AgentTest>,
                                      public ::testing::WithParamInterface<IptablesMode> {
  protected:
   static ProgramResult Command(const std::string& command) {
@@ -112,13 +111,6 @@ class MartiansDroppedElsewhereTest : public AgentTest,
                   "--make-iptables-util-chains=false"});
   }
 
-  void SetUp() override {
-    AgentTest::SetUp();
-    world_.emplace();
-    listener_.emplace(kLoopback, kPort);
-  }
-  std::optional<PacketWorld> world_;
-  std::optional<PacketTaker> listener_;
   const Iptables iptables_ = {.mode = GetParam()};
 };
 
@@ -131,7 +123,7 @@ TEST_P(MartiansDroppedElsewhereTest, IsReportedWherePacketsAreDroppedAndOnlyTher
       ASSERT_EQ(loaded.exit_code, 0) << loaded;
     }
     const bool open = *row.dropped_by == '\0';
-    EXPECT_EQ(world_->Reaches(*listener_, kLoopback, kPort), open) << "the row itself is wrong";
+    EXPECT_EQ(MartiansArrive(), open) << "the row itself is wrong";
     const ProgramResult status = Command("status");
     EXPECT_THAT(status.out,
                 HasSubstr(open ? "martian packets: EXPOSED: no rule; route_localnet is 1"
@@ -176,7 +168,7 @@ TEST_P(MartiansDroppedElsewhereTest, AnAuditSeesWhichMartiansReachKubeletsRule) 
         iptables_.Restore(absl::StrCat("*filter\n:KUBE-FIREWALL - [0:0]\n", row.rules, "COMMIT\n"))
             .exit_code,
         0);
-    EXPECT_EQ(world_->Reaches(*listener_, kLoopback, kPort), row.open);
+    EXPECT_EQ(MartiansArrive(), row.open);
     EXPECT_EQ(absl::StrContains(Command("audit").out, "RouteLocalnetExposed"), row.open);
   }
 }

@@ -95,6 +95,25 @@ class PacketWorld {
   Netns receiver_;
 };
 
+// A fixture in such a world, whose node has a listener for martian packets.
+inline constexpr uint16_t kMartianPort = 4001;
+template <typename Fixture>
+class WithPacketWorld : public Fixture {
+ protected:
+  void SetUp() override {
+    Fixture::SetUp();
+    world_.emplace();
+    listener_.emplace(kLoopback, kMartianPort);
+  }
+  // Its thread has this test's mount namespace.
+  void TearDown() override { listener_.reset(); }
+
+  bool MartiansArrive() { return world_->Reaches(*listener_, kLoopback, kMartianPort); }
+
+  std::optional<PacketWorld> world_;
+  std::optional<PacketTaker> listener_;
+};
+
 // Packets of each named counter in the table "inet observer".
 inline std::map<std::string, uint64_t> ObserverCounters() {
   const ProgramResult result = RunProgram({"nft", "list", "counters", "table", "inet", "observer"});
