@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <iterator>
 
 #include "tests/faults/judges.h"
 #include "tests/interop/damage_rows.h"
@@ -217,17 +216,12 @@ Arguments With(const Fault& fault, int nth) {
                                                 fault.effect, ":when=", nth)});
 }
 
-std::string Trace() {
-  std::ifstream file(kTrace);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Whether the fault of the last run happened. Ends it for programs that run later.
 bool Happened(const Fault& fault, int nth) {
   const bool started = std::filesystem::exists(absl::StrCat(kStarts, "/", nth));
   std::filesystem::remove_all(kStarts);
   if (!fault.script.empty()) return started;
-  return WaitUntil([] { return absl::StrContains(Trace(), "(INJECTED)"); }, kRest);
+  return WaitUntil([] { return absl::StrContains(FileText(kTrace), "(INJECTED)"); }, kRest);
 }
 
 // How often the first thread of `trace` makes `call`.
@@ -306,7 +300,7 @@ Baseline MeasureSync(const Scene& scene, const std::string& call) {
   EXPECT_EQ(end.exit_code, kExitOk) << end.output;
   baseline.desired = end.now;
   EXPECT_EQ(baseline.before == baseline.desired, scene.state == StartState::kWarm);
-  const std::string trace = Trace();
+  const std::string trace = FileText(kTrace);
   baseline.first += CallsOf(call, absl::string_view(trace).substr(0, trace.find(kMain)));
   EXPECT_EQ(Prepare(scene), absl::OkStatus());
   return baseline;
@@ -438,7 +432,7 @@ Baseline MeasureIncident(const Incident& incident, const std::string& call) {
   Baseline baseline = {.before = ReadKernel(incident.iptables)};
   BackgroundProgram daemon(Traced(call) + DaemonCommand(incident), kEnvironment);
   WaitForStart(daemon);
-  std::string trace = Trace();
+  std::string trace = FileText(kTrace);
   // On iptables-legacy other threads make calls, too, and strace counts those from 1.
   const bool legacy = incident.iptables == IptablesMode::kLegacy;
   if (legacy || incident.strike == nullptr) trace.resize(trace.find(kMain));

@@ -33,10 +33,7 @@ class RecordFileTest : public ::testing::Test {
     ASSERT_THAT(file, IsOk());
     for (const std::string& record : records) (*file)->Add(record);
   }
-  std::string Content() {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Content() { return FileText(path_); }
   void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
 
   TemporaryTree tree_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // State and events as JSON, as the C API returns them.
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "agent/loop/events.h"
 #include "agent/report/report.h"
 #include "tests/support/matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -217,8 +217,7 @@ TEST(StateJsonTest, BytesOfOthersAreEscaped) {
 
 // deploy/reference.md has every field, as `name` or `name[]`.
 TEST(StateJsonTest, EveryFieldIsInTheReference) {
-  std::ifstream file(KIPT_DEPLOY_DIR "/reference.md");
-  const std::string reference((std::istreambuf_iterator<char>(file)), {});
+  const std::string reference = FileText(KIPT_DEPLOY_DIR "/reference.md");
   const auto section = reference.substr(reference.find("## JSON"));
   const std::string json = section.substr(0, section.find("\n## "));
   std::set<std::string> missing;

@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::skew {
 namespace {
@@ -71,9 +70,8 @@ bool Shows(const std::string& name, const char* pattern) {
                        : absl::StartsWith(name, "kubelet-")
                            ? "skew/actors/testdata/"
                            : "skew/kube_proxy/testdata/kube-proxy-";
-  std::ifstream file(absl::StrCat(KIPT_TESTS_DIR "/", folder, name));
-  EXPECT_TRUE(file.is_open()) << name;
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = FileText(absl::StrCat(KIPT_TESTS_DIR "/", folder, name));
+  EXPECT_NE(text, "") << name;
   const std::regex regex(pattern);
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
     if (std::regex_search(line, regex)) return true;
