@@ -89,6 +89,13 @@ TEST(OverrideSourcesTest, EachReachesItsGatesInItsTurn) {
        List(FromKubeletConfiguration(both.values)), "Theirs on "},
       {"AllAlpha and AllBeta of a flag reach all components", List(both),
        "Ours on OursBeta off Theirs on "},
+      {"what does not reach a gate replaces no earlier value",
+       List(Flag({{"Ours", true}}), file({{"Ours", false}})), "Ours on not Ours "},
+      {"an unknown gate of a flag is an error though a later file names it too",
+       List(Flag({{"NodeSwap", true}}), file({{"NodeSwap", true}})),
+       "unrecognized feature gate: NodeSwap"},
+      {"AllAlpha of a kubelet configuration leaves an earlier one to our gates",
+       List(Flag({{"AllAlpha", true}}), file({{"AllAlpha", false}})), "Ours on "},
       {"a strict source of one component refuses the gates of others", List(strict),
        "unrecognized feature gate: Ours"},
   };

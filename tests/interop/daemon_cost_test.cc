@@ -120,9 +120,5 @@ class DaemonGrowthTest : public DaemonCostTest {
 
 TEST_F(DaemonGrowthTest, DoesNotGrowOverThirtyThousandCommits) { ExpectNoGrowth(30000, 120); }
 
-class DaemonMillionTest : public DaemonGrowthTest {};
-
-TEST_F(DaemonMillionTest, DoesNotGrowOverAMillionCommits) { ExpectNoGrowth(1000000, 600); }
-
 }  // namespace
 }  // namespace kipt::testing

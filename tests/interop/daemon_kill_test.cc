@@ -107,13 +107,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
 
 TEST_P(DaemonKillTest, NeverLeavesWhatSyncCannotRepair) { KillManyTimes(20); }
 
-class DaemonKillOftenTest : public DaemonKillTest {};
-
-TEST_P(DaemonKillOftenTest, NeverLeavesWhatSyncCannotRepair) { KillManyTimes(200); }
-
 INSTANTIATE_TEST_SUITE_P(Modes, DaemonKillTest, ::testing::ValuesIn(kBothModes),
-                         [](const auto& mode) { return TestNameOf(mode.param); });
-INSTANTIATE_TEST_SUITE_P(Modes, DaemonKillOftenTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });
 
 }  // namespace

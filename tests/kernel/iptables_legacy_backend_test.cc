@@ -120,6 +120,26 @@ TEST_F(LegacyBackendKernelTest, LetsNoProgramWriteBetweenTheSecondReadAndTheWrit
   EXPECT_NE(RunProgram({"iptables-legacy", "-S", "FOREIGN"}).exit_code, 0);
 }
 
+TEST_F(LegacyBackendKernelTest, MakesAdditionsWhateverHasChangedIfItMay) {
+  auto backend = Open();
+  ASSERT_THAT(backend->Apply(Adding(*backend, "a")), IsOk());
+  Transaction late = Adding(*backend, "b");
+  const auto append = [](const char* comment) {
+    RunProgram({"iptables-legacy", "-w", "-A", "USER", "-m", "comment", "--comment", comment, "-j",
+                "DROP"});
+  };
+  append("foreign");
+  EXPECT_THAT(backend->Apply(late), StatusIs(absl::StatusCode::kAborted));
+  late.despite_changes = true;
+  EXPECT_THAT(backend->Apply(late), IsOk());
+  EXPECT_THAT(Read(*backend).Find(kUser)->rules, SizeIs(3));
+  late = Adding(*backend, "c");
+  late.despite_changes = true;
+  append("c");
+  EXPECT_THAT(backend->Apply(late), IsOk());
+  EXPECT_THAT(Read(*backend).Find(kUser)->rules, SizeIs(4)) << "it was there";
+}
+
 TEST_F(LegacyBackendKernelTest, LeavesPoliciesAndOtherPeoplesRulesAndCountersAlone) {
   ASSERT_NO_FATAL_FAILURE(
       Load(Family::kIPv4,

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -299,7 +300,15 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   EXPECT_THAT(NodeAgent::Create(options, {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--feature-gates: unrecognized feature gate: NoSuchGate")));
+  options.feature_gates = {{"IPTablesOwnershipCleanup=false,AllAlpha", true}};
+  EXPECT_THAT(NodeAgent::Create(options, {}), StatusIs(absl::StatusCode::kInvalidArgument));
   options.feature_gates = {{"IPTablesOwnershipCleanup", false}};
+  for (const char* directory : {"/a,/b", "", "etc"}) {
+    NodeAgentOptions odd = options;
+    odd.cni_conf_dirs = {directory};
+    EXPECT_THAT(NodeAgent::Create(odd, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without commas")));
+  }
   for (const absl::Duration limit : {absl::ZeroDuration(), absl::InfiniteDuration()}) {
     NodeAgentOptions limited = options;
     limited.program_deadline = limit;
@@ -326,6 +335,21 @@ TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndKeepsRunning) {
   ASSERT_TRUE(DispatchUntil(**agent, [&] {
     return (*agent)->state().mode == Mode::kCleanup && IsReady((*agent)->state());
   }));
+}
+
+TEST_F(FrontDoorTest, HearsOfChangesThoughAForkedChildHasDestroyedIt) {
+  const Netns served = NewNetns();
+  auto agent = NodeAgent::Create(In(served), {});
+  ASSERT_THAT(agent, IsOk());
+  ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
+  const pid_t child = fork();
+  if (child == 0) {
+    agent->reset();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  Printed(served, {"iptables-nft", "-F", "KUBE-FIREWALL"});
+  EXPECT_TRUE(DispatchUntil(**agent, [&] { return (*agent)->state().incidents == 1; }));
 }
 
 TEST_F(FrontDoorTest, TakesOptionsThoughTheNamespaceAndTheHostsRootHaveLostTheirNames) {

@@ -39,18 +39,6 @@ const Stream kStreams[] = {{"martian", 4001, kLoopback, {"filter"}, false},
                            {"masqueraded", 4002, kReceiver, {"nat"}, true},
                            {"dropped", 4003, kNodeOutside, {"filter", "nat"}, false}};
 
-// What makes a judge speak.
-enum class Cripple {
-  kNone,
-  kStopped,
-  kObserving,
-  // The last rule is deleted when the daemon's own `plan` has been satisfied, and it is stopped.
-  kDamagedUnseen,
-  // Another program takes the port mapper's rules, or changes the policy.
-  kTakesRules,
-  kChangesPolicy,
-};
-
 // Of the daemon, once after each phase.
 struct Sample {
   int64_t anonymous_kib = 0;
@@ -75,7 +63,6 @@ struct Course {
   IptablesMode mode = IptablesMode::kNft;
   absl::Duration length = absl::Minutes(1);
   uint32_t seed = 1;
-  Cripple cripple = Cripple::kNone;
 };
 
 class SoakTest : public DaemonTest {
@@ -112,11 +99,9 @@ class SoakTest : public DaemonTest {
   }
 
   void StartDaemon() {
-    std::vector<std::string> argv = {AgentProgram(), "run", "--config=" + file_.path(),
-                                     "--cni-conf-dir=" + no_cni_.root(),
-                                     absl::StrCat("--iptables-mode=", NameOf(course_.mode))};
-    if (course_.cripple == Cripple::kObserving) argv.emplace_back("--observe");
-    StartProgram(argv);
+    StartProgram({AgentProgram(), "run", "--config=" + file_.path(),
+                  "--cni-conf-dir=" + no_cni_.root(),
+                  absl::StrCat("--iptables-mode=", NameOf(course_.mode))});
   }
 
   std::vector<std::string> PlanArguments() const {
@@ -160,10 +145,6 @@ class SoakTest : public DaemonTest {
     WriteConfig();
     StartDaemon();
     WaitUntil(IsReady, absl::Seconds(5));
-    if (course_.cripple == Cripple::kStopped) daemon().Stop();
-    // A crippled daemon is to be seen by what it does not do.
-    if (course_.cripple == Cripple::kObserving)
-      Sync({.ownership_cleanup = false, .iptables = course_.mode});
     PutThirdParties();
     return "";
   }
@@ -171,20 +152,6 @@ class SoakTest : public DaemonTest {
   std::vector<Act> ActsOf(const std::string& damaged) {
     std::vector<Act> acts = {Storm(course_.mode)};
     if (damaged != "filter") acts.push_back(Policy(course_.mode, policy_changed_));
-    if (course_.cripple == Cripple::kTakesRules) {
-      acts.push_back({"thief",
-                      [mode = course_.mode](Random&) {
-                        Iptables{.mode = mode}.Run({"-w", "-t", "mangle", "-F", "PORT-MAPPER"});
-                      },
-                      absl::Milliseconds(20)});
-    }
-    if (course_.cripple == Cripple::kChangesPolicy) {
-      acts.push_back({"policy's other owner",
-                      [mode = course_.mode](Random&) {
-                        Iptables{IpFamily::kIpv6, "", mode}.Run({"-w", "-P", "FORWARD", "ACCEPT"});
-                      },
-                      absl::Milliseconds(20)});
-    }
     if (damaged.empty()) return acts;
     for (int i = 0; i < 2; ++i) acts.push_back(DamageTo(damaged, course_.mode, cleanup_));
     // Nothing puts back what only legacy mode makes.
@@ -293,7 +260,7 @@ class SoakTest : public DaemonTest {
       for (Act& act : acts) writers.push_back(std::make_unique<Writer>(std::move(act), random_()));
       const absl::Time end = absl::Now() + kPhase;
       while (absl::Now() < end) {
-        if (course_.cripple == Cripple::kNone) Disturb(damaged.empty());
+        Disturb(damaged.empty());
         absl::SleepFor(absl::Milliseconds(Draw(random_, 1500)));
       }
       for (const auto& writer : writers) done_["acts: " + writer->name()] += writer->acts();
@@ -319,10 +286,6 @@ class SoakTest : public DaemonTest {
                           daemon().Output());
     }
     in_place_.Add(absl::Now() - start);
-    if (course_.cripple == Cripple::kDamagedUnseen) {
-      daemon().Stop();
-      Ip4().Run({"-w", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
-    }
     for (const IpFamily family : kBothFamilies) {
       const Iptables iptables = {.family = family, .mode = course_.mode};
       std::vector<KubeletStep> steps =
@@ -409,26 +372,6 @@ TEST_P(SoakOfModeTest, EverythingIsBackAndNoPacketPasses) {
 }
 INSTANTIATE_TEST_SUITE_P(Modes, SoakOfModeTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& mode) { return TestNameOf(mode.param); });
-
-struct CrippledRow {
-  const char* name;
-  Cripple cripple;
-  const char* violation;
-};
-const CrippledRow kCrippled[] = {
-    {"ADaemonThatIsStopped", Cripple::kStopped, "not in place"},
-    {"ADaemonThatOnlyObserves", Cripple::kObserving, "not in place"},
-    {"WhatTheDaemonItselfDoesNotSee", Cripple::kDamagedUnseen, "kubelet had to make 1 chains"},
-    {"ThatRulesOfOthersAreGone", Cripple::kTakesRules, "port mapper"},
-    {"ThatAPolicyOfOthersIsChanged", Cripple::kChangesPolicy, "a policy"},
-};
-class CrippledSoakTest : public SoakTest, public ::testing::WithParamInterface<CrippledRow> {};
-
-TEST_P(CrippledSoakTest, Notices) {
-  EXPECT_THAT(Soak({.cripple = GetParam().cripple}), HasSubstr(GetParam().violation));
-}
-INSTANTIATE_TEST_SUITE_P(Rows, CrippledSoakTest, ::testing::ValuesIn(kCrippled),
-                         [](const auto& row) { return std::string(row.param.name); });
 
 TEST(SoakGrowthTest, MayBeAsLargeAsTheLimitAndNoLarger) {
   const Sample first = {.anonymous_kib = 1500, .descriptors = 20, .threads = 3};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <optional>
@@ -101,6 +102,18 @@ TEST(HostProgramTest, EachNameShowsTheMode) {
       EXPECT_EQ(program.text, absl::StrCat("/sbin/iptables -> /sbin/", name));
     }
   }
+}
+
+TEST(HostProgramTest, AShortageOfDescriptorsShowsNothing) {
+  const TemporaryTree host;
+  MakeFiles("opt/xtables-legacy-multi, usr/sbin/iptables -> /opt/xtables-legacy-multi", host);
+  rlimit before = {};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const HostProgram program = FindHostProgram(host.Path(""), kV4);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(program.unreadable) << program.text;
 }
 
 class OwnHostRootTest : public ::testing::Test {

@@ -54,6 +54,7 @@ ModeQuestion QuestionOf(absl::string_view evidence) {
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(one, '=');
     if (parts.first == "flag") question.flag = ModeNamed(parts.second);
     if (parts.first == "program") question.program = ModeNamed(parts.second);
+    question.program_unreadable |= parts.second == "unreadable-program";
     if (parts.first == "nft") question.nft = TracesOf(parts.second);
     if (parts.first == "legacy") question.legacy = TracesOf(parts.second);
   }
@@ -85,6 +86,8 @@ TEST(DecideModeTest, WeighsTheEvidenceAndFavoursNeitherMode) {
       {"program=nft legacy=rules", "nft"},
       {"program=unknown nft=hint", "nft"},
       {"program=unknown", "none"},
+      {"program=unreadable-program nft=hint", "unknown", List("program cannot be read: a path")},
+      {"flag=legacy program=unreadable-program", "legacy"},
       {"nft=hint", "nft"},
       {"nft=hint legacy=rules", "nft"},
       {"nft=hint,rules-not-read legacy=rules-not-read", "nft"},

@@ -255,7 +255,6 @@ TEST(LastComparisonTest, ComparesAgainWhateverMayMatter) {
       {"the native table is altered",
        [](Snapshot& node) { node.native->altered = true; },
        {.xt = false}},
-      {"the native table is gone", [](Snapshot& node) { node.native.reset(); }},
       {"a rule is another",
        [](Snapshot& node) {
          node.chains[Filter("KUBE-FIREWALL")].rules[0].content = ForeignAccept();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "agent/loop/control_loop.h"
 #include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/borrowed_backend.h"
@@ -62,6 +63,37 @@ TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
   }));
   EXPECT_FALSE(IsReady(agent_->state()));
   EXPECT_EQ(Ip().phase, FamilyPhase::kFailed);
+}
+
+// Packets still get the old mark while the rule that sets it is fought over.
+TEST_F(AgentFightTest, KeepsADropByAnotherBitWhileWhatMayMarkPacketsWaits) {
+  const netlink::ChainId marks = Nat("KUBE-MARK-DROP");
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
+  const netlink::Rule old_drop = *Made(Wanting(Mode::kLegacy, netlink::kFamilies, {14, 20}))
+                                      .snapshot()
+                                      .Find(firewall)
+                                      ->rules[0]
+                                      .rule();
+  agent_->SetDesired(Options(Mode::kLegacy));
+  ASSERT_TRUE(TurnUntil([&] { return InPlace() && agent_->state().mode == Mode::kLegacy; }));
+  const auto holds = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
+    return absl::c_any_of(kernel_.state().Find(chain)->rules,
+                          [&](const auto& each) { return each.rule() && *each.rule() == rule; });
+  };
+  const auto fight = [&] {
+    if (holds(marks, SetBit(15))) {
+      kernel_.RemoveRule(marks, kernel_.state().Find(marks)->rules[0].handle);
+      kernel_.AppendRule(marks, SetBit(20));
+    }
+    return !agent_->state().fights.empty() &&
+           agent_->state().fights[0].wait >= absl::Milliseconds(400);
+  };
+  ASSERT_TRUE(TurnUntil(fight));
+  kernel_.AppendRule(firewall, old_drop);
+  const size_t rounds = rounds_.size();
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > rounds; }));
+  EXPECT_TRUE(holds(marks, SetBit(20)) && holds(firewall, old_drop));
+  EXPECT_TRUE(TurnUntil([&] { return !holds(marks, SetBit(20)) && !holds(firewall, old_drop); }));
 }
 
 TEST_F(AgentFightTest, DoesNotKeepWhatItLeavesMissingFromBeingCalledDamaged) {

@@ -5,9 +5,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -63,9 +65,9 @@ class XtablesLockTest : public ::testing::Test {
 };
 
 TEST_F(XtablesLockTest, MakesTheFileAndHoldsTheLockAsLongAsItLives) {
-  std::optional<agent::OwnedFd> kept;
+  std::optional<agent::XtablesLock> kept;
   {
-    absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
+    absl::StatusOr<agent::XtablesLock> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
     ASSERT_THAT(lock, IsOk());
     struct stat status = {};
     ASSERT_EQ(stat(path_.c_str(), &status), 0);
@@ -76,6 +78,21 @@ TEST_F(XtablesLockTest, MakesTheFileAndHoldsTheLockAsLongAsItLives) {
   EXPECT_FALSE(IsFree()) << "moved, not given up";
   kept.reset();
   EXPECT_TRUE(IsFree());
+}
+
+// Of a host program, in another thread.
+TEST_F(XtablesLockTest, IsFreeAfterwardsThoughAProcessWasForkedMeanwhile) {
+  std::optional<absl::StatusOr<agent::XtablesLock>> lock(
+      AcquireXtablesLock(path_, absl::ZeroDuration()));
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  lock.reset();
+  EXPECT_TRUE(IsFree());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(XtablesLockTest, GivesUpInTimeAndNamesTheHolder) {
@@ -107,7 +124,7 @@ TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
     before_flock = nullptr;
     ASSERT_EQ(rename(tree_.Path("another").c_str(), path_.c_str()), 0);
   };
-  const absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::Seconds(20));
+  const absl::StatusOr<agent::XtablesLock> lock = AcquireXtablesLock(path_, absl::Seconds(20));
   EXPECT_THAT(lock, IsOk());
   EXPECT_FALSE(IsFree());
 }
@@ -135,7 +152,7 @@ TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
 }
 
 TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
-  const absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
+  const absl::StatusOr<agent::XtablesLock> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
   ASSERT_THAT(lock, IsOk());
   int found = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
