@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/plan.h"
 
+#include <cstddef>
 #include <set>
 #include <variant>
 
@@ -43,6 +44,15 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
     }
   }
   return {jumps.begin(), jumps.end()};
+}
+
+// Copies of more would take memory.
+constexpr size_t kMostKeptRules = 1000;
+
+size_t RulesIn(const netlink::Snapshot& snapshot) {
+  return absl::c_accumulate(snapshot.chains, size_t{0}, [](size_t sum, const auto& chain) {
+    return sum + chain.second.rules.size();
+  });
 }
 
 // Also how rules are written, which their own comparison leaves out.
@@ -107,6 +117,7 @@ Plan LastComparison::Compare(const PolicyInput& input, const RuleSupport& suppor
     return *plan_;
   }
   plan_.reset();
+  if (RulesIn(observed) > kMostKeptRules) return agent::Compare(input, support, observed);
   input_ = input;
   support_ = support;
   observed_ = observed;

@@ -65,8 +65,8 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support,
 // The last comparison: a check of an undisturbed node finds what the one before it found.
 class LastComparison {
  public:
-  // As the function above, which is called only where more than counters and the generation
-  // differs.
+  // As the function above, which is called where more than counters and the generation differs, or
+  // next to more than 1,000 rules.
   Plan Compare(const PolicyInput& input, const RuleSupport& support,
                const netlink::Snapshot& observed);
 

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "agent/loop/control_loop.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/control_loop_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"
@@ -69,13 +70,8 @@ TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
 TEST_F(AgentFightTest, KeepsADropByAnotherBitWhileWhatMayMarkPacketsWaits) {
   const netlink::ChainId marks = Nat("KUBE-MARK-DROP");
   const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
-  const netlink::Rule old_drop = *Made(Wanting(Mode::kLegacy, netlink::kFamilies, {14, 20}))
-                                      .snapshot()
-                                      .Find(firewall)
-                                      ->rules[0]
-                                      .rule();
   agent_->SetDesired(Options(Mode::kLegacy));
-  ASSERT_TRUE(TurnUntil([&] { return InPlace() && agent_->state().mode == Mode::kLegacy; }));
+  ASSERT_TRUE(TurnUntil([&] { return kernel_.state().Find(marks) != nullptr; }));
   const auto holds = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
     return absl::c_any_of(kernel_.state().Find(chain)->rules,
                           [&](const auto& each) { return each.rule() && *each.rule() == rule; });
@@ -89,11 +85,12 @@ TEST_F(AgentFightTest, KeepsADropByAnotherBitWhileWhatMayMarkPacketsWaits) {
            agent_->state().fights[0].wait >= absl::Milliseconds(400);
   };
   ASSERT_TRUE(TurnUntil(fight));
-  kernel_.AppendRule(firewall, old_drop);
+  kernel_.AppendRule(firewall, DropMarked(20));
   const size_t rounds = rounds_.size();
   ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > rounds; }));
-  EXPECT_TRUE(holds(marks, SetBit(20)) && holds(firewall, old_drop));
-  EXPECT_TRUE(TurnUntil([&] { return !holds(marks, SetBit(20)) && !holds(firewall, old_drop); }));
+  EXPECT_TRUE(holds(marks, SetBit(20)) && holds(firewall, DropMarked(20)));
+  EXPECT_TRUE(
+      TurnUntil([&] { return !holds(marks, SetBit(20)) && !holds(firewall, DropMarked(20)); }));
 }
 
 TEST_F(AgentFightTest, DoesNotKeepWhatItLeavesMissingFromBeingCalledDamaged) {

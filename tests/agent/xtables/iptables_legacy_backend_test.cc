@@ -335,7 +335,7 @@ TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
 TEST_F(LegacyBackendTest, TakesNoFailureToReadForATableThatIsMissing) {
   ASSERT_EQ(symlink("ip_tables_names", (directory_ + "/ip_tables_names").c_str()), 0);
   EXPECT_THAT(std::string(backend_->Read({{.chain = kUser}}).status().message()),
-              HasSubstr("ip_tables_names: Too many levels of symbolic links; only uid 0"));
+              HasSubstr("ip_tables_names: Too many levels of symbolic links"));
   EXPECT_THAT(backend_->Read({{.chain = kUser6}}), IsOk());
 }
 
