@@ -1,29 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When the watch of a configuration file reports: after the writing is done, once, and also after
-// many changes.
+// When the watch of a configuration file reports: however the file is changed, once, after the
+// writing is done, and also after many changes; and nothing else that happens next to the file.
 #include "agent/process/config_watch.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/agent/process/config_watch_fixture.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/agent/process/without_capabilities.h"
+#include "tests/support/matchers.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
 
 using agent::ConfigWatch;
+
+// Waits until the file system's coarse clock gives later writes another time.
+void Settle() { absl::SleepFor(absl::Milliseconds(40)); }
+
+void Rename(const TemporaryTree& tree, const std::string& from, const std::string& to) {
+  EXPECT_EQ(rename(tree.Path(from).c_str(), tree.Path(to).c_str()), 0) << from;
+}
+
+bool HasEvents(const ConfigWatch& watch) {
+  pollfd polled = {.fd = watch.fd(), .events = POLLIN, .revents = 0};
+  return poll(&polled, 1, 0) == 1;
+}
+
+// How often the watch reports that the file may have changed, until it has no more events.
+int CountReports(ConfigWatch& watch) {
+  int reports = 0;
+  while (HasEvents(watch)) {
+    const absl::StatusOr<bool> changed = watch.Drain();
+    EXPECT_THAT(changed, IsOk());
+    if (!changed.ok()) break;
+    if (*changed) ++reports;
+  }
+  return reports;
+}
+
+std::unique_ptr<ConfigWatch> Watch(const TemporaryTree& tree, const std::string& name) {
+  auto watch = ConfigWatch::Create(tree.Path(name));
+  EXPECT_THAT(watch, IsOk());
+  return watch.ok() ? *std::move(watch) : nullptr;
+}
+
+// A file that is open for writing.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags)
+      : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644)) {
+    EXPECT_GE(fd_, 0) << path;
+  }
+  ~OpenFile() { Close(); }
+  void Write(const std::string& text) const {
+    EXPECT_EQ(write(fd_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+void RunIn(const TemporaryTree& tree, const std::string& script) {
+  MustRun({"/bin/sh", "-euc", "cd \"$0\"; " + script, tree.root()});
+}
+
+void MakeFile(const TemporaryTree& tree) { tree.Write("etc/config.yaml", "old"); }
+
+// Scripts that run in the tree.
+struct Case {
+  std::string name;
+  std::string before;
+  std::string act;
+  int reports = 1;
+};
+
+const std::string kFile = "mkdir etc; echo old > etc/config.yaml";
+// As kubelet lays out the volume of a ConfigMap (AtomicWriter).
+const std::string kConfigMap =
+    "mkdir -p etc/..2026_11_20; echo old > etc/..2026_11_20/config.yaml; "
+    "ln -s ..2026_11_20 etc/..data; ln -s ..data/config.yaml etc/config.yaml";
+const std::string kNextConfigMap =
+    "mkdir etc/..2026_11_21; echo new > etc/..2026_11_21/config.yaml; "
+    "ln -s ..2026_11_21 etc/..data_tmp; ";
+const std::string kTwoDirectories =
+    "mkdir a b; echo old > a/config.yaml; echo new > b/config.yaml; ";
+
+TEST(ConfigChange, IsReportedOnceAndTheNextOneToo) {
+  const Case rows[] = {
+      {"WrittenOver", kFile, "echo new > etc/config.yaml"},
+      {"Mv", kFile, "echo new > etc/.new; mv etc/.new etc/config.yaml"},
+      {"SedInPlace", kFile, "sed -i s/old/new/ etc/config.yaml"},
+      {"VimRenamesAndWritesANewOne", kFile,
+       "cd etc; echo swap > .config.yaml.swp; echo > 4913; rm 4913; mv config.yaml config.yaml~; "
+       "echo new > config.yaml; chmod 0600 config.yaml; rm config.yaml~ .config.yaml.swp"},
+      {"LnSfn", kTwoDirectories + "mkdir etc; ln -s ../a/config.yaml etc/config.yaml",
+       "ln -sfn ../b/config.yaml etc/config.yaml"},
+      {"LinkReplacedByAFile", kConfigMap, "rm etc/config.yaml; echo new > etc/config.yaml"},
+      {"WrittenThroughALink", kTwoDirectories + "mkdir etc; ln -s ../a/config.yaml etc/config.yaml",
+       "echo new > a/config.yaml"},
+      {"LinkToADirectoryLeadsElsewhere", kTwoDirectories + "ln -s a etc", "ln -sfn b etc"},
+      {"ConfigMapUpdated", kConfigMap,
+       kNextConfigMap + "mv -T etc/..data_tmp etc/..data; rm -r etc/..2026_11_20"},
+      {"Removed", kFile, "rm etc/config.yaml"},
+      {"RemovedWithItsDirectory", kFile, "rm -r etc"},
+      {"MadeForTheFirstTime", "mkdir etc", "echo new > etc/config.yaml"},
+      {"MadeWithItsDirectory", "", kFile},
+      {"DirectoryReplaced", kTwoDirectories + "mv a etc", "mv etc etc.old; mv b etc"},
+      // What is no change.
+      // More than the queue of the kernel holds.
+      {"StormOfOtherFiles", kFile, "for i in $(seq 8200); do : > etc/a; : > etc/b; done", 0},
+      {"Read", kFile, "read -r line < etc/config.yaml", 0},
+      {"OpenedForWritingOnly", kFile, ": >> etc/config.yaml", 0},
+      {"ConfigMapPrepared", kConfigMap, kNextConfigMap, 0},
+      {"DirectoryMadeWithoutAFile", "", "mkdir etc", 0},
+      {"LinkToNowhere", "mkdir etc", "ln -s ../a etc/config.yaml", 0},
+      {"MadeAndRemoved", "mkdir etc", "echo new > etc/config.yaml; rm etc/config.yaml", 0},
+  };
+  for (const Case& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree tree;
+    RunIn(tree, row.before);
+    Settle();
+    auto watch = Watch(tree, "etc/config.yaml");
+    EXPECT_EQ(CountReports(*watch), 0);
+    RunIn(tree, row.act);
+    EXPECT_EQ(CountReports(*watch), row.reports);
+    Settle();
+    RunIn(tree, "mkdir -p etc; echo written afterwards > etc/config.yaml");
+    EXPECT_EQ(CountReports(*watch), 1) << "watches the new file";
+    tree.Remove("etc/config.yaml");
+    EXPECT_EQ(CountReports(*watch), 1);
+  }
+}
 
 TEST(ConfigWriting, IsNotReportedBeforeItsEnd) {
   const std::pair<std::string, int> rows[] = {

@@ -3,8 +3,10 @@
 // The filter for every machine that the table is for, judged by an interpreter of its program:
 // which call, with which arguments, ends how. The numbers of calls are libseccomp's.
 #include <asm/ioctls.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -13,28 +15,104 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "agent/process/files.h"
 #include "agent/process/syscall_filter.h"
-#include "tests/agent/process/filter_program.h"
 #include "tests/support/matchers.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::Interpret;
-using ::kipt::testing::Machine;
-using ::kipt::testing::ProgramOf;
-using ::kipt::testing::Words;
+struct Machine {
+  std::string name;  // as libseccomp has it
+  uint32_t audit;    // what the kernel reports, from linux/audit.h
+  bool big_endian = false;
+  bool bits32 = false;
+};
+void PrintTo(const Machine& machine, std::ostream* out) { *out << machine.name; }
+
+// What the kernel would be given, in the byte order of that machine.
+std::vector<sock_filter> ProgramOf(const SyscallFilter& filter) {
+  const OwnedFd file(memfd_create("filter", MFD_CLOEXEC));
+  EXPECT_EQ(seccomp_export_bpf(filter.get(), file.get()), 0);
+  std::vector<sock_filter> program(static_cast<size_t>(lseek(file.get(), 0, SEEK_END)) /
+                                   sizeof(sock_filter));
+  const size_t size = program.size() * sizeof(sock_filter);
+  EXPECT_EQ(pread(file.get(), program.data(), size, 0), static_cast<ssize_t>(size));
+  return program;
+}
+
+// The 32-bit words of linux/seccomp.h's seccomp_data, as a program of that machine loads them.
+using CallWords = std::array<uint32_t, sizeof(seccomp_data) / 4>;
+CallWords Words(const Machine& machine, int number, const std::vector<uint64_t>& arguments) {
+  CallWords words{};
+  words[0] = static_cast<uint32_t>(number);
+  words[1] = machine.audit;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto low = static_cast<uint32_t>(arguments[i]);
+    const auto high = static_cast<uint32_t>(arguments[i] >> 32);
+    words[4 + 2 * i] = machine.big_endian ? high : low;
+    words[5 + 2 * i] = machine.big_endian ? low : high;
+  }
+  return words;
+}
+
+// What the program returns; 0, which no filter of ours does, where it is no program.
+uint32_t Interpret(std::vector<sock_filter> program, bool big_endian, const CallWords& data) {
+  for (sock_filter& one : program) {
+    one.code = big_endian ? be16toh(one.code) : le16toh(one.code);
+    one.k = big_endian ? be32toh(one.k) : le32toh(one.k);
+  }
+  uint32_t accumulator = 0;
+  for (size_t at = 0; at < program.size(); ++at) {
+    const sock_filter& one = program[at];
+    const auto jump = [&](bool holds) { at += holds ? one.jt : one.jf; };
+    switch (one.code) {
+      case BPF_LD | BPF_W | BPF_ABS:
+        if (one.k / 4 >= data.size()) return 0;
+        accumulator = data[one.k / 4];
+        break;
+      case BPF_ALU | BPF_AND | BPF_K:
+        accumulator &= one.k;
+        break;
+      case BPF_JMP | BPF_JA:
+        at += one.k;
+        break;
+      case BPF_JMP | BPF_JEQ | BPF_K:
+        jump(accumulator == one.k);
+        break;
+      case BPF_JMP | BPF_JGE | BPF_K:
+        jump(accumulator >= one.k);
+        break;
+      case BPF_JMP | BPF_JGT | BPF_K:
+        jump(accumulator > one.k);
+        break;
+      case BPF_JMP | BPF_JSET | BPF_K:
+        jump((accumulator & one.k) != 0);
+        break;
+      case BPF_RET | BPF_K:
+        return one.k;
+      default:
+        ADD_FAILURE() << "instruction " << one.code;
+        return 0;
+    }
+  }
+  return 0;
+}
 
 constexpr int kProcess = 4242;
 
