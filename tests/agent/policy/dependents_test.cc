@@ -12,6 +12,7 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
+#include "tests/support/rows.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
@@ -152,6 +153,7 @@ std::string SetIn(const Dependents& found) {
 }
 
 TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
+  const CniConfigs none;
   const CniConfigs unreadable = {.problems = {"unreadable"}};
   const auto named = [](const char* chain) {
     return CniConfigs{.references = {{"f", "portmap", chain}}};
@@ -174,41 +176,15 @@ TEST_F(DependentsTest, AreSetByAMarkingChainOfTheOtherModeThatIsUsed) {
       {"a map of another table", "", "", "", {}, kIpNat, {kIpMangle, {"ip6", "nat"}}},
       {"a jump", "PREROUTING", "KUBE-MARK-DROP", "0x8000"},
       {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", "0x4000", {}, kIpNat, {}, {way}},
-      {"kube-proxy, which brings what acts on it",
-       "KUBE-SVC-X",
-       "KUBE-MARK-MASQ",
-       "",
-       {},
-       kIpNat,
-       {},
-       {Surveyed("-j LOG"), way, Surveyed("-j ACCEPT")}},
-      {"kube-proxy, of which other packets than that are accepted before",
-       "KUBE-SVC-X",
-       "KUBE-MARK-MASQ",
-       "0x4000",
-       {},
-       kIpNat,
-       {},
-       {Surveyed("-o eth1 -j ACCEPT"), way}},
+      {"kube-proxy, which brings what acts on it", "KUBE-SVC-X", "KUBE-MARK-MASQ", "", none, kIpNat,
+       List(), List(Surveyed("-j LOG"), way, Surveyed("-j ACCEPT"))},
+      {"kube-proxy, of which other packets than that are accepted before", "KUBE-SVC-X",
+       "KUBE-MARK-MASQ", "0x4000", none, kIpNat, List(), List(Surveyed("-o eth1 -j ACCEPT"), way)},
       {"kube-proxy, whose jump was flushed", "KUBE-SVC-X", "KUBE-MARK-MASQ", "0x4000"},
-      {"kube-proxy, which masquerades by another bit",
-       "KUBE-SVC-X",
-       "KUBE-MARK-MASQ",
-       "0x4000",
-       {},
-       kIpNat,
-       {},
-       {way},
-       15},
-      {"kube-proxy, which does not",
-       "KUBE-SVC-X",
-       "KUBE-MARK-DROP",
-       "0x8000",
-       {},
-       kIpNat,
-       {},
-       {way},
-       15},
+      {"kube-proxy, which masquerades by another bit", "KUBE-SVC-X", "KUBE-MARK-MASQ", "0x4000",
+       none, kIpNat, List(), List(way), 15},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", "0x8000", none, kIpNat, List(),
+       List(way), 15},
       {"a CNI plugin", "", "", "0x4000", named("KUBE-MARK-MASQ")},
       {"perhaps a CNI plugin", "", "", "0xc000, 114, 115", unreadable},
       {"a jump to a label", "MINE", "KUBELET-MARK-DROP", "115"},
@@ -260,6 +236,8 @@ TEST(RouteLocalnetTest, NamesTheInterfacesAndWhatCouldNotBeRead) {
 
 // In IPv4, in IPv6.
 TEST_F(DependentsTest, AreChainsOfTypeNatWhereNoRuleOfOthersTracksConnections) {
+  const SurveyRule no_other;
+  const TableId ip6_nat = {"ip6", "nat"};
   const struct {
     const char* name;
     TableId table;
@@ -270,29 +248,13 @@ TEST_F(DependentsTest, AreChainsOfTypeNatWhereNoRuleOfOthersTracksConnections) {
     std::string ipv4 = "";
     std::string ipv6 = "";
   } rows[] = {
-      {"a mark",
-       kIpNat,
-       true,
-       "MINE",
-       Surveyed("-j MARK --set-xmark 0x1/0x1"),
-       {},
+      {"a mark", kIpNat, true, "MINE", Surveyed("-j MARK --set-xmark 0x1/0x1"), no_other,
        "ip nat MINE: -A MINE -j MARK --set-xmark 0x1/0x1"},
-      {"a jump of IPv6",
-       {"ip6", "nat"},
-       true,
-       "PREROUTING",
-       Surveyed("-j KUBE-MARK-DROP", "KUBE-MARK-DROP"),
-       {},
-       "",
+      {"a jump of IPv6", ip6_nat, true, "PREROUTING",
+       Surveyed("-j KUBE-MARK-DROP", "KUBE-MARK-DROP"), no_other, "",
        "ip6 nat PREROUTING: -A PREROUTING -j KUBE-MARK-DROP"},
-      {"a native chain",
-       kInetMine,
-       true,
-       "c",
-       Surveyed("-j DROP"),
-       {},
-       "inet mine c: -A c -j DROP",
-       "inet mine c: -A c -j DROP"},
+      {"a native chain", kInetMine, true, "c", Surveyed("-j DROP"), no_other,
+       "inet mine c: -A c -j DROP", "inet mine c: -A c -j DROP"},
       {"a chain of another type", kInetMine, false, "c", Surveyed("-j DROP")},
       {"a rule that tracks", kIpNat, true, "MINE", Surveyed("-j SNAT --to-source 10.0.0.1")},
       {"another that tracks", kIpNat, true, "MINE", Surveyed("-j ACCEPT"),
