@@ -13,14 +13,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
-#include "tests/kernel/unprivileged_child.h"
+#include "tests/agent/process/in_child.h"
 #include "tests/support/child.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
@@ -131,8 +130,7 @@ TEST_F(FileWritesTest, ChangeNoFileAnyMore) {
                 }),
                 IsEmpty());
   }
-  std::ifstream file(here);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "precious");
+  EXPECT_EQ(FileText(here), "precious");
 }
 
 TEST_F(FileWritesTest, AreForbiddenToProgramsTooExceptToTheLockAndDevNull) {

@@ -5,6 +5,7 @@
 // was given up comes back.
 #include <cap-ng.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -16,9 +17,12 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <latch>
+#include <map>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -26,11 +30,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "netlink/backend.h"
-#include "tests/kernel/unprivileged_child.h"
+#include "tests/agent/process/in_child.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
@@ -66,6 +71,54 @@ using namespace ::kipt::agent;  // NOLINT(google-build-using-namespace): its voc
 
 constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
 constexpr uint64_t kAdminAndRaw = kAdmin | uint64_t{1} << CAP_NET_RAW;
+
+// Makes this process run as user and group 65534, without any capability but `capability`, which is
+// ambient, as systemd starts a service with User= and AmbientCapabilities=. What went wrong.
+std::string BecomeNobodyWith(int capability) {
+  const auto wrong = [](const char* step) { return absl::StrCat(step, ": ", strerror(errno)); };
+  constexpr uid_t kNobody = 65534;
+  if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return wrong("PR_SET_KEEPCAPS");
+  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+      setresuid(kNobody, kNobody, kNobody) != 0) {
+    return wrong("becoming nobody");
+  }
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  const uint32_t bit = uint32_t{1} << capability;
+  sets[0] = {bit, bit, bit};
+  if (syscall(SYS_capset, &header, sets) != 0) return wrong("capset");
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) != 0) return wrong("ambient");
+  // The /proc of a process that is not dumpable belongs to root. A service is executed as its user,
+  // and so is dumpable.
+  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return wrong("PR_SET_DUMPABLE");
+  return "";
+}
+
+// proc_pid_status(5).
+class ThreadStatus {
+ public:
+  explicit ThreadStatus(const std::string& path = "/proc/thread-self/status") {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const size_t colon = line.find(':');
+      if (colon == std::string::npos) continue;
+      lines_[line.substr(0, colon)] =
+          std::string(absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1)));
+    }
+  }
+
+  // Empty where there is no such line.
+  std::string Text(const std::string& key) const {
+    const auto line = lines_.find(key);
+    return line == lines_.end() ? "" : line->second;
+  }
+  uint64_t Hex(const std::string& key) const {
+    return std::strtoull(Text(key).c_str(), nullptr, 16);
+  }
+
+ private:
+  std::map<std::string, std::string> lines_;
+};
 
 // Which of the two agents, and as whom.
 struct Variant {
