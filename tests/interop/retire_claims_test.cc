@@ -49,6 +49,10 @@ Kept With(const std::string& chain, const std::string& why, Kept kept) {
   return kept;
 }
 Kept Masquerade(const std::string& why) { return With("ip nat KUBE-MARK-MASQ", why, kMasquerades); }
+Kept MasqueradeLabel(const std::string& why) {
+  return With("ip nat KUBELET-MARK-MASQ", why,
+              {{"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}});
+}
 Kept Drop(const std::string& why) { return With("ip nat KUBE-MARK-DROP", why, kDrops); }
 
 std::string Conflist(const std::string& chain) {
@@ -122,16 +126,9 @@ const Claimant kClaimants[] = {
     {"NoUserOfLabels", List(), {}, By::kManaged, true},
     {"AForeignJumpToTheMasqueradeLabel",
      List("-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBELET-MARK-MASQ"),
-     {{"ip nat KUBELET-MARK-MASQ", {"foreignJump"}},
-      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}},
-     By::kManaged,
-     true},
-    {"AForeignRuleInTheChainOfALabel",
-     List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
-     {{"ip nat KUBELET-MARK-MASQ", {"foreignRule"}},
-      {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}},
-     By::kManaged,
-     true},
+     MasqueradeLabel("foreignJump"), By::kManaged, true},
+    {"AForeignRuleInTheChainOfALabel", List("-t nat -I KUBELET-MARK-MASQ -p udp -j RETURN"),
+     MasqueradeLabel("foreignRule"), By::kManaged, true},
     {"AForeignRuleThatSetsTheDropLabel",
      List("-t mangle -A PREROUTING -i eth9 -m connlabel --label 115 --set"),
      {{"ip filter KUBELET-FIREWALL", {"labelledPackets"}}},
@@ -149,9 +146,7 @@ const Claimant kClaimants[] = {
      By::kNft,
      true},
     {"ACniConfigurationThatNamesTheChainOfALabel", List(Conflist("KUBELET-MARK-MASQ")),
-     OfBothFamilies({{"ip nat KUBELET-MARK-MASQ", {"cniConfig"}},
-                     {"ip nat KUBELET-POSTROUTING", {"labelledPackets"}}}),
-     By::kCni, true},
+     OfBothFamilies(MasqueradeLabel("cniConfig")), By::kCni, true},
 };
 
 class RetireClaimsTest : public RetireTest,

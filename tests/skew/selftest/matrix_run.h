@@ -5,7 +5,6 @@
 #define KIPT_TESTS_SKEW_SELFTEST_MATRIX_RUN_H_
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -30,8 +29,7 @@ class Matrix {
     // RunProgram's minute is too short for all of it.
     exit_code_ = program.Wait(absl::Hours(1));
     output_ = program.Output();
-    std::ifstream file(tree.Path("report.json"));
-    report_ = nlohmann::json::parse(file, nullptr, false);
+    report_ = nlohmann::json::parse(FileText(tree.Path("report.json")), nullptr, false);
     if (report_.is_discarded())
       report_ = {{"cells", nlohmann::json::array()}, {"problems", nlohmann::json::array()}};
   }
