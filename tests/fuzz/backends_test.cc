@@ -13,6 +13,7 @@
 #include "tests/fuzz/two_backends.h"
 #include "tests/support/matchers.h"
 #include "tests/support/netns_fixture.h"
+#include "tests/support/rows.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
@@ -71,18 +72,12 @@ TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
     std::string seen;  // in the report
   };
   const std::vector<Row> rows = {
-      {"a rule too much, in legacy",
-       {"iptables-legacy", "-A", "KUBE-A", "-j", "DROP"},
-       {"iptables-legacy", "-D", "KUBE-A", "3"},
-       "the reading of legacy"},
-      {"a rule too much, in nft",
-       {"iptables-nft", "-A", "KUBE-A", "-j", "DROP"},
-       {"iptables-nft", "-D", "KUBE-A", "3"},
-       "the reading of nft"},
-      {"a chain that no program made",
-       {"iptables-legacy", "-t", "mangle", "-N", "nobodys"},
-       {"iptables-legacy", "-t", "mangle", "-X", "nobodys"},
-       "nobodys"},
+      {"a rule too much, in legacy", List("iptables-legacy", "-A", "KUBE-A", "-j", "DROP"),
+       List("iptables-legacy", "-D", "KUBE-A", "3"), "the reading of legacy"},
+      {"a rule too much, in nft", List("iptables-nft", "-A", "KUBE-A", "-j", "DROP"),
+       List("iptables-nft", "-D", "KUBE-A", "3"), "the reading of nft"},
+      {"a chain that no program made", List("iptables-legacy", "-t", "mangle", "-N", "nobodys"),
+       List("iptables-legacy", "-t", "mangle", "-X", "nobodys"), "nobodys"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

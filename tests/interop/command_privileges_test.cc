@@ -9,6 +9,7 @@
 
 #include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/rows.h"
 
 namespace kipt::testing {
 namespace {
@@ -73,17 +74,11 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"Audit", {"audit"}, kAdmin, "for information"},
         Row{"AuditEverywhere", {"audit", "--all-netns"}, 0, "for information"},
         Row{"Explain", {"explain", "KUBE-FIREWALL"}, kAdmin, "KUBE-FIREWALL"},
-        Row{"StatusLegacy",
-            {"status", "--iptables-mode=legacy"},
-            kAdmin | kRaw,
-            "KUBE-FIREWALL",
-            IptablesMode::kLegacy},
+        Row{"StatusLegacy", List("status", "--iptables-mode=legacy"), kAdmin | kRaw,
+            "KUBE-FIREWALL", IptablesMode::kLegacy},
         Row{"DetectLegacy", {"detect"}, kAdmin | kRaw, "legacy", IptablesMode::kLegacy},
         Row{"AuditLegacy", {"audit"}, kAdmin | kRaw, "for information", IptablesMode::kLegacy},
-        Row{"ExplainLegacy",
-            {"explain", "KUBE-FIREWALL"},
-            kAdmin | kRaw,
-            "KUBE-FIREWALL",
+        Row{"ExplainLegacy", List("explain", "KUBE-FIREWALL"), kAdmin | kRaw, "KUBE-FIREWALL",
             IptablesMode::kLegacy}),
     [](const auto& row) { return row.param.name; });
 

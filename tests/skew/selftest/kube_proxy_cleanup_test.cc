@@ -19,6 +19,7 @@
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
+#include "tests/support/rows.h"
 
 namespace kipt::skew {
 namespace {
@@ -28,31 +29,25 @@ using Arguments = std::vector<std::string>;
 struct Neighbour {
   // Of the capture: ".cleanup", ".cleanup-masq".
   const char* capture;
-  std::vector<Arguments> rules;
   // What the program reports: 1.31, and 1.34.
   bool ok_before;
   bool ok_since;
+  std::vector<Arguments> rules = {};
 };
 
 std::vector<Neighbour> Neighbours() {
   return {
-      {"cleanup", {}, true, true},
-      {"cleanup-masq",
-       {{"-t", "nat", "-N", "CNI-OTHER"},
-        {"-t", "nat", "-A", "CNI-OTHER", "-s", "10.180.0.0/16", "-d", "192.0.2.0/24", "-j",
-         "KUBE-MARK-MASQ"},
-        {"-t", "nat", "-A", "PREROUTING", "-j", "CNI-OTHER"}},
-       true,
-       false},
-      {"cleanup-nodeports",
-       {{"-t", "nat", "-A", "PREROUTING", "-i", "eth9", "-j", "KUBE-NODEPORTS"}},
-       false,
-       false},
-      {"cleanup-oldinput",
-       {{"-I", "INPUT", "-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment",
-         "kubernetes service portals", "-j", "KUBE-SERVICES"}},
-       false,
-       false},
+      {"cleanup", true, true},
+      {"cleanup-masq", true, false,
+       List(Arguments{"-t", "nat", "-N", "CNI-OTHER"},
+            Arguments{"-t", "nat", "-A", "CNI-OTHER", "-s", "10.180.0.0/16", "-d", "192.0.2.0/24",
+                      "-j", "KUBE-MARK-MASQ"},
+            Arguments{"-t", "nat", "-A", "PREROUTING", "-j", "CNI-OTHER"})},
+      {"cleanup-nodeports", false, false,
+       List(Arguments{"-t", "nat", "-A", "PREROUTING", "-i", "eth9", "-j", "KUBE-NODEPORTS"})},
+      {"cleanup-oldinput", false, false,
+       List(Arguments{"-I", "INPUT", "-m", "conntrack", "--ctstate", "NEW", "-m", "comment",
+                      "--comment", "kubernetes service portals", "-j", "KUBE-SERVICES"})},
   };
 }
 
