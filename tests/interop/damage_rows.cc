@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/rows.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -105,25 +106,21 @@ const std::vector<std::string> kFilterChains = {
 
 std::vector<Damage> Flushes() {
   return {
-      {"FlushOfNat",
-       Runs({"-t", "nat", "-F"}),
-       {absl::StrCat("nat jump_missing \"-A ", kPostroutingRule, "\""),
-        R"(nat rule_missing "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000")",
-        R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")",
-        R"(nat rule_missing "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN")"},
+      {"FlushOfNat", Runs({"-t", "nat", "-F"}),
+       List(absl::StrCat("nat jump_missing \"-A ", kPostroutingRule, "\""),
+            R"(nat rule_missing "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000")",
+            R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")",
+            R"(nat rule_missing "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN")"),
        LosesRulesOf("nat")},
       {"FlushAndDeletionOfNat", Both(Runs({"-t", "nat", "-F"}), Runs({"-t", "nat", "-X"})),
        kNatChains, LosesAllOf("nat"), "", /*asleep=*/true},
-      {"FlushAndDeletionOfMangle",
-       Both(Runs({"-t", "mangle", "-F"}), Runs({"-t", "mangle", "-X"})),
-       {R"(mangle chain_missing ":KUBE-IPTABLES-HINT")",
-        R"(mangle chain_missing ":KUBE-KUBELET-CANARY")"},
-       LosesAllOf("mangle"),
-       "",
+      {"FlushAndDeletionOfMangle", Both(Runs({"-t", "mangle", "-F"}), Runs({"-t", "mangle", "-X"})),
+       List(R"(mangle chain_missing ":KUBE-IPTABLES-HINT")",
+            R"(mangle chain_missing ":KUBE-KUBELET-CANARY")"),
+       LosesAllOf("mangle"), "",
        /*asleep=*/true},
-      {"FlushOfKubeFirewall",
-       Runs({"-F", "KUBE-FIREWALL"}),
-       {absl::StrCat("filter rule_missing \"-A ", kDropMarkedRule, "\"")},
+      {"FlushOfKubeFirewall", Runs({"-F", "KUBE-FIREWALL"}),
+       List(absl::StrCat("filter rule_missing \"-A ", kDropMarkedRule, "\"")),
        [](Content& content) { std::erase_if(content["filter/KUBE-FIREWALL"], IsForeign); }},
       {"RestoreOfFilterWithoutNoflush", RestoreWhole("filter"), kFilterChains, LosesAllOf("filter"),
        "-restore"},
@@ -132,15 +129,13 @@ std::vector<Damage> Flushes() {
 
 std::vector<Damage> SingleItems() {
   return {
-      {"DeletionOfTheInputJump",
-       Runs({"-D", "INPUT", "-j", "KUBE-FIREWALL"}),
-       {R"(filter jump_missing "-A INPUT -j KUBE-FIREWALL")"}},
-      {"DeletionOfTheHint",
-       Runs({"-t", "mangle", "-X", "KUBE-IPTABLES-HINT"}),
-       {R"(mangle chain_missing ":KUBE-IPTABLES-HINT")"}},
+      {"DeletionOfTheInputJump", Runs({"-D", "INPUT", "-j", "KUBE-FIREWALL"}),
+       List(R"(filter jump_missing "-A INPUT -j KUBE-FIREWALL")")},
+      {"DeletionOfTheHint", Runs({"-t", "mangle", "-X", "KUBE-IPTABLES-HINT"}),
+       List(R"(mangle chain_missing ":KUBE-IPTABLES-HINT")")},
       {"RuleReplacedByAStrangers",
        Runs({"-t", "nat", "-R", "KUBE-MARK-MASQ", "1", "-j", "MARK", "--set-xmark", "0x30/0x30"}),
-       {R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")"},
+       List(R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")"),
        // It stays in front, where it can void nothing that ours sets.
        [](Content& content) {
          auto& rules = content["nat/KUBE-MARK-MASQ"];
@@ -149,22 +144,18 @@ std::vector<Damage> SingleItems() {
       {"RuleMovedBelowAnAccept",
        Restore("filter", absl::StrCat("-D ", kDropMarkedRule, "\n-A KUBE-FIREWALL -j ACCEPT\n-A ",
                                       kDropMarkedRule, "\n")),
-       {absl::StrCat("filter rule_misplaced \"-A ", kDropMarkedRule, "\"")},
-       Adds("filter/KUBE-FIREWALL", "-A KUBE-FIREWALL -j ACCEPT"),
-       "-restore"},
+       List(absl::StrCat("filter rule_misplaced \"-A ", kDropMarkedRule, "\"")),
+       Adds("filter/KUBE-FIREWALL", "-A KUBE-FIREWALL -j ACCEPT"), "-restore"},
       // As iptables 1.8.7 restores what 1.8.8 has saved.
       {"DropThatLostItsMatch",
        Runs({"-A", "KUBE-FIREWALL", "-m", "comment", "--comment",
              "kubernetes firewall for dropping marked packets", "-j", "DROP"}),
        {R"(filter rule_unwanted "-A KUBE-FIREWALL -m comment --comment "kubernetes firewall for )"
         R"(dropping marked packets" -j DROP")"}},
-      {"ReturnThatLostItsMatch",
-       Runs({"-t", "nat", "-I", "KUBE-POSTROUTING", "-j", "RETURN"}),
-       {R"(nat rule_unwanted "-A KUBE-POSTROUTING -j RETURN")"}},
-      {"SecondPostroutingJump",
-       Restore("nat", absl::StrCat("-I ", kPostroutingRule, "\n")),
-       {absl::StrCat("nat rule_unwanted \"-A ", kPostroutingRule, "\"")},
-       LeavesNothing,
+      {"ReturnThatLostItsMatch", Runs({"-t", "nat", "-I", "KUBE-POSTROUTING", "-j", "RETURN"}),
+       List(R"(nat rule_unwanted "-A KUBE-POSTROUTING -j RETURN")")},
+      {"SecondPostroutingJump", Restore("nat", absl::StrCat("-I ", kPostroutingRule, "\n")),
+       List(absl::StrCat("nat rule_unwanted \"-A ", kPostroutingRule, "\"")), LeavesNothing,
        "-restore"},
   };
 }

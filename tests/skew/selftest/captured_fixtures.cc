@@ -63,23 +63,22 @@ std::vector<ServicePort> FixtureB() {
   const auto far = [](const char* host, int port) {
     return std::vector<Endpoint>{{absl::StrCat("10.180.1.", host), port, false}};
   };
+  const auto dns = [&](const char* name, Protocol protocol) {
+    return ServicePort{.service = "b/dns",
+                       .port_name = name,
+                       .protocol = protocol,
+                       .cluster_ip = "172.30.1.10",
+                       .port = 53,
+                       .endpoints = both("20", 53)};
+  };
   std::vector<ServicePort> ports = {
       P80("b/aff", "172.30.1.1", 0, both("11", 80)),
       P80("b/noep", "172.30.1.2", 30010, {}),
       P80("b/np", "172.30.1.3", 30011, far("13", 80)),
       P80("b/hairpin", "172.30.1.4", 0,
           {{"10.180.0.14", 80, true}, {"10.180.0.15", 80, true}, {"10.180.1.14", 80, false}}),
-      {.service = "b/dns",
-       .port_name = "dns",
-       .protocol = Protocol::kUdp,
-       .cluster_ip = "172.30.1.10",
-       .port = 53,
-       .endpoints = both("20", 53)},
-      {.service = "b/dns",
-       .port_name = "dns-tcp",
-       .cluster_ip = "172.30.1.10",
-       .port = 53,
-       .endpoints = both("20", 53)},
+      dns("dns", Protocol::kUdp),
+      dns("dns-tcp", Protocol::kTcp),
       {.service = "b/unnamed",
        .cluster_ip = "172.30.1.5",
        .port = 443,
