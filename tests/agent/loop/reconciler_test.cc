@@ -186,7 +186,6 @@ TEST_F(ReconcilerTest, AWriteThatIsRefusedIsAFindingOnWhatItWasToChange) {
 
 // ---- A ruleset that others change faster than it can be read. ----
 
-
 // No chain can be read at one generation, the generation can.
 class NeverAtRest : public BorrowedBackend {
  public:
