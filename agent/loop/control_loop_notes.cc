@@ -36,6 +36,7 @@ std::vector<Item> ControlLoop::ForeignItems() const {
 
 std::vector<ForeignJump> ControlLoop::LostProxyJumpsIn(const Plan& plan) const {
   std::vector<ForeignJump> lost;
+  if (plan.torn) return lost;
   absl::c_set_difference(foreign_jumps_, plan.foreign_jumps, std::back_inserter(lost));
   std::erase_if(lost, [&](const ForeignJump& jump) {
     const auto& [family, table, name] = jump.base_chain;
@@ -129,7 +130,8 @@ void ControlLoop::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended)
       items.push_back(ItemOf(change.operation));
     }
   }
-  std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
+  std::vector<ForeignJump> before = foreign_jumps_;
+  if (!report.plan.torn) foreign_jumps_ = report.plan.foreign_jumps;
   if (damage.empty()) return;
   // The current state of a family that failed may be unknown.
   std::erase_if(before, [&](const ForeignJump& jump) {

@@ -22,6 +22,8 @@ namespace kipt::agent {
 // What one check found.
 struct Plan {
   uint32_t generation = 0;
+  // By Backend::ReadTorn: what was not seen may exist.
+  bool torn = false;
   // The families that were checked.
   std::vector<netlink::Family> families = {};
   Diff diff;

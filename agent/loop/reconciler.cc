@@ -65,6 +65,7 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   };
   const bool ipv4 = family_read == Family::kIPv4;
   all.generation = family.generation;
+  all.torn |= family.torn;
   append(family.families, all.families);
   if (ipv4) all.martians = family.martians;
   all.diff.support_disproved |= family.diff.support_disproved;
@@ -215,16 +216,16 @@ struct Attempt {
     ++report.checks;
     absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
     if (!plan.ok()) return false;
-    const std::vector<Change> additions = Additions(allow(*plan));
-    if (additions.empty() && !plan->diff.empty()) return false;
-    uint32_t generation = plan->generation;
     if (backend.kind() == netlink::BackendKind::kNft) {
       const absl::StatusOr<netlink::Snapshot> now = backend.Read({});
       if (!now.ok()) return false;
-      generation = now->generation;
+      plan->generation = now->generation;
+      plan->torn = true;
     }
+    const std::vector<Change> additions = Additions(allow(*plan));
+    if (additions.empty() && !plan->diff.empty()) return false;
     // Nothing to make succeeds. Where it fails, the next attempt is as good.
-    if (!Make(additions, generation, families, /*despite_changes=*/true).ok()) return false;
+    if (!Make(additions, plan->generation, families, /*despite_changes=*/true).ok()) return false;
     report.plan = *std::move(plan);
     return true;
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the agent remembers and reports about itself and about others.
+#include <memory>
 #include <vector>
 
 #include "agent/loop/control_loop.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/control_loop_fixture.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/matchers.h"
 #include "tests/support/observed.h"
 
@@ -19,6 +21,38 @@ TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
   kernel_.AfterNextRead(
       [](FakeBackend& kernel) { kernel.FailNextRead(absl::DeadlineExceededError("busy")); });
+  kernel_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
+}
+
+// Others write all the time, and a long chain lacks a rule when it is read meanwhile.
+class ReadTornOnly : public BorrowedBackend {
+ public:
+  ReadTornOnly(netlink::Backend* backend, const bool* busy)
+      : BorrowedBackend(backend), busy_(busy) {}
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
+    if (*busy_ && !queries.empty()) return absl::AbortedError("the ruleset changed");
+    return BorrowedBackend::Read(queries, native);
+  }
+  absl::StatusOr<netlink::Snapshot> ReadTorn(absl::Span<const netlink::ChainQuery> queries,
+                                             const netlink::NativeTable* native) override {
+    absl::StatusOr<netlink::Snapshot> torn = BorrowedBackend::Read(queries, native);
+    if (torn.ok()) torn->chains[Nat("PREROUTING")].rules.clear();
+    return torn;
+  }
+
+ private:
+  const bool* busy_;
+};
+
+TEST_F(AgentTest, JumpsThatATornReadLacksAreNotCalledLost) {
+  bool busy = false;
+  door_ = [&] { return std::make_unique<ReadTornOnly>(&kernel_, &busy); };
+  kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
+  ASSERT_TRUE(Started(Mode::kLegacy));
+  busy = true;
   kernel_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());

@@ -225,6 +225,8 @@ TEST_F(TornTest, WhatIsMissingIsAddedWhichEndsTheCall) {
   };
   const SyncReport report = Reconciler(&never_, time_.clock(), nullptr, observer).Sync(Legacy());
   EXPECT_EQ(observed, 0) << "nothing that is of one moment";
+  EXPECT_TRUE(report.plan.torn);
+  EXPECT_NE(report.plan.generation, 0U) << "or the writers before it would not be known";
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.applied, Not(IsEmpty()));
   EXPECT_THAT(report.PendingOf(Family::kIPv4), IsEmpty());
