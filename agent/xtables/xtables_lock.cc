@@ -26,7 +26,7 @@ namespace kipt::agent {
 namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(10);
 
 absl::Status NotAFile(const std::string& path) {
   return absl::FailedPreconditionError(
