@@ -208,11 +208,12 @@ struct Attempt {
     return Make(allow(report.plan), report.plan.generation, families);
   }
 
-  // Others commit faster than the ruleset can be read. Whether nothing is missing any more: that
-  // ends the call, because the next damage is found by the next one, and a fight is damped between
-  // calls.
+  // Others commit faster than the ruleset can be read. Whether nothing is left to be done: that
+  // ends the call, because the next damage is found by the next one. Where something is to be
+  // removed, once a call: a fight is damped between calls.
   bool AddMissing(const PolicyInput& part, absl::Span<const Family> families,
                   const Restraint& allow) {
+    if (!report.applied.empty()) return false;
     ++report.checks;
     absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
     if (!plan.ok()) return false;
@@ -222,10 +223,11 @@ struct Attempt {
       plan->generation = now->generation;
       plan->torn = true;
     }
-    const std::vector<Change> additions = Additions(allow(*plan));
-    if (additions.empty() && !plan->diff.empty()) return false;
+    const std::vector<Change> allowed = allow(*plan);
+    const std::vector<Change> additions = Additions(allowed);
     // Nothing to make succeeds. Where it fails, the next attempt is as good.
     if (!Make(additions, plan->generation, families, /*despite_changes=*/true).ok()) return false;
+    if (additions.size() != allowed.size()) return false;
     report.plan = *std::move(plan);
     return true;
   }

@@ -88,8 +88,8 @@ class Reconciler {
   // Puts in place what `input` desires, as far as the node can hold it, both families in one
   // transaction. Where the ruleset changed in between, reads again, as RetryAborted does; the
   // patience is that of the whole call. Where other programs commit faster than it can be read,
-  // what is missing is added even so (Backend::ReadTorn). That, or that nothing is to be changed,
-  // ends the call: the plan's other changes are pending.
+  // what is missing is added even so (Backend::ReadTorn). Where nothing else is to be changed, that
+  // ends the call.
   //
   // Where the transaction is refused, or the families cannot be read together, tries each family
   // alone, and then each table, so that one failure does not block the others. Where a rule was

@@ -252,7 +252,9 @@ TEST_F(TornTest, NothingIsRemovedAndNothingMoves) {
   const auto plan = Reconciler(&backend_, time_.clock()).Check(Legacy());
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->diff.changes, Contains(Field(&Change::operation, VariantWith<AddRule>(_))));
-  EXPECT_THAT(SyncUnderway().applied, IsEmpty());
+  const SyncReport report = SyncUnderway();
+  EXPECT_THAT(report.applied, IsEmpty());
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kDeadlineExceeded)) << "work is left";
   EXPECT_EQ(backend_.state(), before);
 }
 
