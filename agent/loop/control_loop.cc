@@ -316,18 +316,19 @@ void ControlLoop::HoldDrops(const Plan& plan, std::vector<Change>& allowed) cons
       waiting.insert(netlink::ChainOf(change.operation).family);
     }
   }
-  if (waiting.empty()) return;
-  const Ruleset desired = DesiredRuleset(options_.input, KnownSupport(options_.support));
   std::erase_if(allowed, [&](const Change& change) {
-    return waiting.contains(netlink::ChainOf(change.operation).family) &&
-           WaitsForOtherTables(desired, change);
+    return waiting.contains(netlink::ChainOf(change.operation).family) && Waits(change);
   });
 }
 
 bool ControlLoop::IsRefused(const FamilyRecord& record, const Change& change) const {
   if (record.refused.empty()) return false;
   return absl::c_linear_search(record.refused, netlink::ChainOf(change.operation).table) ||
-         WaitsForOtherTables(DesiredRuleset(options_.input, KnownSupport(options_.support)),
+         Waits(change);
+}
+
+bool ControlLoop::Waits(const Change& change) const {
+  return WaitsForOtherTables(DesiredRuleset(options_.input, KnownSupport(options_.support)),
                              change);
 }
 

@@ -129,6 +129,8 @@ class ControlLoop {
   std::vector<Change> Restrain(const Plan& plan);
   // A drop by another bit stays while what may mark packets with that bit has to wait.
   void HoldDrops(const Plan& plan, std::vector<Change>& allowed) const;
+  // WaitsForOtherTables, of what is desired.
+  bool Waits(const Change& change) const;
   // What WriterAttribution knows the new rules of other programs by.
   std::vector<Item> ForeignItems() const;
   // Jumps of kube-proxy's that the check before had, where its services still exist.
