@@ -22,9 +22,7 @@
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/pace.h"
 #include "agent/node/node.h"
 #include "agent/node_agent.h"
 #include "agent/process/origin.h"
@@ -283,8 +281,7 @@ class Daemon {
   void OnRound(const Round& round) {
     AgentState state = agent_->state();
     recent_.Note(absl::Now(), round);
-    LogRound(round, state);
-    if (round.foreign_rules) LogForeignRules(*round.foreign_rules);
+    round_log_.Log(round, state);
     if (state.watching != watching_) {
       watching_ = state.watching;
       LOG(INFO) << "Watching: " << watching_;
@@ -302,20 +299,6 @@ class Daemon {
         (round.retirement && round.retirement->surveyed)) {
       GiveBackFreePages();
     }
-  }
-
-  // A writer that makes rules all the time must not fill the log.
-  void LogForeignRules(const NewForeignRules& news) {
-    const SteadyTime now = SteadyNow();
-    if (foreign_lines_.When(1, now) > now) {
-      ++foreign_lines_left_out_;
-      return;
-    }
-    foreign_lines_.Take(1, now);
-    const uint64_t left_out = std::exchange(foreign_lines_left_out_, 0);
-    LOG(WARNING) << ToString(news) << "; list what you expect in --expected-rules"
-                 << (left_out == 0 ? ""
-                                   : absl::StrCat(" (", left_out, " such lines were left out)"));
   }
 
   DaemonState Shown(AgentState of_agent) const {
@@ -364,9 +347,7 @@ class Daemon {
   std::string watching_;
   std::string status_line_;
   std::map<std::string, std::string> kept_items_;
-  // Ten at once, and one a minute.
-  Allowance foreign_lines_{10, 1.0 / 60};
-  uint64_t foreign_lines_left_out_ = 0;
+  RoundLog round_log_;
   std::unique_ptr<RecordFile> incidents_;
   // Unknown: it cannot be read.
   std::optional<Origin> origin_;

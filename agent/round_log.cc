@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/damping.h"
 #include "agent/policy/diff.h"
 #include "agent/text/printable.h"
@@ -92,7 +93,19 @@ void LogConfig(const Config& config) {
   }
 }
 
-void LogRound(const Round& round, const AgentState& state) {
+void LimitedWarnings::Log(absl::string_view line) {
+  const SteadyTime now = SteadyNow();
+  if (allowance_.When(1, now) > now) {
+    ++left_out_;
+    return;
+  }
+  allowance_.Take(1, now);
+  const uint64_t left_out = std::exchange(left_out_, 0);
+  LOG(WARNING) << line
+               << (left_out == 0 ? "" : absl::StrCat(" (", left_out, " such lines were left out)"));
+}
+
+void RoundLog::Log(const Round& round, const AgentState& state) {
   const SyncReport& report = round.report;
   const std::vector<Change> applied = WithoutNative(report.applied);
   const int64_t micros = absl::ToInt64Microseconds(round.duration);
@@ -105,8 +118,12 @@ void LogRound(const Round& round, const AgentState& state) {
         << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
         << (slow ? ": an answer was lost or late; the kernel, a lock or a program is slow" : "");
   }
-  for (const Blocker& blocker : round.new_blockers) LOG(WARNING) << ToString(blocker);
-  if (round.lost_proxy_jumps) LOG(WARNING) << ToString(*round.lost_proxy_jumps);
+  for (const Blocker& blocker : round.new_blockers) blockers_.Log(ToString(blocker));
+  if (round.lost_proxy_jumps) lost_jumps_.Log(ToString(*round.lost_proxy_jumps));
+  if (round.foreign_rules) {
+    foreign_rules_.Log(
+        absl::StrCat(ToString(*round.foreign_rules), "; list what you expect in --expected-rules"));
+  }
   for (const Change& change : report.applied) {
     if (!IsNative(change)) continue;
     const bool put = std::holds_alternative<netlink::PutNativeTable>(change.operation);

@@ -128,5 +128,14 @@ TEST_F(UnexpectedRulesTest, AWriterThatChangesOneAllTheTimeDoesNotFillTheLog) {
   EXPECT_GE(CountOf(kNews, daemon().Output()), 10);
 }
 
+TEST_F(UnexpectedRulesTest, ARuleThatEndsWhatOursDoDoesNotFillTheLogEither) {
+  Start({});
+  Output({"/bin/sh", "-c",
+          "for i in $(seq 24); do iptables-nft -I INPUT -j ACCEPT; sleep 0.15; iptables-nft -D "
+          "INPUT -j ACCEPT; sleep 0.15; done"});
+  EXPECT_THAT(CountOf("ShadowedJump: ", daemon().Output()), AllOf(Ge(10), Le(11)))
+      << daemon().Output();
+}
+
 }  // namespace
 }  // namespace kipt::testing
