@@ -53,11 +53,9 @@ absl::Status Agent::Start(EventLoop& loop) {
            absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
                         ": an answer was lost or late; the kernel, a lock or a program is slow"));
   }
-  absl::StatusOr<std::unique_ptr<ControlLoop>> control_loop = ControlLoop::Create(
+  loop_ = std::make_unique<ControlLoop>(
       loop, MakeOptions(), [this] { return OpenBackend(); },
       [this](const Round& round) { OnRound(round); });
-  if (!control_loop.ok()) return control_loop.status();
-  loop_ = *std::move(control_loop);
   return absl::OkStatus();
 }
 

@@ -191,11 +191,9 @@ class Daemon {
     const auto warn = [](const absl::Status& status) {
       LOG(WARNING) << "Who fills connection tracking is not known: " << status.message();
     };
-    const absl::Status status = Store(
-        ConntrackWatch::Start(
-            *loop_, {.report = [this](const auto& report) { OnFull(report); }, .failure = warn}),
-        conntrack_watch_);
-    if (!status.ok()) warn(status);
+    conntrack_watch_ = std::make_unique<ConntrackWatch>(
+        *loop_, ConntrackWatch::Handlers{.report = [this](const auto& report) { OnFull(report); },
+                                         .failure = warn});
   }
 
   // Without a thread that hangs, and so without the destructors that would wait for it.

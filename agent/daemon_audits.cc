@@ -26,17 +26,15 @@ DaemonAudits::DaemonAudits(const std::optional<std::string>& host_root, Metrics&
 
 void DaemonAudits::Start(EventLoop& loop, Endpoints& endpoints, const Config& config) {
   endpoints_ = &endpoints;
-  auto watch =
-      AuditWatch::Create(loop, {.done = [this](NodeAudit audit) { OnDone(std::move(audit)); },
-                                .failed = [this](const auto& why) { OnFailed(why); }});
-  if (!watch.ok()) return OnFailed(watch.status());
-  watch_ = *std::move(watch);
+  watch_ = std::make_unique<AuditWatch>(
+      loop, AuditWatch::Handlers{.done = [this](NodeAudit audit) { OnDone(std::move(audit)); },
+                                 .failed = [this](const auto& why) { OnFailed(why); }});
   Set(config);
 }
 
 void DaemonAudits::Set(const Config& config) {
   if (watch_ == nullptr) return;
-  const absl::Status status = watch_->Set(
+  watch_->Set(
       config.audit_period,
       [sources = sources_, cni = config.cni_conf_dirs, flag = config.iptables_mode,
        options =
@@ -47,7 +45,6 @@ void DaemonAudits::Set(const Config& config) {
         return AuditNode(sources->mode, ReadNodeCniConfigs(sources->mode.host_root, cni), options,
                          pause);
       });
-  if (!status.ok()) OnFailed(status);
   if (config.audit_period == absl::ZeroDuration()) Show(NodeAudit());
 }
 

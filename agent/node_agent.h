@@ -129,7 +129,7 @@ class NodeAgent {
   // To be polled for input by the host's event loop, which must not close it.
   int fd() const;
   // Does what is due. Call it once before fd() is polled for the first time, each time fd() is
-  // readable, and after Sync and SetOptions, which leave the setting of timers to it.
+  // readable, and after Sync and SetOptions.
   //
   // FailedPrecondition: the thread is in another network namespace than at Create; nothing was
   // done. Other errors: the event loop failed, and needs another agent.

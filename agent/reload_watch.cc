@@ -23,12 +23,10 @@ absl::StatusOr<std::unique_ptr<ReloadWatch>> ReloadWatch::Create(EventLoop& loop
   absl::StatusOr<std::unique_ptr<ConfigWatch>> file = ConfigWatch::Create(path);
   if (!file.ok()) return file.status();
   watch->file_ = *std::move(file);
-  auto timer = loop.AddTimer([self = watch.get()] {
+  watch->timer_ = loop.AddTimer([self = watch.get()] {
     self->due_ = SteadyTime::InfiniteFuture();
     self->reload_();
   });
-  if (!timer.ok()) return timer.status();
-  watch->timer_ = *std::move(timer);
   auto changed = loop.AddReadable(watch->file_->fd(), [self = watch.get()] { self->OnChange(); });
   if (!changed.ok()) return changed.status();
   watch->changed_ = *std::move(changed);
@@ -37,14 +35,13 @@ absl::StatusOr<std::unique_ptr<ReloadWatch>> ReloadWatch::Create(EventLoop& loop
 
 void ReloadWatch::OnChange() {
   const absl::StatusOr<bool> changed = file_->Drain();
-  absl::Status status = changed.status();
-  if (status.ok() && *changed) {
+  if (!changed.ok()) {
+    LOG(WARNING) << "Watching the configuration: " << changed.status().message();
+  } else if (*changed) {
     const SteadyTime now = SteadyNow();
     due_ = std::min(due_, now + kLongestEditorPause);
-    const absl::Duration rest = std::max(absl::ZeroDuration(), due_ - now);
-    status = timer_->FireAfter(std::min(kEditorPause, rest));
+    timer_->FireAfter(std::min(kEditorPause, due_ - now));
   }
-  if (!status.ok()) LOG(WARNING) << "Watching the configuration: " << status.message();
 }
 
 }  // namespace kipt::agent

@@ -33,7 +33,7 @@ class ReloadWatch {
   const std::function<void()> reload_;
   std::unique_ptr<ConfigWatch> file_;
   std::unique_ptr<EventSource> changed_;
-  std::unique_ptr<EventSource> timer_;
+  std::unique_ptr<Timer> timer_;
   // The latest time for a reload. InfiniteFuture: none is due.
   SteadyTime due_ = SteadyTime::InfiniteFuture();
 };

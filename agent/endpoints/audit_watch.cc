@@ -90,40 +90,28 @@ struct AuditWatch::Run {
 };
 
 AuditWatch::AuditWatch(EventLoop& loop, Handlers handlers)
-    : loop_(loop), handlers_(std::move(handlers)) {}
+    : loop_(loop), handlers_(std::move(handlers)), timer_(loop.AddTimer([this] {
+        if (run_ != nullptr || period_ == absl::ZeroDuration()) return;
+        absl::Status status = Begin();
+        if (status.ok()) return;
+        handlers_.failed(status);
+        timer_->FireAfter(std::min(kAgainAfter, period_));
+      })) {}
 
 AuditWatch::~AuditWatch() {
   // What still hangs after a second ends with the process.
   if (!End(absl::Seconds(1))) pthread_detach(thread_);
 }
 
-absl::StatusOr<std::unique_ptr<AuditWatch>> AuditWatch::Create(EventLoop& loop, Handlers handlers) {
-  std::unique_ptr<AuditWatch> watch(new AuditWatch(loop, std::move(handlers)));
-  auto timer = loop.AddTimer([raw = watch.get()] {
-    if (raw->run_ != nullptr || raw->period_ == absl::ZeroDuration()) return;
-    absl::Status status = raw->Begin();
-    if (status.ok()) return;
-    raw->handlers_.failed(status);
-    status = raw->Wait(std::min(kAgainAfter, raw->period_));
-    if (!status.ok()) raw->handlers_.failed(status);
-  });
-  if (!timer.ok()) return timer.status();
-  watch->timer_ = *std::move(timer);
-  return watch;
-}
-
-absl::Status AuditWatch::Set(absl::Duration period, Work work) {
+void AuditWatch::Set(absl::Duration period, Work work) {
   work_ = std::move(work);
   const absl::Duration before = std::exchange(period_, period);
   if (period == absl::ZeroDuration()) {
     if (run_ != nullptr) run_->cancelled = true;
-    return absl::OkStatus();
+  } else if (run_ == nullptr && before != period) {
+    timer_->FireAfter(any_begun_ ? period : std::min(kFirstAfter, period));
   }
-  if (run_ != nullptr || before == period) return absl::OkStatus();
-  return Wait(any_begun_ ? period : std::min(kFirstAfter, period));
 }
-
-absl::Status AuditWatch::Wait(absl::Duration wait) { return timer_->FireAfter(wait); }
 
 absl::Status AuditWatch::Begin() {
   auto run = std::make_shared<Run>();
@@ -150,10 +138,9 @@ void AuditWatch::OnEnd() {
   pthread_join(thread_, nullptr);
   ended_.reset();
   const std::shared_ptr<Run> run = std::exchange(run_, nullptr);
-  absl::Status status;
   if (period_ != absl::ZeroDuration()) {
     const absl::Duration period = run->result.ok() ? period_ : std::min(period_, kAgainAfter);
-    status = Wait(std::max(period - (SteadyNow() - began_), kRestFactor * run->cpu));
+    timer_->FireAfter(std::max(period - (SteadyNow() - began_), kRestFactor * run->cpu));
   }
   if (run->cancelled) {
     // A result that no longer matters.
@@ -162,7 +149,6 @@ void AuditWatch::OnEnd() {
   } else {
     handlers_.failed(run->result.status());
   }
-  if (!status.ok()) handlers_.failed(status);
 }
 
 bool AuditWatch::End(absl::Duration patience) {

@@ -41,8 +41,7 @@ class AuditWatch {
     std::function<void(const absl::Status&)> failed;
   };
 
-  // ResourceExhausted: no descriptors.
-  static absl::StatusOr<std::unique_ptr<AuditWatch>> Create(EventLoop& loop, Handlers handlers);
+  AuditWatch(EventLoop& loop, Handlers handlers);
   // As End(1 s).
   ~AuditWatch();
   AuditWatch(const AuditWatch&) = delete;
@@ -50,7 +49,7 @@ class AuditWatch {
 
   // From now on an audit begins every `period`; zero: none, and one that runs has no result. Less
   // often where that would take more than a hundredth of a processor.
-  absl::Status Set(absl::Duration period, Work work);
+  void Set(absl::Duration period, Work work);
 
   // Ends the running audit. False: it still runs after `patience`, because a program or a disk
   // hangs; then the process must end without running destructors of static objects.
@@ -59,17 +58,15 @@ class AuditWatch {
  private:
   struct Run;
 
-  AuditWatch(EventLoop& loop, Handlers handlers);
   absl::Status Begin();
   void OnEnd();
-  absl::Status Wait(absl::Duration wait);
 
   EventLoop& loop_;
   const Handlers handlers_;
   absl::Duration period_ = absl::ZeroDuration();
   Work work_;
   bool any_begun_ = false;
-  std::unique_ptr<EventSource> timer_;
+  const std::unique_ptr<Timer> timer_;
 
   // While an audit runs.
   std::shared_ptr<Run> run_;

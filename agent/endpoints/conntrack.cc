@@ -104,33 +104,22 @@ std::string ToString(const ConntrackReport& report) {
 
 ConntrackWatch::ConntrackWatch(EventLoop& loop, Handlers handlers, std::string proc,
                                std::function<SteadyTime()> now)
-    : loop_(loop), handlers_(std::move(handlers)), proc_(std::move(proc)), now_(std::move(now)) {}
-
-absl::StatusOr<std::unique_ptr<ConntrackWatch>> ConntrackWatch::Start(
-    EventLoop& loop, Handlers handlers, std::string proc, std::function<SteadyTime()> now) {
-  std::unique_ptr<ConntrackWatch> watch(
-      new ConntrackWatch(loop, std::move(handlers), std::move(proc), std::move(now)));
-  auto timer = loop.AddTimer(
-      [raw = watch.get()] {
-        if (absl::Status status = raw->Check(); !status.ok()) raw->handlers_.failure(status);
-      },
-      /*tolerance=*/kEvery);
-  if (!timer.ok()) return timer.status();
-  watch->timer_ = *std::move(timer);
-  if (absl::Status status = watch->timer_->FireAfter(absl::ZeroDuration()); !status.ok()) {
-    return status;
-  }
-  return watch;
+    : loop_(loop),
+      handlers_(std::move(handlers)),
+      proc_(std::move(proc)),
+      now_(std::move(now)),
+      timer_(loop.AddTimer([this] { Check(); }, /*tolerance=*/kEvery)) {
+  timer_->FireAfter(absl::ZeroDuration());
 }
 
-absl::Status ConntrackWatch::Check() {
+void ConntrackWatch::Check() {
   const std::optional<ConntrackCounters> counters = ReadConntrack(proc_);
   if (counters && IsNearlyFull(*counters) && now_() >= next_report_) {
     next_report_ = now_() + kReportEvery;
     limit_ = counters->limit;
     if (absl::Status status = BeginDump(); !status.ok()) EndDump(status);
   }
-  return timer_->FireAfter(kEvery);
+  timer_->FireAfter(kEvery);
 }
 
 absl::Status ConntrackWatch::BeginDump() {

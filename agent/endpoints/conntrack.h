@@ -86,17 +86,13 @@ class ConntrackWatch {
     std::function<void(const absl::Status&)> failure;
   };
 
-  // ResourceExhausted: no timer.
-  static absl::StatusOr<std::unique_ptr<ConntrackWatch>> Start(
-      EventLoop& loop, Handlers handlers, std::string proc = "/proc",
-      std::function<SteadyTime()> now = SteadyNow);
+  ConntrackWatch(EventLoop& loop, Handlers handlers, std::string proc = "/proc",
+                 std::function<SteadyTime()> now = SteadyNow);
 
   // Reads now, as the timer does.
-  absl::Status Check();
+  void Check();
 
  private:
-  ConntrackWatch(EventLoop& loop, Handlers handlers, std::string proc,
-                 std::function<SteadyTime()> now);
   absl::Status BeginDump();
   void ContinueDump();
   void EndDump(const absl::Status& status);
@@ -105,7 +101,7 @@ class ConntrackWatch {
   const Handlers handlers_;
   const std::string proc_;
   const std::function<SteadyTime()> now_;
-  std::unique_ptr<EventSource> timer_;
+  const std::unique_ptr<Timer> timer_;
   SteadyTime next_report_ = SteadyTime::InfinitePast();
 
   // While entries are read.

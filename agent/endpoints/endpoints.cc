@@ -369,20 +369,16 @@ void ServedAddresses::Serve() {
                      absl::StrCat("Listening on http://", slot.server->address()));
   }
   if (problem().empty()) return;
-  absl::Status status;
   // Not again, as its own handler comes here.
   if (timer_ == nullptr) {
-    EventLoop::SourceOrError timer = loop_.AddTimer([this] {
+    timer_ = loop_.AddTimer([this] {
       const std::string before = problem();
       Listen({});
       Serve();
       if (problem() != before) handlers_.changed();
     });
-    status = timer.status();
-    if (timer.ok()) timer_ = *std::move(timer);
   }
-  if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
-  if (!status.ok()) Warn(absl::StrCat("Addresses are not retried: ", status.message()));
+  timer_->FireAfter(kListenAgainAfter);
 }
 
 std::string ServedAddresses::problem() const {

@@ -126,7 +126,7 @@ class ServedAddresses {
 
   EventLoop& loop_;
   const Handlers handlers_;
-  std::unique_ptr<EventSource> timer_;  // created when it is needed
+  std::unique_ptr<Timer> timer_;  // created when it is needed
   std::vector<Slot> slots_;
 };
 

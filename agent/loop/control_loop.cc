@@ -49,6 +49,7 @@ ControlLoop::ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBacken
     : options_(std::move(options)),
       open_backend_(std::move(open_backend)),
       observer_(std::move(observer)),
+      timer_(loop.AddTimer([this] { OnTimer(); })),
       writer_watch_(loop, options_.writers, [this] { OnSight(); }),
       jitter_(RandomJitter()),
       pace_(options_.sync_period, jitter_),
@@ -58,20 +59,7 @@ ControlLoop::ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBacken
   state_.started = absl::Now();
   state_.heartbeat = state_.started;
   NoteOptions();
-}
-
-absl::StatusOr<std::unique_ptr<ControlLoop>> ControlLoop::Create(EventLoop& loop,
-                                                                 ControlLoopOptions options,
-                                                                 OpenBackend open_backend,
-                                                                 Observer observer) {
-  std::unique_ptr<ControlLoop> agent(
-      new ControlLoop(loop, std::move(options), std::move(open_backend), std::move(observer)));
-  absl::StatusOr<std::unique_ptr<EventSource>> timer =
-      loop.AddTimer([self = agent.get()] { self->OnTimer(); });
-  if (!timer.ok()) return timer.status();
-  agent->timer_ = *std::move(timer);
-  agent->Rearm();
-  return agent;
+  Rearm();
 }
 
 void ControlLoop::NoteOptions() {
@@ -147,8 +135,7 @@ void ControlLoop::OnTimer() {
 
 void ControlLoop::Rearm() {
   const SteadyTime now = SteadyNow();
-  // Setting a timer fails only where creating it failed.
-  timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
+  timer_->FireAfter(pace_.Next(now) - now);
 }
 
 void ControlLoop::Turn(Trigger trigger) {

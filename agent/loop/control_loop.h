@@ -68,13 +68,9 @@ class ControlLoop {
   // Called at the end of every round; may call the agent's const members and SetDesired.
   using Observer = std::function<void(const Round&)>;
 
-  // The first round begins when the loop first turns. ResourceExhausted: no timer could be made.
-  // All later failures are retried forever.
-  static absl::StatusOr<std::unique_ptr<ControlLoop>> Create(EventLoop& loop,
-                                                             ControlLoopOptions options,
-                                                             OpenBackend open_backend,
-                                                             Observer observer);
-
+  // The first round begins when the loop first turns. All failures are retried forever.
+  ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBackend open_backend,
+              Observer observer);
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;
 
@@ -95,9 +91,6 @@ class ControlLoop {
     // The tables that `backoff` is for (FamilyResult::refused); empty: all.
     std::vector<netlink::Table> refused = {};
   };
-
-  ControlLoop(EventLoop& loop, ControlLoopOptions options, OpenBackend open_backend,
-              Observer observer);
 
   void OnSight();
   void OnTimer();
@@ -151,7 +144,7 @@ class ControlLoop {
   ControlLoopOptions options_;
   OpenBackend open_backend_;
   Observer observer_;
-  std::unique_ptr<EventSource> timer_;
+  const std::unique_ptr<Timer> timer_;
   std::unique_ptr<netlink::Backend> backend_;
   // Of `backend_` and `options_`.
   std::optional<Reconciler> reconciler_;

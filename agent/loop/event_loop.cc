@@ -3,19 +3,20 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <systemd/sd-daemon.h>
-#include <systemd/sd-event.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <exception>
-#include <limits>
+#include <cstdlib>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "agent/loop/clock.h"
 
 namespace kipt::agent {
 namespace {
@@ -23,58 +24,53 @@ namespace {
 // A round is never cut short, and the host program has other things to do.
 constexpr absl::Duration kLongestDispatch = absl::Milliseconds(10);
 
-absl::Status Error(int result, absl::string_view what) {
-  // Success needs no memory: timers are set where that ran out.
-  return result >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(-result, what);
-}
-
-absl::Status Failed(int result) {
-  return absl::InternalError(Error(result, "the event loop failed").message());
-}
-
-template <typename... Event>
-int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
-  const auto* handler = static_cast<EventHandler*>(data);
-  // Copies: the handler may destroy the source that holds it.
-  const auto busy = handler->busy;
-  const auto thrown = handler->thrown;
-  *busy = true;
-  // A host program's may throw, and libsystemd's frames are in between.
-  try {
-    const std::function<void()> run = handler->run;
-    run();
-  } catch (...) {
-    *thrown = std::current_exception();
-  }
-  *busy = false;
-  return 0;
-}
+absl::Status Error(absl::string_view what) { return absl::ErrnoToStatus(errno, what); }
 
 }  // namespace
 
-EventSource::~EventSource() { sd_event_source_disable_unref(source_); }
-
-absl::Status EventSource::Enable(bool enabled) {
-  return Error(sd_event_source_set_enabled(source_, enabled ? SD_EVENT_ON : SD_EVENT_OFF),
-               "cannot change what the event loop waits for");
+EventSource::~EventSource() {
+  if (enabled_ && !loop_.IsForked()) Enable(false).IgnoreError();
 }
 
-absl::Status EventSource::FireAfter(absl::Duration delay) {
-  // From now: the loop's own time is that of the beginning of its turn.
-  const absl::Duration at = SteadyNow() - SteadyTime() + std::max(delay, absl::ZeroDuration());
-  int result =
-      sd_event_source_set_time(source_, static_cast<uint64_t>(absl::ToInt64Microseconds(at)));
-  if (result >= 0) result = sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT);
-  return Error(result, "cannot set a timer");
+absl::Status EventSource::Enable(bool enabled) {
+  if (enabled == enabled_) return absl::OkStatus();
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = this}};
+  // Removing fails only where the descriptor was closed, which removes it, too.
+  if (epoll_ctl(loop_.fd(), enabled ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd_, &event) != 0 && enabled) {
+    return Error(absl::StrCat("cannot wait for descriptor ", fd_));
+  }
+  enabled_ = enabled;
+  return absl::OkStatus();
+}
+
+Timer::~Timer() {
+  std::erase(loop_.timers_, this);
+  loop_.Arm();
+}
+
+void Timer::FireAfter(absl::Duration delay) {
+  delay = std::max(delay, absl::ZeroDuration());
+  due_ = SteadyNow() + delay;
+  latest_ = due_ + std::min(delay, tolerance_);
+  loop_.Arm();
 }
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
-  sd_event* event = nullptr;
-  const int result = sd_event_new(&event);
-  if (result < 0) return Error(result, "cannot make an event loop");
-  std::unique_ptr<EventLoop> loop(new EventLoop(event));
-  loop->more_fd_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!loop->more_fd_.valid()) return Error(-errno, "cannot make an event loop");
+  std::unique_ptr<EventLoop> loop(new EventLoop);
+  const auto opened = [](OwnedFd& fd, int result) {
+    fd = OwnedFd(result);
+    return fd.valid();
+  };
+  if (!opened(loop->epoll_, epoll_create1(EPOLL_CLOEXEC)) ||
+      !opened(loop->timer_fd_, timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) ||
+      !opened(loop->more_fd_, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
+    return Error("cannot make an event loop");
+  }
+  // Null: timer_fd_.
+  epoll_event event = {.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (epoll_ctl(loop->fd(), EPOLL_CTL_ADD, loop->timer_fd_.get(), &event) != 0) {
+    return Error("cannot make an event loop");
+  }
   SourceOrError more = loop->AddReadable(loop->more_fd_.get(), [fd = loop->more_fd_.get()] {
     eventfd_t ignored = 0;
     eventfd_read(fd, &ignored);
@@ -84,95 +80,121 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   return loop;
 }
 
-EventLoop::~EventLoop() {
-  watchdog_.reset();
-  more_.reset();
-  sd_event_unref(event_);
+void EventLoop::Arm() {
+  SteadyTime latest = SteadyTime::InfiniteFuture();
+  for (const Timer* timer : timers_) latest = std::min(latest, timer->latest_);
+  if (IsForked() || std::exchange(armed_, latest) == latest) return;
+  itimerspec at = {};  // never
+  if (latest != SteadyTime::InfiniteFuture()) {
+    at.it_value = absl::ToTimespec(latest - SteadyTime());
+  }
+  timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
 }
 
-int EventLoop::fd() const { return sd_event_get_fd(event_); }
+std::function<void()> EventLoop::TakeDue() {
+  std::function<void()> handler;
+  const auto first = std::min_element(
+      timers_.begin(), timers_.end(),
+      [](const Timer* one, const Timer* other) { return one->due_ < other->due_; });
+  if (first != timers_.end() && (*first)->due_ <= SteadyNow()) {
+    handler = (*first)->handler_;
+    (*first)->due_ = (*first)->latest_ = SteadyTime::InfiniteFuture();
+  }
+  // What has fired is armed anew, also for the moment at which it fired.
+  armed_ = SteadyTime::InfinitePast();
+  Arm();
+  return handler;
+}
 
-int EventLoop::Turn(uint64_t timeout) {
-  const int result = sd_event_run(event_, timeout);
-  if (*thrown_ == nullptr) return result;
-  // The next turn arms the timers that were set.
-  DispatchAgain();
-  std::rethrow_exception(std::exchange(*thrown_, nullptr));
+absl::StatusOr<bool> EventLoop::Turn(int milliseconds) {
+  // One at a time: a handler may destroy other sources.
+  epoll_event event = {};
+  const int ready = IsForked() ? (errno = ECHILD, -1)
+                               : epoll_wait(epoll_.get(), &event, /*maxevents=*/1, milliseconds);
+  if (ready < 0 && errno == EINTR) return false;
+  if (ready < 0) {
+    return absl::InternalError(Error("the event loop failed").message());
+  }
+  // The kernel may report a timer a moment after it is due.
+  if (ready == 0 && armed_ > SteadyNow()) return false;
+  // Copies: the handler may destroy the source that holds it.
+  const auto* source = static_cast<const EventSource*>(event.data.ptr);
+  const std::function<void()> handler = source != nullptr ? source->handler_ : TakeDue();
+  if (handler == nullptr) return true;
+  const absl::Cleanup ended = [busy = busy_] { *busy = false; };
+  *busy_ = true;
+  handler();
+  return true;
 }
 
 absl::Status EventLoop::Dispatch() {
   const SteadyTime end = SteadyNow() + kLongestDispatch;
-  do {
-    const int result = Turn(0);
-    if (result == -ESTALE || result == 0) return absl::OkStatus();  // Exit() ran, nothing is ready
-    if (result < 0) return Failed(result);
-  } while (SteadyNow() < end);
-  // Timers that are due, or were set in the last turn, do not make fd() readable.
-  DispatchAgain();
+  while (!exit_code_) {
+    const absl::StatusOr<bool> ran = Turn(0);
+    if (!ran.ok() || !*ran) return ran.status();
+    if (SteadyNow() < end) continue;
+    DispatchAgain();
+    break;
+  }
   return absl::OkStatus();
 }
 
 void EventLoop::DispatchAgain() { eventfd_write(more_fd_.get(), 1); }
 
 absl::StatusOr<int> EventLoop::Run() {
-  while (sd_event_get_state(event_) != SD_EVENT_FINISHED) {
-    const int result = Turn(std::numeric_limits<uint64_t>::max());
-    if (result < 0) return Failed(result);
+  while (!exit_code_) {
+    const absl::StatusOr<bool> ran = Turn(-1);
+    if (!ran.ok()) return ran.status();
   }
-  int code = 0;
-  sd_event_get_exit_code(event_, &code);
-  return code;
+  return *exit_code_;
 }
-
-void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
 
 EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> handler) {
-  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
-  const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
-                                     RunHandler<int, uint32_t>, &source->handler_);
-  if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
+  std::unique_ptr<EventSource> source(new EventSource(*this, fd, std::move(handler)));
+  if (absl::Status status = source->Enable(true); !status.ok()) return status;
   return source;
 }
 
-EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler,
-                                             absl::Duration tolerance) {
-  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
-  const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
-                                       std::numeric_limits<int64_t>::max(),
-                                       static_cast<uint64_t>(absl::ToInt64Microseconds(tolerance)),
-                                       RunHandler<uint64_t>, &source->handler_);
-  if (result < 0) return Error(result, "cannot make a timer");
-  return source;
+std::unique_ptr<Timer> EventLoop::AddTimer(std::function<void()> handler,
+                                           absl::Duration tolerance) {
+  std::unique_ptr<Timer> timer(new Timer(*this, std::move(handler), tolerance));
+  timers_.push_back(timer.get());
+  return timer;
 }
 
 EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> handler) {
+  const auto failed = [signal] { return Error(absl::StrCat("cannot wait for signal ", signal)); };
   sigset_t mask{};
-  sigaddset(&mask, signal);
+  if (sigaddset(&mask, signal) != 0) return failed();
   pthread_sigmask(SIG_BLOCK, &mask, nullptr);
-  std::unique_ptr<EventSource> source(new EventSource(Handler(std::move(handler))));
-  const int result = sd_event_add_signal(event_, &source->source_, signal,
-                                         RunHandler<const signalfd_siginfo*>, &source->handler_);
-  if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));
+  OwnedFd fd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return failed();
+  SourceOrError source = AddReadable(fd.get(), [fd = fd.get(), handler = std::move(handler)] {
+    signalfd_siginfo ignored = {};
+    if (read(fd, &ignored, sizeof(ignored)) > 0) handler();
+  });
+  if (source.ok()) (*source)->owned_ = std::move(fd);
   return source;
 }
 
 absl::StatusOr<bool> EventLoop::EnableWatchdog(std::function<void()> feed) {
-  uint64_t microseconds = 0;
-  const int result = sd_watchdog_enabled(/*unset_environment=*/0, &microseconds);
-  if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
-  if (result == 0) return false;
-  // sd_event's own would wait for a service manager that does not read.
+  // sd_watchdog_enabled(3).
+  const char* const process = std::getenv("WATCHDOG_PID");
+  const char* const text = std::getenv("WATCHDOG_USEC");
+  if (text == nullptr || (process != nullptr && absl::StrCat(process_) != process)) return false;
+  int64_t microseconds = 0;
+  if (!absl::SimpleAtoi(text, &microseconds) || microseconds <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot serve the service manager's watchdog: WATCHDOG_USEC is ", text));
+  }
   const absl::Duration period = absl::Microseconds(microseconds) / 3;
-  SourceOrError timer = AddTimer(
+  watchdog_ = AddTimer(
       [this, period, feed = std::move(feed)] {
         feed();
-        watchdog_->FireAfter(period).IgnoreError();
+        watchdog_->FireAfter(period);
       },
       /*tolerance=*/period);
-  if (!timer.ok()) return timer.status();
-  watchdog_ = *std::move(timer);
-  absl::Status armed = watchdog_->FireAfter(absl::ZeroDuration());
-  if (!armed.ok()) return armed;
+  watchdog_->FireAfter(absl::ZeroDuration());
   return true;
 }
 

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -326,11 +325,18 @@ void ServiceManager::Reloading() {
 void ServiceManager::Stopping() { Notify("STOPPING=1"); }
 
 std::vector<OwnedFd> TakePassedSockets() {
-  // Negative: they cannot be taken over.
-  const int count = std::max(sd_listen_fds(/*unset_environment=*/1), 0);
+  constexpr int kFirst = 3;
+  const char* const process = std::getenv("LISTEN_PID");
+  const char* const text = std::getenv("LISTEN_FDS");
+  const bool ours = process != nullptr && absl::StrCat(getpid()) == process;
+  int count = 0;
+  if (!ours || text == nullptr || !absl::SimpleAtoi(text, &count)) count = 0;
   std::vector<OwnedFd> sockets;
-  sockets.reserve(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
+  for (int fd = kFirst; fd - kFirst < count; ++fd) {
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) break;
+    sockets.emplace_back(fd);
+  }
+  for (const char* const name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) unsetenv(name);
   return sockets;
 }
 

@@ -107,7 +107,7 @@ absl::Status ForbidFileWrites(const std::string& may_be_made);
 
 // ---- the service manager ----
 
-// Sends one message of sd_notify(3) to $NOTIFY_SOCKET, but never waits, as libsystemd does: false
+// Sends one message of sd_notify(3) to $NOTIFY_SOCKET, but never waits, as libsystemd's does: false
 // where the service manager has not read the message before. True also without one, and where
 // it cannot be reached. Programs do not inherit the variable (command.h).
 bool NotifyServiceManager(const std::string& message);

@@ -210,7 +210,7 @@ install(CODE "
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${package_of_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    "${package_of_lib} (= ${PROJECT_VERSION}), libabsl-dev, libmnl-dev, libnftnl-dev (>= 1.2.4), libsystemd-dev")
+    "${package_of_lib} (= ${PROJECT_VERSION}), libabsl-dev, libmnl-dev, libnftnl-dev (>= 1.2.4)")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains (development files)
 Libraries and headers for programs that do what kube-iptables-agent does. In

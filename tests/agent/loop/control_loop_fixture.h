@@ -91,7 +91,7 @@ class AgentTest : public ::testing::Test {
     door_ = [this] { return std::make_unique<RefusesFamily>(&kernel_, &refusal_); };
   }
   void StartWith(ControlLoopOptions options) {
-    absl::StatusOr<std::unique_ptr<ControlLoop>> agent = ControlLoop::Create(
+    agent_ = std::make_unique<ControlLoop>(
         *loop_, std::move(options),
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
@@ -101,8 +101,6 @@ class AgentTest : public ::testing::Test {
           rounds_.push_back(round);
           at_round_();
         });
-    ASSERT_THAT(agent, IsOk());
-    agent_ = *std::move(agent);
   }
 
   bool TurnUntil(absl::FunctionRef<bool()> done) { return kipt::testing::TurnUntil(*loop_, done); }
