@@ -131,7 +131,13 @@ void ControlLoop::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended)
     }
   }
   std::vector<ForeignJump> before = foreign_jumps_;
-  if (!report.plan.torn) foreign_jumps_ = report.plan.foreign_jumps;
+  if (!report.plan.torn) {
+    std::erase_if(foreign_jumps_, [&](const ForeignJump& jump) {
+      return absl::c_linear_search(report.plan.families, jump.base_chain.family);
+    });
+    absl::c_copy(report.plan.foreign_jumps, std::back_inserter(foreign_jumps_));
+    absl::c_sort(foreign_jumps_);
+  }
   if (damage.empty()) return;
   // The current state of a family that failed may be unknown.
   std::erase_if(before, [&](const ForeignJump& jump) {

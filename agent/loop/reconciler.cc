@@ -187,11 +187,15 @@ struct Attempt {
   // Checks `part` and makes the changes that `allow` allows in `families`.
   absl::Status Repair(const PolicyInput& part, absl::Span<const Family> families,
                       const Restraint& allow) {
+    const size_t applied_before = report.applied.size();
     return RetryAborted(clock, start, [&] {
       absl::Status status = RepairOnce(part, families, allow);
       const bool long_enough = clock.now() - start >= kPatienceForAdditions;
-      if (!absl::IsAborted(status) || !long_enough) return status;
-      return AddMissing(part, families, allow) ? absl::OkStatus() : status;
+      // Once, because a fight is damped between calls.
+      const bool once = report.applied.size() == applied_before;
+      if (!absl::IsAborted(status) || !long_enough || !once) return status;
+      absl::Status added = AddMissing(part, families, allow);
+      return absl::IsAborted(added) ? status : added;
     });
   }
 
@@ -208,28 +212,27 @@ struct Attempt {
     return Make(allow(report.plan), report.plan.generation, families);
   }
 
-  // Others commit faster than the ruleset can be read. Whether nothing is left to be done: that
-  // ends the call, because the next damage is found by the next one. Where something is to be
-  // removed, once a call: a fight is damped between calls.
-  bool AddMissing(const PolicyInput& part, absl::Span<const Family> families,
-                  const Restraint& allow) {
-    if (!report.applied.empty()) return false;
+  // Others commit faster than the ruleset can be read. Success: nothing is left to be done, which
+  // ends the call, because the next damage is found by the next one. Aborted: something is.
+  absl::Status AddMissing(const PolicyInput& part, absl::Span<const Family> families,
+                          const Restraint& allow) {
+    const absl::Status left = absl::AbortedError("something is left to be done");
     ++report.checks;
     absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
-    if (!plan.ok()) return false;
+    if (!plan.ok()) return left;
     if (backend.kind() == netlink::BackendKind::kNft) {
       const absl::StatusOr<netlink::Snapshot> now = backend.Read({});
-      if (!now.ok()) return false;
+      if (!now.ok()) return left;
       plan->generation = now->generation;
       plan->torn = true;
     }
     const std::vector<Change> allowed = allow(*plan);
     const std::vector<Change> additions = Additions(allowed);
-    // Nothing to make succeeds. Where it fails, the next attempt is as good.
-    if (!Make(additions, plan->generation, families, /*despite_changes=*/true).ok()) return false;
-    if (additions.size() != allowed.size()) return false;
+    // Nothing to make succeeds.
+    absl::Status made = Make(additions, plan->generation, families, /*despite_changes=*/true);
+    if (absl::IsAborted(made) || (made.ok() && additions.size() != allowed.size())) return left;
     report.plan = *std::move(plan);
-    return true;
+    return made;
   }
 
   absl::Status Make(absl::Span<const Change> changes, uint32_t generation,

@@ -351,12 +351,30 @@ bool IsAddition(const Change& change) {
 }
 
 std::vector<Change> Additions(absl::Span<const Change> changes) {
+  // Where rules move, and what is removed, by chain and by table.
+  std::set<ChainId> moving, removing;
+  std::set<FamilyTable> removing_in;
+  for (const Change& change : changes) {
+    const auto* remove = std::get_if<netlink::DeleteRule>(&change.operation);
+    if (remove == nullptr) continue;
+    const ChainId& chain = remove->chain;
+    removing.insert(chain);
+    removing_in.emplace(chain.family, chain.table);
+    if (ChangesRule<netlink::AddRule>(changes, chain, remove->rule)) moving.insert(chain);
+  }
+  const auto is_right_alone = [&](const Change& change) {
+    const ChainId& chain = netlink::ChainOf(change.operation);
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    const auto* jump = add == nullptr ? nullptr : std::get_if<netlink::Jump>(&add->rule.target);
+    if (jump != nullptr && removing.contains({chain.family, chain.table, jump->chain}))
+      return false;
+    if (add != nullptr) return !moving.contains(chain);
+    return !std::holds_alternative<netlink::WakeTable>(change.operation) ||
+           !removing_in.contains({chain.family, chain.table});
+  };
   std::vector<Change> additions;
   absl::c_copy_if(changes, std::back_inserter(additions), [&](const Change& change) {
-    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
-    const bool moves =
-        add != nullptr && ChangesRule<netlink::DeleteRule>(changes, add->chain, add->rule);
-    return IsAddition(change) && !moves;
+    return IsAddition(change) && is_right_alone(change);
   });
   return additions;
 }

@@ -173,8 +173,9 @@ bool ChangesRule(absl::Span<const Change> changes, const netlink::ChainId& chain
 
 // Whether a rule or chain is missing, or no packet comes to it, until `change` is made.
 bool IsAddition(const Change& change);
-// Those of `changes`, but no rule that only moves. Fit for Backend::ReadTorn: where it was wrong, a
-// rule is there twice until the next check.
+// Those of `changes` that are right without the others: no rule in a chain in which one moves, and
+// nothing that leads packets to a rule that is to be removed. Fit for Backend::ReadTorn: where it
+// was wrong, a rule is there twice until the next check.
 std::vector<Change> Additions(absl::Span<const Change> changes);
 
 // A finding that is not repaired and needs an operator: the mode's promise is not kept.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/hash/hash.h"
@@ -67,6 +68,8 @@ struct FamilyWrite {
   TableHashes before = {};
 };
 
+using TablesOfFamilies = std::set<std::pair<Family, std::string>>;
+
 std::map<Family, FamilyWrite> WritesOf(const Transaction& transaction) {
   std::map<Family, FamilyWrite> writes;
   for (const Operation& operation : transaction.operations) {
@@ -92,11 +95,14 @@ bool Deletes(const Transaction& transaction) {
   });
 }
 
-// The rule that it adds is there.
-bool IsMade(const Operation& operation, const ObservedChains& chains) {
+// Whether what it adds means something else in a table that has changed since it was planned: the
+// number that it goes before is another rule's, or the rule is there by now.
+bool IsOutdated(const Operation& operation, const ObservedChains& now) {
   const auto* add = std::get_if<netlink::AddRule>(&operation);
-  const auto chain = add == nullptr ? chains.end() : chains.find(add->chain);
-  return chain != chains.end() &&
+  if (add == nullptr) return false;
+  if (add->before && *add->before != 1) return true;
+  const auto chain = now.find(add->chain);
+  return chain != now.end() &&
          absl::c_any_of(chain->second.rules, [&](const netlink::ObservedRule& rule) {
            return rule.rule() != nullptr && *rule.rule() == add->rule;
          });
@@ -383,30 +389,43 @@ class IptablesLegacyBackend : public netlink::Backend {
       std::optional<ObservedChains> chains = last_reading_.TakeUnchanged(needed.chains);
       if (chains) return PlanRestore(*std::move(chains), transaction, random_fully);
     }
-    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes, transaction.despite_changes);
+    TablesOfFamilies changed;
+    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes, changed);
     if (!chains.ok()) return chains.status();
-    Transaction now = transaction;
-    if (transaction.despite_changes) {
-      std::erase_if(now.operations, [&](const Operation& each) { return IsMade(each, *chains); });
+    const bool outdated =
+        transaction.despite_changes
+            ? absl::c_any_of(
+                  transaction.operations,
+                  [&](const Operation& each) {
+                    const ChainId& chain = ChainOf(each);
+                    const std::string table(netlink::TableName(chain.table));
+                    return changed.contains({chain.family, table}) && IsOutdated(each, *chains);
+                  })
+            : !changed.empty();
+    if (outdated) {
+      const auto& [family, table] = *changed.begin();
+      return absl::AbortedError(
+          absl::StrCat("the rules of ", netlink::FamilyName(family), " ", table,
+                       " have changed since they were read; nothing was done"));
     }
-    return PlanRestore(*std::move(chains), now, random_fully);
+    return PlanRestore(*std::move(chains), transaction, random_fully);
   }
 
-  // Others wait for the lock meanwhile, so what is written alone is read alone.
+  // Others wait for the lock meanwhile, so what is written alone is read alone. `changed`: what is
+  // not as it was.
   absl::StatusOr<ObservedChains> ReadAgain(const SavedSelection& needed,
                                            const std::map<Family, FamilyWrite>& writes,
-                                           bool despite_changes) {
+                                           TablesOfFamilies& changed) {
     const auto read = [&](Family family) {
       return ReadFamily(family, needed, {}, writes.at(family).only);
     };
     ObservedChains chains;
     for (auto& [family, now] : AtOnce<absl::StatusOr<FamilyState>>(FamiliesOf(writes), read)) {
       if (!now.ok()) return now.status();
-      if (!despite_changes && now->tables != writes.at(family).before) {
-        return absl::AbortedError(
-            absl::StrCat("the rules of ", netlink::FamilyName(family),
-                         " have changed since they were read; nothing was done"));
-      }
+      std::vector<std::pair<std::string, size_t>> different;
+      absl::c_set_symmetric_difference(now->tables, writes.at(family).before,
+                                       std::back_inserter(different));
+      for (const auto& [table, hash] : different) changed.emplace(family, table);
       chains.merge(now->chains);
     }
     return chains;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <random>
@@ -113,7 +114,13 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
 }
 
 XtablesLock::~XtablesLock() {
-  if (valid()) flock(locked_.get(), LOCK_UN);
+  if (!valid()) return;
+  // Others notice a use of the lock by a close of its file (XtablesLockWatch), which has to come
+  // before another one gets the lock.
+  std::array<char, 32> path;
+  absl::SNPrintF(path.data(), path.size(), "/proc/self/fd/%d", locked_.get());
+  OwnedFd(open(path.data(), O_RDONLY | O_CLOEXEC)).Close();
+  flock(locked_.get(), LOCK_UN);
 }
 
 absl::StatusOr<XtablesLock> AcquireXtablesLock(const std::string& path, absl::Duration wait) {

@@ -136,8 +136,30 @@ TEST_F(LegacyBackendKernelTest, MakesAdditionsWhateverHasChangedIfItMay) {
   late = Adding(*backend, "c");
   late.despite_changes = true;
   append("c");
+  EXPECT_THAT(backend->Apply(late), StatusIs(absl::StatusCode::kAborted)) << "it is there";
+  EXPECT_THAT(Read(*backend).Find(kUser)->rules, SizeIs(4));
+}
+
+TEST_F(LegacyBackendKernelTest, MakesNoAdditionBeforeARuleThatMayHaveMoved) {
+  auto backend = Open();
+  ASSERT_THAT(backend->Apply(Adding(*backend, "a")), IsOk());
+  ASSERT_THAT(backend->Apply(Adding(*backend, "b")), IsOk());
+  for (const auto& [before, made] : {std::pair(2, false), std::pair(1, true)}) {
+    Transaction late = Adding(*backend, absl::StrCat("before ", before));
+    std::get<AddRule>(late.operations.back()).before = before;
+    late.despite_changes = true;
+    RunProgram({"iptables-legacy", "-w", "-I", "USER", "-j", "ACCEPT"});
+    EXPECT_EQ(backend->Apply(late).ok(), made) << before;
+    const std::vector<netlink::ObservedRule> rules = Read(*backend).Find(kUser)->rules;
+    EXPECT_THAT(rules, SizeIs(made ? 5 : 3));
+    if (made) EXPECT_EQ(rules[0].rule()->comment, "before 1");
+  }
+  // Another table may have changed.
+  Transaction late = Adding(*backend, "c");
+  std::get<AddRule>(late.operations.back()).before = 2;
+  late.despite_changes = true;
+  RunProgram({"iptables-legacy", "-w", "-t", "nat", "-N", "OTHER"});
   EXPECT_THAT(backend->Apply(late), IsOk());
-  EXPECT_THAT(Read(*backend).Find(kUser)->rules, SizeIs(4)) << "it was there";
 }
 
 TEST_F(LegacyBackendKernelTest, LeavesPoliciesAndOtherPeoplesRulesAndCountersAlone) {

@@ -58,6 +58,19 @@ TEST_F(AgentTest, JumpsThatATornReadLacksAreNotCalledLost) {
   EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
 }
 
+TEST_F(AgentTest, AJumpThatIsLostInARoundThatCouldReadNothingIsReportedByTheNext) {
+  kernel_.AddChain(Mangle("KUBE-PROXY-CANARY"));
+  kernel_.AddChain(Nat("KUBE-SERVICES"));
+  const auto jump = kernel_.AppendRule(Nat("PREROUTING"), JumpTo("KUBE-SERVICES"));
+  ASSERT_TRUE(Started(Mode::kCleanup));
+  for (int read = 0; read < 3; ++read) kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
+  kernel_.RemoveRule(Nat("PREROUTING"), jump);
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_FALSE(rounds_[1].report.status.ok());
+  ASSERT_TRUE(rounds_[2].lost_proxy_jumps.has_value());
+  EXPECT_THAT(rounds_[2].lost_proxy_jumps->jumps, SizeIs(1));
+}
+
 TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
   Refuse({.family = Family::kIPv6, .refusing = false});
   ASSERT_TRUE(Started(Mode::kCleanup));

@@ -258,6 +258,50 @@ TEST_F(TornTest, NothingIsRemovedAndNothingMoves) {
   EXPECT_EQ(backend_.state(), before);
 }
 
+TEST_F(TornTest, NothingIsAddedThatIsRightOnlyWithWhatIsLeftOut) {
+  MakeAllInPlace();
+  // Only the MASQUERADE is missing, and the XOR moves: without that it would mark what is unmarked.
+  const netlink::ChainId postrouting = Nat("KUBE-POSTROUTING");
+  const std::vector<netlink::ObservedRule> rules = RulesOf(postrouting);
+  for (const netlink::ObservedRule& rule : rules) backend_.RemoveRule(postrouting, rule.handle);
+  backend_.AppendRule(postrouting, *rules.at(1).rule());
+  backend_.AppendRule(postrouting, *rules.at(0).rule());
+  // A jump is missing, and the rule to which it leads is to be removed.
+  backend_.AppendRule(Filter("KUBE-FIREWALL"), DropMarked(13));
+  backend_.RemoveRule(Filter("INPUT"), RulesOf(Filter("INPUT")).at(0).handle);
+  const netlink::Snapshot before = backend_.state();
+  EXPECT_THAT(SyncUnderway().applied, IsEmpty());
+  EXPECT_EQ(backend_.state(), before);
+  backend_.MakeDormant(Family::kIPv4, Table::kFilter);
+  EXPECT_THAT(SyncUnderway().applied, IsEmpty());
+}
+
+// A kernel without NAT for IPv6, as an example.
+class NeverAtRestAndRefusesIpv6 : public NeverAtRest {
+ public:
+  using NeverAtRest::NeverAtRest;
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    for (const netlink::Operation& operation : transaction.operations) {
+      const netlink::ChainId& chain = netlink::ChainOf(operation);
+      if (chain.family == Family::kIPv6 && chain.table == Table::kNat) {
+        return absl::InvalidArgumentError("refused");
+      }
+    }
+    return NeverAtRest::Apply(transaction);
+  }
+};
+
+TEST_F(TornTest, WhatIsRefusedKeepsNothingElseFromBeingAdded) {
+  NeverAtRestAndRefusesIpv6 kernel(&backend_);
+  const SyncReport report = Reconciler(&kernel, time_.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
+  EXPECT_THAT(report.ResultOf(Family::kIPv6),
+              AllOf(Field(&FamilyResult::status, StatusIs(absl::StatusCode::kInvalidArgument)),
+                    Field(&FamilyResult::refused, ElementsAre(Table::kNat))));
+  EXPECT_NE(backend_.state().Find(Nat("KUBE-POSTROUTING")), nullptr);
+  EXPECT_NE(backend_.state().Find(Filter("KUBE-FIREWALL", Family::kIPv6)), nullptr);
+}
+
 TEST_F(TornTest, WhatIsRemovedAgainIsAddedOnceACall) {
   const std::function<void(FakeBackend&)> clear = [&](FakeBackend& other) {
     if (!other.state().chains.empty()) other.Clear();

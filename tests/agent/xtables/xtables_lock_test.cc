@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/xtables/xtables_lock_watch.h"
 #include "tests/support/failing_call.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/matchers.h"
@@ -89,7 +90,10 @@ TEST_F(XtablesLockTest, IsFreeAfterwardsThoughAProcessWasForkedMeanwhile) {
     pause();
     _exit(0);
   }
+  auto watch = agent::XtablesLockWatch::Start(path_);
+  ASSERT_THAT(watch, IsOk());
   lock.reset();
+  EXPECT_TRUE(watch->Take()->closed) << "though that process has it open";
   EXPECT_TRUE(IsFree());
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
