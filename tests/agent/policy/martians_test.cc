@@ -92,6 +92,16 @@ TEST(DropsEveryMartianTest, WhereNoneCanPassOnTheWay) {
   EXPECT_FALSE(drops(
       {}, {{netlink::DeleteRule{.chain = Filter("KUBE-FIREWALL"), .handle = martian, .rule = {}},
             ""}}));
+  const Change of_ipv6 = {
+      netlink::DeleteRule{
+          .chain = Filter("KUBE-FIREWALL", Family::kIPv6), .handle = martian, .rule = {}},
+      ""};
+  const Change of_nat = {netlink::AddRule{.chain = Nat("INPUT"), .rule = BareReturn(), .before = 1},
+                         ""};
+  EXPECT_TRUE(drops({}, {of_ipv6, of_nat}));
+  netlink::Rule return_of_some = BareReturn();
+  return_of_some.source = netlink::PrefixMatch{.prefix = *netlink::ParsePrefix(Family::kIPv4, "10.0.0.0/8")};
+  EXPECT_FALSE(drops({{"INPUT", {return_of_some, jump}}})) << "martians of 10.0.0.0/8 pass";
   for (const int jumps : {netlink::kDeepestJump, netlink::kDeepestJump + 1}) {
     Chains chains = {{"INPUT", {JumpTo("1")}}, {std::to_string(jumps), {DropMartians(0)}}};
     for (int i = 1; i < jumps; ++i) chains[std::to_string(i)] = {JumpTo(std::to_string(i + 1))};
