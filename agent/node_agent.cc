@@ -113,7 +113,7 @@ struct NodeAgent::Inside {
   }
   void GiveNotices() {
     made = true;
-    // Where the handler throws, the loop has armed no timer yet.
+    // Where the handler throws, the rest is for the next Dispatch.
     if (!queued_notices.empty()) loop->DispatchAgain();
     // Those that the handler's SetOptions adds are for the next time.
     for (size_t left = queued_notices.size(); left > 0; --left) {

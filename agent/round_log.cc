@@ -118,7 +118,9 @@ void RoundLog::Log(const Round& round, const AgentState& state) {
         << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
         << (slow ? ": an answer was lost or late; the kernel, a lock or a program is slow" : "");
   }
-  for (const Blocker& blocker : round.new_blockers) blockers_.Log(ToString(blocker));
+  for (const Blocker& blocker : round.new_blockers) {
+    blockers_[blocker.finding.condition].Log(ToString(blocker));
+  }
   if (round.lost_proxy_jumps) lost_jumps_.Log(ToString(*round.lost_proxy_jumps));
   if (round.foreign_rules) {
     foreign_rules_.Log(

@@ -40,7 +40,7 @@ class RoundLog {
   void Log(const Round& round, const AgentState& state);
 
  private:
-  LimitedWarnings blockers_;
+  std::map<Condition, LimitedWarnings> blockers_;
   LimitedWarnings lost_jumps_;
   LimitedWarnings foreign_rules_;
 };

@@ -171,7 +171,7 @@ absl::Status EventSocket::Join() {
 void EventSocket::Leave() {
   current_ = nullptr;
   // In a process that a host program forked, the socket is still its parent's.
-  if (getpid() != owner_) return;
+  if (ForkCount() != forks_) return;
   int group = NFNLGRP_NFTABLES;
   mnl_socket_setsockopt(socket_.get(), NETLINK_DROP_MEMBERSHIP, &group, sizeof(group));
   // No monitor needs what is queued.

@@ -4,8 +4,6 @@
 #ifndef KIPT_NETLINK_NFT_MONITOR_H_
 #define KIPT_NETLINK_NFT_MONITOR_H_
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/backend.h"
+#include "netlink/fork_count.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {
@@ -53,7 +52,7 @@ class EventSocket {
 
  private:
   class EventMonitor;
-  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)), owner_(getpid()) {}
+  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)), forks_(ForkCount()) {}
 
   int fd() const;
   absl::Status Join();
@@ -62,7 +61,7 @@ class EventSocket {
   uint32_t dropped() const;
 
   MnlSocketPtr socket_;
-  pid_t owner_;
+  uint64_t forks_;
   // The monitor that the socket belongs to now.
   const EventMonitor* current_ = nullptr;
 };

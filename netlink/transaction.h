@@ -136,8 +136,8 @@ struct Transaction {
   // All of it follows from the Snapshot alone, the backend's last: a commit of another program that
   // changed nothing of what was read may come in between.
   bool only_of_snapshot = false;
-  // Additions alone, which other programs' changes since then do not stop: iptables-legacy leaves
-  // out what is there by now.
+  // Additions alone, which other programs' changes since then stop only where one concerns the same
+  // chain.
   bool despite_changes = false;
 
   bool empty() const { return operations.empty(); }

@@ -26,7 +26,7 @@ struct kube_iptables_agent {
   kipt::agent::RecentEvents recent = {};
   // An eventfd: readable where a wait is to end.
   kipt::agent::OwnedFd wake;
-  // Something is due that does not make the descriptor readable.
+  // Something may be due, so the next dispatch does not wait.
   bool must_dispatch = true;
   // kube_iptables_agent_dispatch is on the stack.
   bool dispatching = false;

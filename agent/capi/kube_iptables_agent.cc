@@ -159,7 +159,7 @@ absl::Status Sync(kube_iptables_agent* handle, char** json) {
   if (absl::Status status = NotDispatching(*handle); !status.ok()) return status;
   handle->dispatching = true;
   const absl::Cleanup ended = [handle] { handle->dispatching = false; };
-  // The round may have left something due soon, and only a dispatch sets timers.
+  // The round may have left something due.
   handle->must_dispatch = true;
   return Store(SyncJsonOf(*handle->agent), json);
 }

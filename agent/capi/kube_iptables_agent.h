@@ -213,7 +213,7 @@ int kube_iptables_agent_fd(struct kube_iptables_agent* agent);
 
 /* Waits until something is due, at most `timeout_ms` (0: not at all; -1: without limit), does it,
  * and returns. It does not wait in the first call after kube_iptables_agent_create, _set_options
- * and _sync_json, which leave the setting of timers to it. A program with an event loop of its own
+ * and _sync_json, after which something may be due. A program with an event loop of its own
  * polls the descriptor and passes 0, also once after each of these three.
  *
  * INVALID_ARGUMENT: no such agent, or `timeout_ms` is below -1. FAILED_PRECONDITION: another

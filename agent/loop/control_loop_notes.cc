@@ -132,10 +132,11 @@ void ControlLoop::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended)
   }
   std::vector<ForeignJump> before = foreign_jumps_;
   if (!report.plan.torn) {
-    std::erase_if(foreign_jumps_, [&](const ForeignJump& jump) {
+    const auto was_read = [&](const ForeignJump& jump) {
       return absl::c_linear_search(report.plan.families, jump.base_chain.family);
-    });
-    absl::c_copy(report.plan.foreign_jumps, std::back_inserter(foreign_jumps_));
+    };
+    std::erase_if(foreign_jumps_, was_read);
+    absl::c_copy_if(report.plan.foreign_jumps, std::back_inserter(foreign_jumps_), was_read);
     absl::c_sort(foreign_jumps_);
   }
   if (damage.empty()) return;

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -107,15 +108,13 @@ std::function<void()> EventLoop::TakeDue() {
 }
 
 absl::StatusOr<bool> EventLoop::Turn(int milliseconds) {
+  if (IsForked()) return absl::InternalError("the event loop failed: it is another process's");
   // One at a time: a handler may destroy other sources.
   epoll_event event = {};
-  const int ready = IsForked() ? (errno = ECHILD, -1)
-                               : epoll_wait(epoll_.get(), &event, /*maxevents=*/1, milliseconds);
+  const int ready = epoll_wait(epoll_.get(), &event, /*maxevents=*/1, milliseconds);
   if (ready < 0 && errno == EINTR) return false;
-  if (ready < 0) {
-    return absl::InternalError(Error("the event loop failed").message());
-  }
-  // The kernel may report a timer a moment after it is due.
+  if (ready < 0) return absl::InternalError(Error("the event loop failed").message());
+  // The kernel reports a timer a moment after it is due.
   if (ready == 0 && armed_ > SteadyNow()) return false;
   // Copies: the handler may destroy the source that holds it.
   const auto* source = static_cast<const EventSource*>(event.data.ptr);
@@ -181,7 +180,7 @@ absl::StatusOr<bool> EventLoop::EnableWatchdog(std::function<void()> feed) {
   // sd_watchdog_enabled(3).
   const char* const process = std::getenv("WATCHDOG_PID");
   const char* const text = std::getenv("WATCHDOG_USEC");
-  if (text == nullptr || (process != nullptr && absl::StrCat(process_) != process)) return false;
+  if (text == nullptr || (process != nullptr && absl::StrCat(getpid()) != process)) return false;
   int64_t microseconds = 0;
   if (!absl::SimpleAtoi(text, &microseconds) || microseconds <= 0) {
     return absl::InvalidArgumentError(

@@ -4,10 +4,8 @@
 #ifndef KIPT_AGENT_LOOP_EVENT_LOOP_H_
 #define KIPT_AGENT_LOOP_EVENT_LOOP_H_
 
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +17,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
 #include "agent/process/files.h"
+#include "netlink/fork_count.h"
 
 namespace kipt::agent {
 
@@ -121,9 +120,9 @@ class EventLoop {
   // Sets timer_fd_ to the moment when a timer is late.
   void Arm();
   // A child has the descriptors of its parent, whose waiting must stay as it is.
-  bool IsForked() const { return getpid() != process_; }
+  bool IsForked() const { return netlink::ForkCount() != forks_; }
 
-  const pid_t process_ = getpid();
+  const uint64_t forks_ = netlink::ForkCount();
   OwnedFd epoll_;
   OwnedFd timer_fd_;
   SteadyTime armed_ = SteadyTime::InfiniteFuture();

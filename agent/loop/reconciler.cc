@@ -188,14 +188,17 @@ struct Attempt {
   absl::Status Repair(const PolicyInput& part, absl::Span<const Family> families,
                       const Restraint& allow) {
     const size_t applied_before = report.applied.size();
+    absl::Status refused;
     return RetryAborted(clock, start, [&] {
       absl::Status status = RepairOnce(part, families, allow);
       const bool long_enough = clock.now() - start >= kPatienceForAdditions;
       // Once, because a fight is damped between calls.
       const bool once = report.applied.size() == applied_before;
       if (!absl::IsAborted(status) || !long_enough || !once) return status;
-      absl::Status added = AddMissing(part, families, allow);
-      return absl::IsAborted(added) ? status : added;
+      const absl::Status added = AddMissing(part, families, allow);
+      // At the first time it may be because of what others removed meanwhile.
+      const bool again = std::exchange(refused, added) == added;
+      return added.ok() || (again && !absl::IsAborted(added)) ? added : status;
     });
   }
 
@@ -216,7 +219,7 @@ struct Attempt {
   // ends the call, because the next damage is found by the next one. Aborted: something is.
   absl::Status AddMissing(const PolicyInput& part, absl::Span<const Family> families,
                           const Restraint& allow) {
-    const absl::Status left = absl::AbortedError("something is left to be done");
+    absl::Status left = absl::AbortedError("something is left to be done");
     ++report.checks;
     absl::StatusOr<Plan> plan = Check(part, /*torn=*/true);
     if (!plan.ok()) return left;
@@ -226,7 +229,10 @@ struct Attempt {
       plan->generation = now->generation;
       plan->torn = true;
     }
-    const std::vector<Change> allowed = allow(*plan);
+    std::vector<Change> allowed = allow(*plan);
+    std::erase_if(allowed, [&](const Change& change) {
+      return !absl::c_linear_search(families, netlink::ChainOf(change.operation).family);
+    });
     const std::vector<Change> additions = Additions(allowed);
     // Nothing to make succeeds.
     absl::Status made = Make(additions, plan->generation, families, /*despite_changes=*/true);
@@ -276,6 +282,7 @@ struct Attempt {
     Plan plan;
     for (const Family family : input.families) {
       report.status = absl::OkStatus();
+      report.plan = {};
       PolicyInput of_family = input;
       of_family.families = {family};
       results.push_back({family, Repair(of_family, of_family.families, restraint)});
@@ -329,7 +336,8 @@ struct Attempt {
       absl::Status status = repair(table, /*waiting=*/false);
       if (!report.status.ok() || netlink::MissingExtension(status)) return {family, status};
       (status.ok() ? done : result.refused).push_back(table);
-      result.status.Update(status);
+      // A table that others were too busy with says less.
+      if (!IsRefusal(result.status) && !status.ok()) result.status = std::move(status);
     }
     for (const Table table : tables) {
       if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));

@@ -68,8 +68,6 @@ struct FamilyWrite {
   TableHashes before = {};
 };
 
-using TablesOfFamilies = std::set<std::pair<Family, std::string>>;
-
 std::map<Family, FamilyWrite> WritesOf(const Transaction& transaction) {
   std::map<Family, FamilyWrite> writes;
   for (const Operation& operation : transaction.operations) {
@@ -95,17 +93,26 @@ bool Deletes(const Transaction& transaction) {
   });
 }
 
-// Whether what it adds means something else in a table that has changed since it was planned: the
-// number that it goes before is another rule's, or the rule is there by now.
-bool IsOutdated(const Operation& operation, const ObservedChains& now) {
+std::vector<netlink::ObservedRule> RulesOf(const ObservedChains& chains, const ChainId& chain) {
+  const auto found = chains.find(chain);
+  if (found == chains.end()) return {};
+  return found->second.rules;
+}
+
+// Whether what it adds may do something else than where it was planned, because its chain has
+// changed. At the front it does the same, unless it is there by now.
+bool IsOutdated(const Operation& operation, const ObservedChains& planned,
+                const ObservedChains& now) {
   const auto* add = std::get_if<netlink::AddRule>(&operation);
   if (add == nullptr) return false;
-  if (add->before && *add->before != 1) return true;
-  const auto chain = now.find(add->chain);
-  return chain != now.end() &&
-         absl::c_any_of(chain->second.rules, [&](const netlink::ObservedRule& rule) {
-           return rule.rule() != nullptr && *rule.rule() == add->rule;
-         });
+  const std::vector<netlink::ObservedRule> before = RulesOf(planned, add->chain);
+  const std::vector<netlink::ObservedRule> after = RulesOf(now, add->chain);
+  if (before == after) return false;
+  const auto is_the_same = [&](const netlink::ObservedRule& rule) {
+    return rule.rule() != nullptr && *rule.rule() == add->rule;
+  };
+  return add->before != 1 ||
+         (absl::c_any_of(after, is_the_same) && absl::c_none_of(before, is_the_same));
 }
 
 // The programs cannot be kept from taking the lock that others take.
@@ -385,47 +392,40 @@ class IptablesLegacyBackend : public netlink::Backend {
       writers_use_lock = writers_use_lock && version.LockIsMovable();
       random_fully = random_fully && version.HasRandomFully();
     }
+    ObservedChains planned;
+    if (transaction.despite_changes && transaction.generation == current_) {
+      planned = last_reading_.chains();
+    }
     if (writers_use_lock && transaction.generation == current_ && !Deletes(transaction)) {
       std::optional<ObservedChains> chains = last_reading_.TakeUnchanged(needed.chains);
       if (chains) return PlanRestore(*std::move(chains), transaction, random_fully);
     }
-    TablesOfFamilies changed;
-    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes, changed);
+    absl::StatusOr<ObservedChains> chains = ReadAgain(needed, writes, transaction.despite_changes);
     if (!chains.ok()) return chains.status();
-    const bool outdated =
-        transaction.despite_changes
-            ? absl::c_any_of(
-                  transaction.operations,
-                  [&](const Operation& each) {
-                    const ChainId& chain = ChainOf(each);
-                    const std::string table(netlink::TableName(chain.table));
-                    return changed.contains({chain.family, table}) && IsOutdated(each, *chains);
-                  })
-            : !changed.empty();
-    if (outdated) {
-      const auto& [family, table] = *changed.begin();
-      return absl::AbortedError(
-          absl::StrCat("the rules of ", netlink::FamilyName(family), " ", table,
-                       " have changed since they were read; nothing was done"));
+    for (const Operation& operation : transaction.operations) {
+      if (transaction.despite_changes && IsOutdated(operation, planned, *chains)) {
+        return absl::AbortedError(absl::StrCat(netlink::ToString(ChainOf(operation)),
+                                               " has changed since it was read; nothing was done"));
+      }
     }
     return PlanRestore(*std::move(chains), transaction, random_fully);
   }
 
-  // Others wait for the lock meanwhile, so what is written alone is read alone. `changed`: what is
-  // not as it was.
+  // Others wait for the lock meanwhile, so what is written alone is read alone.
   absl::StatusOr<ObservedChains> ReadAgain(const SavedSelection& needed,
                                            const std::map<Family, FamilyWrite>& writes,
-                                           TablesOfFamilies& changed) {
+                                           bool despite_changes) {
     const auto read = [&](Family family) {
       return ReadFamily(family, needed, {}, writes.at(family).only);
     };
     ObservedChains chains;
     for (auto& [family, now] : AtOnce<absl::StatusOr<FamilyState>>(FamiliesOf(writes), read)) {
       if (!now.ok()) return now.status();
-      std::vector<std::pair<std::string, size_t>> different;
-      absl::c_set_symmetric_difference(now->tables, writes.at(family).before,
-                                       std::back_inserter(different));
-      for (const auto& [table, hash] : different) changed.emplace(family, table);
+      if (!despite_changes && now->tables != writes.at(family).before) {
+        return absl::AbortedError(
+            absl::StrCat("the rules of ", netlink::FamilyName(family),
+                         " have changed since they were read; nothing was done"));
+      }
       chains.merge(now->chains);
     }
     return chains;

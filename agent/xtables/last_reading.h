@@ -28,6 +28,8 @@ class LastReading {
   // After all was read: `chains`, which are what exists of `selection`.
   void End(ObservedChains chains, SavedSelection selection);
 
+  // What was read, perhaps long ago; nothing after TakeUnchanged.
+  ObservedChains chains() const { return reading_ ? reading_->chains : ObservedChains(); }
   // The chains, if they are still what exists, and all that is `needed` is among them. Nothing if
   // that is not certain: 100 ms have passed, a program has used the lock since Begin, or that
   // cannot be watched. Call it with the lock: a program that wrote meanwhile has closed it. A

@@ -117,9 +117,9 @@ XtablesLock::~XtablesLock() {
   if (!valid()) return;
   // Others notice a use of the lock by a close of its file (XtablesLockWatch), which has to come
   // before another one gets the lock.
-  std::array<char, 32> path;
-  absl::SNPrintF(path.data(), path.size(), "/proc/self/fd/%d", locked_.get());
-  OwnedFd(open(path.data(), O_RDONLY | O_CLOEXEC)).Close();
+  std::array<char, 40> path;
+  absl::SNPrintF(path.data(), path.size(), "/proc/thread-self/fd/%d", locked_.get());
+  OwnedFd(open(path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)).Close();
   flock(locked_.get(), LOCK_UN);
 }
 

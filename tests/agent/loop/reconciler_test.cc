@@ -302,6 +302,23 @@ TEST_F(TornTest, WhatIsRefusedKeepsNothingElseFromBeingAdded) {
   EXPECT_NE(backend_.state().Find(Filter("KUBE-FIREWALL", Family::kIPv6)), nullptr);
 }
 
+TEST_F(TornTest, WhatIsRefusedOnceIsTriedAgain) {
+  backend_.FailNextApply(absl::NotFoundError("the rule that it goes before was deleted"));
+  EXPECT_THAT(SyncUnderway().FirstError(), IsOk());
+  EXPECT_THAT(backend_.applied(), SizeIs(1));
+}
+
+TEST_F(TornTest, WhatIsLeftOfOneFamilyKeepsNothingOfTheOther) {
+  ASSERT_THAT(Reconciler(&backend_, time_.clock()).Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
+  const netlink::ChainId input6 = Filter("INPUT", Family::kIPv6);
+  backend_.AppendRule(input6, *RulesOf(input6).at(0).rule());
+  backend_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
+  for (int i = 0; i < 2; ++i) backend_.FailNextApply(absl::InvalidArgumentError("together"));
+  const SyncReport report = Reconciler(&never_, time_.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
+  EXPECT_THAT(report.ResultOf(Family::kIPv6).status, StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(TornTest, WhatIsRemovedAgainIsAddedOnceACall) {
   const std::function<void(FakeBackend&)> clear = [&](FakeBackend& other) {
     if (!other.state().chains.empty()) other.Clear();

@@ -100,7 +100,8 @@ TEST(DropsEveryMartianTest, WhereNoneCanPassOnTheWay) {
                          ""};
   EXPECT_TRUE(drops({}, {of_ipv6, of_nat}));
   netlink::Rule return_of_some = BareReturn();
-  return_of_some.source = netlink::PrefixMatch{.prefix = *netlink::ParsePrefix(Family::kIPv4, "10.0.0.0/8")};
+  return_of_some.source =
+      netlink::PrefixMatch{.prefix = *netlink::ParsePrefix(Family::kIPv4, "10.0.0.0/8")};
   EXPECT_FALSE(drops({{"INPUT", {return_of_some, jump}}})) << "martians of 10.0.0.0/8 pass";
   for (const int jumps : {netlink::kDeepestJump, netlink::kDeepestJump + 1}) {
     Chains chains = {{"INPUT", {JumpTo("1")}}, {std::to_string(jumps), {DropMartians(0)}}};
