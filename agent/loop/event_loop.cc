@@ -170,7 +170,8 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
   if (!fd.valid()) return failed();
   SourceOrError source = AddReadable(fd.get(), [fd = fd.get(), handler = std::move(handler)] {
     signalfd_siginfo ignored = {};
-    if (read(fd, &ignored, sizeof(ignored)) > 0) handler();
+    // What cannot be read has come all the same.
+    if (read(fd, &ignored, sizeof(ignored)) > 0 || errno != EAGAIN) handler();
   });
   if (source.ok()) (*source)->owned_ = std::move(fd);
   return source;

@@ -71,18 +71,6 @@ TEST_F(AgentTest, AJumpThatIsLostInARoundThatCouldReadNothingIsReportedByTheNext
   EXPECT_THAT(rounds_[2].lost_proxy_jumps->jumps, SizeIs(1));
 }
 
-TEST_F(AgentTest, JumpsOfAFamilyThatIsNotManagedAreNotRemembered) {
-  const auto jump = kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("OTHER"));
-  ControlLoopOptions options = Options(Mode::kLegacy);
-  options.input.families = {Family::kIPv4};
-  StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(1));
-  kernel_.RemoveRule(Nat("PREROUTING", Family::kIPv6), jump);
-  kernel_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
-}
-
 TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
   Refuse({.family = Family::kIPv6, .refusing = false});
   ASSERT_TRUE(Started(Mode::kCleanup));

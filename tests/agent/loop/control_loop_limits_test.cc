@@ -274,19 +274,6 @@ TEST_F(AgentStormTest, ABackendThatIsOpenedAnewIsWatchedAnew) {
   EXPECT_EQ(rounds_[rounds].trigger, Trigger::kChange);
 }
 
-TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
-  for (int i = 0; i < 1000; ++i) kernel_.FailNextRead(absl::AbortedError("changed in between"));
-  ControlLoopOptions options = Options(Mode::kCleanup);
-  options.patience = absl::Milliseconds(400);
-  StartWith(options);
-  const SteadyTime start = SteadyNow();
-  ASSERT_TRUE(TurnUntilRounds(1));
-  EXPECT_GE(SteadyNow() - start, options.patience);
-  EXPECT_LT(SteadyNow() - start, absl::Seconds(2));
-  EXPECT_THAT(agent_->state().families[0].reason,
-              HasSubstr("other programs kept changing the ruleset for 400ms"));
-}
-
 // Each part of a refused transaction is tried alone; all of them share the time that there is.
 TEST_F(AgentTest, PartsOfARoundShareTheTimeForRetries) {
   ControlLoopOptions options = Options(Mode::kLegacy);

@@ -12,8 +12,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -68,16 +66,6 @@ TEST_F(EventLoopTest, ThrowsWhatAHandlerThrewAndGoesOn) {
   }
   Write();
   EXPECT_THROW(loop_->Run().IgnoreError(), std::bad_alloc);
-}
-
-TEST_F(EventLoopTest, RunsUntilItIsEndedAndReturnsTheCode) {
-  for (const int code : {0, 7}) {
-    const auto loop = EventLoop::Create();
-    ASSERT_THAT(loop, IsOk());
-    auto timer = (*loop)->AddTimer([&] { (*loop)->Exit(code); });
-    timer->FireAfter(absl::Milliseconds(1));
-    EXPECT_THAT((*loop)->Run(), IsOkAndHolds(code));
-  }
 }
 
 TEST_F(EventLoopTest, AHostThatPollsTheDescriptorGetsFilesAndTimers) {
@@ -227,33 +215,6 @@ TEST_F(EventLoopTest, AForkedProcessTakesNothingFromItsParent) {
   Write();
   while (seen.size() < 2 && HostPolls(1000)) EXPECT_THAT(loop_->Dispatch(), IsOk());
   EXPECT_THAT(seen, ::testing::UnorderedElementsAre('f', 't'));
-}
-
-TEST_F(EventLoopTest, ASignalIsHandledOnceEachTime) {
-  int seen = 0;
-  const auto signal = loop_->AddSignal(SIGUSR1, [&] { ++seen; });
-  ASSERT_THAT(signal, IsOk());
-  for (int i = 1; i <= 2; ++i) {
-    ASSERT_EQ(raise(SIGUSR1), 0);
-    EXPECT_TRUE(HostPolls(0));
-    ASSERT_THAT(loop_->Dispatch(), IsOk());
-    EXPECT_EQ(seen, i);
-    EXPECT_FALSE(HostPolls(0));
-  }
-}
-
-TEST_F(EventLoopTest, LeavesNoDescriptorOpen) {
-  const auto descriptors = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
-  };
-  const auto before = descriptors();
-  {
-    auto loop = EventLoop::Create();
-    ASSERT_THAT(loop, IsOk());
-    const auto timer = (*loop)->AddTimer([] {});
-    EXPECT_GT(descriptors(), before);
-  }
-  EXPECT_EQ(descriptors(), before);
 }
 
 TEST_F(EventLoopTest, ReportsWhatTheKernelRefuses) {

@@ -17,18 +17,6 @@ Options Parsed(const std::vector<std::string>& arguments) {
   return options.value_or(Options{});
 }
 
-TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
-  std::vector<std::string> arguments = {"--paths=boot,to-nft", "--jobs", "3", "--html=/tmp/x.html"};
-  for (int i = 0; i < 2; ++i) {
-    const Options options = Parsed(arguments);
-    EXPECT_EQ(options.command, Options::Command::kRun);
-    EXPECT_THAT(options.paths, ElementsAre(Path::kBoot, Path::kToNft));
-    EXPECT_EQ(options.jobs, 3);
-    EXPECT_EQ(options.html_file, "/tmp/x.html");
-    arguments.insert(arguments.begin(), "run");
-  }
-}
-
 struct SideRow {
   const char* name;
   const char* a;
