@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "netlink/fork_count.h"
 
 namespace kipt::agent {
 namespace {
@@ -22,19 +23,16 @@ absl::Status NoSuchAgent() {
 Handles& Handles::Of() {
   static Handles& handles = *new Handles();
   // In a child the thread that might hold the lock does not exist.
+  const auto unlock = [] { handles.mutex_.unlock(); };
   [[maybe_unused]] static const int watched =
-      pthread_atfork([] { handles.mutex_.lock(); }, [] { handles.mutex_.unlock(); },
-                     [] {
-                       ++handles.forks_;
-                       handles.mutex_.unlock();
-                     });
+      pthread_atfork([] { handles.mutex_.lock(); }, unlock, unlock);
   return handles;
 }
 
 kube_iptables_agent* Handles::Add(std::unique_ptr<kube_iptables_agent> agent) {
   kube_iptables_agent* const handle = agent.get();
   const std::lock_guard lock(mutex_);
-  handles_[handle] = {.agent = std::move(agent), .thread = gettid(), .forks = forks_};
+  handles_[handle] = {.agent = std::move(agent), .thread = gettid(), .forks = netlink::ForkCount()};
   return handle;
 }
 
@@ -51,7 +49,7 @@ absl::Status Handles::CheckOwned(const kube_iptables_agent* handle) const {
 absl::Status Handles::CheckOfThisProcess(const kube_iptables_agent* handle) const {
   const auto found = handles_.find(handle);
   if (found == handles_.end()) return NoSuchAgent();
-  if (found->second.forks == forks_) return absl::OkStatus();
+  if (found->second.forks == netlink::ForkCount()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the agent belongs to the process that this one was forked from");
 }

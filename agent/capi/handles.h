@@ -64,9 +64,6 @@ class Handles {
 
   mutable std::mutex mutex_;
   std::unordered_map<const kube_iptables_agent*, Owned> handles_;
-  // How many forks this process comes from: a child in another PID namespace may have the thread
-  // number of its parent.
-  uint64_t forks_ = 0;
 };
 
 }  // namespace kipt::agent

@@ -131,9 +131,10 @@ absl::Status EventLoop::Dispatch() {
   while (!exit_code_) {
     const absl::StatusOr<bool> ran = Turn(0);
     if (!ran.ok() || !*ran) return ran.status();
-    if (SteadyNow() < end) continue;
-    DispatchAgain();
-    break;
+    if (SteadyNow() >= end) {
+      DispatchAgain();
+      break;
+    }
   }
   return absl::OkStatus();
 }
